@@ -10,6 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.printing import print_text
+from bertkit.json_text import dumps
 
 
 def explain(
@@ -58,6 +59,9 @@ def explain(
     epoch: Annotated[int, typer.Option(help="With --corpus: number of the epoch, from 0.")] = 0,
     output: Annotated[Path | None, options.option(metavar="FILE", help="A new HTML file with all of it.")] = None,
     device: options.Device = "auto",
+    revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    json: options.AsJson = False,
 ) -> None:
     """Show the inside of a checkpoint on a text: its pieces, its attention, why and what it predicts."""
     shown = bertkit.explain(
@@ -76,7 +80,12 @@ def explain(
         epoch=epoch,
         output=output,
         device=device,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
     )
+    if json:
+        print_text(dumps({**shown.record(), **({} if output is None else {"output": str(output)})}))
+        return
     for line in shown.lines():
         print_text(line)
     if output is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,6 +73,15 @@ class Attention:
         best = np.max([values for name, values in self.measures.items() if name != "broad"], axis=0)
         layer, head = np.unravel_index(int(best.argmax()), best.shape)
         return int(layer), int(head)
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data: the name of each head and its measure, by layer."""
+        layers, heads = self.names.shape
+        named = [
+            [{"name": str(self.names[layer, head]), "value": self.value(layer, head)} for head in range(heads)]
+            for layer in range(layers)
+        ]
+        return {"tokens": self.tokens, "heads": named}
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""

@@ -8,7 +8,7 @@ that. Occlusion: the output minus that for the text with one word masked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,6 +87,21 @@ class Attribution:
     reasons: list[Reason]
     masked_with: str
     curve: Curve | None
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        reasons = [
+            {
+                **asdict(reason),
+                "gradients": reason.gradients.tolist(),
+                "occlusion": reason.occlusion.tolist(),
+                "warnings": reason.warnings(),
+            }
+            for reason in self.reasons
+        ]
+        words = [word.text for word in self.words]
+        spans = [] if self.curve is None else [list(span) for span in self.curve.spans]
+        return {"prediction": self.prediction, "words": words, "reasons": reasons, "spans": spans}
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""

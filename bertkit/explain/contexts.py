@@ -107,6 +107,15 @@ class WordContexts(Shown):
             )
         return lines
 
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data, without vectors and cosines."""
+        names = ("variance", "within", "between", "accuracy")
+        layers = [
+            {"points": layer.points.tolist(), **{name: getattr(layer, name) for name in names}} for layer in self.layers
+        ]
+        occurrences = {"texts": self.texts, "labels": self.labels, "without": self.without}
+        return {"word": self.word, **occurrences, "layers": layers, "best_layer": self.best_layer}
+
     def drawn(self) -> dict[str, Any]:
         """Returns further values of the template: for each layer the points in pixels."""
         names = list(dict.fromkeys(self.labels)) if self.labels is not None else []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
 from bertkit.explain.attribution import Attribution, attribution_of
@@ -65,6 +66,11 @@ class Explanation(Shown):
         lines = [line for part in self.parts().values() for line in part.lines()]
         return [*lines, *(f"{name.replace('_', ' ')}: {reason}" for name, reason in self.missing.items())]
 
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data."""
+        parts = {name: part.record() for name, part in self.parts().items()}
+        return {"checkpoint": self.checkpoint, "family": self.family, **parts, "missing": self.missing}
+
     def drawn(self) -> dict[str, Any]:
         """Returns further values of the template."""
         return {
@@ -90,6 +96,8 @@ def explain(
     epoch: int = 0,
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Shown:
     """Shows the inside of a checkpoint: on a text, on several texts, or on a word in its contexts; or what pre-training
     sees of a corpus.
@@ -113,6 +121,7 @@ def explain(
         example, epoch: with ``corpus``: numbers of the example in the epoch and of the epoch, from 0.
         output: a new HTML file to write.
         device: ``auto`` or ``cpu``.
+        revision, trust_remote_code: as for `bertkit.load`.
 
     Returns:
         An `Explanation` of a text; a `bertkit.explain.filling.Ranking` or `bertkit.explain.filling.MinimalPairs`; a
@@ -136,7 +145,8 @@ def explain(
 
         shown = seen_examples(corpus, recipe, example, epoch)
     else:
-        network = load_network(model.name if isinstance(model, LoadedCheckpoint) else str(model), device)
+        name = model.name if isinstance(model, LoadedCheckpoint) else str(model)
+        network = load_network(at_revision(name, revision, trust_remote_code), device)
         if rank is not None:
             shown = rank_texts(network, rank)
         elif pairs is not None:

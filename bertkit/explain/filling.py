@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,11 @@ class Filling:
     def perplexity(self) -> float:
         """Pseudo-perplexity per piece; 1 for a text that is predicted with certainty."""
         return math.exp(-self.log_likelihood / sum(word.pieces for word in self.words))
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        words = [{**asdict(word), "probability": word.probability} for word in self.words]
+        return {"perplexity": self.perplexity, "log_likelihood": self.log_likelihood, "words": words}
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""
@@ -196,6 +201,11 @@ class Ranking(Shown):
         """Title of the page."""
         return f"{counted(len(self.scores), 'text')} by pseudo-perplexity"
 
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data."""
+        names = ("text", "perplexity", "log_likelihood")
+        return {"ranking": [dict(zip(names, score, strict=True)) for score in self.scores]}
+
     def lines(self) -> list[str]:
         """Returns the result for a terminal."""
         return [f"{perplexity:.4g}  {text}" for text, perplexity, _ in self.scores]
@@ -234,6 +244,12 @@ class MinimalPairs(Shown):
     def title(self) -> str:
         """Title of the page."""
         return counted(len(self.rows), "minimal pair")
+
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data."""
+        names = ("good", "bad", "log_likelihood_of_good", "log_likelihood_of_bad")
+        pairs = [dict(zip(names, row, strict=True)) for row in self.rows]
+        return {"share": self.share, "interval": list(self.interval), "pairs": pairs}
 
     def lines(self) -> list[str]:
         """Returns the result for a terminal."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.corpus.sentences import split_sentences
 from bertkit.errors import CheckpointError, DataError
@@ -40,6 +40,10 @@ class NextSentence:
     def claim(self) -> str:
         """What the probability is of."""
         return "the second text follows the first" if self.objective == "next" else "the texts are in this order"
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        return asdict(self)
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""

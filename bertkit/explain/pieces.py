@@ -99,6 +99,10 @@ class Pieces:
             )
         return rows
 
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        return {"texts": list(self.texts), "tokens": self.rows(), "left_out": self.left_out}
+
     def _mark(self, position: int, word: Word | None) -> str:
         if word is None:
             return "special"

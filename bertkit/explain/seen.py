@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,16 @@ class SeenExamples(Shown):
             return "no sentence label"
         other = "B is of another document" if self.data.pair_objective == "nsp" else "A follows B"
         return "B follows A" if label == 0 else other
+
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data, without the trainer's arrays."""
+        names = ("epoch", "number", "label", "document_a", "document_b")
+        examples = [
+            {**{name: getattr(each, name) for name in names}, "tokens": [asdict(token) for token in each.tokens]}
+            for each in self.examples
+        ]
+        counts = {"examples": self.counted, "tokens": self.tokens, **self.kinds, "random_pairs": self.random_pairs}
+        return {"examples": examples, "in_epoch": self.in_epoch, "counts": counts}
 
     def lines(self) -> list[str]:
         """Returns the result for a terminal."""

@@ -26,6 +26,10 @@ class Shown:
         """Returns the result for a terminal."""
         raise NotImplementedError
 
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data for JSON, without large arrays."""
+        raise NotImplementedError
+
     def drawn(self) -> dict[str, Any]:
         """Returns further values of the template."""
         return {}

@@ -17,6 +17,7 @@ COMMANDS = [
     ("distill",),
     ("evaluate",),
     ("predict",),
+    ("explain",),
     ("tokenizer",),
     ("tokenizer", "train"),
     ("corpus",),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 def test_a_few_lines_and_a_page(bertkit, checkpoint, tmp_path):
     done = bertkit("explain", checkpoint, "a lovely film", "the plot", "--output", tmp_path / "page.html")
@@ -45,3 +47,25 @@ def test_a_store_needs_no_checkpoint(bertkit, tmp_path):
     assert done.code == 2
     assert "bertkit: error: " in done.err
     assert bertkit("explain").err.startswith("bertkit: error: explain: give one of text, rank, pairs, word, corpus")
+
+
+def test_every_result_is_json(bertkit, checkpoint, fine_tuned, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("good\tbad\na film\tfilm a\n")
+    (tmp_path / "texts.txt").write_text("a film\nthe film\nfilm plot\n")
+
+    def result(*arguments):
+        done = bertkit("explain", *arguments, "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    text = result(checkpoint, "a lovely film", "the plot")
+    assert text.keys() == {"checkpoint", "family", "pieces", "attention", "filling", "next_sentence", "missing"}
+    assert [len(layer) for layer in text["attention"]["heads"]] == [4, 4]
+    assert [word["text"] for word in text["filling"]["words"]] == ["a", "lovely", "film", "the", "plot"]
+    why = result(fine_tuned("film"), "a lovely film", "--label", "good")["attribution"]
+    assert (why["words"], why["reasons"][0]["name"]) == (["a", "lovely", "film"], "good")
+    assert len(why["reasons"][0]["occlusion"]) == 3
+    assert len(result(checkpoint, "--pairs", tmp_path / "pairs.tsv")["pairs"]) == 1
+    assert len(result(checkpoint, "--rank", tmp_path / "texts.txt")["ranking"]) == 3
+    word = result(checkpoint, "--word", "film", "--texts", tmp_path / "texts.txt")
+    assert [len(layer["points"]) for layer in word["layers"]] == [3, 3, 3]

@@ -105,3 +105,12 @@ def test_the_page_marks_every_prediction(store):
     number = sum(bool(token.truth) for example in seen.examples for token in example.tokens)
     assert len(re.findall(r'class="id">(?:masked|kept|replaced): ', seen.html())) == number > 0
     assert any("[MASK→" in line for line in seen.lines())
+
+
+def test_the_record_has_tokens_and_counts(store):
+    seen = explain(corpus=store, recipe=RECIPE)
+    record = seen.record()
+    assert [token["truth"] for token in record["examples"][0]["tokens"]] == [
+        token.truth for token in seen.examples[0].tokens
+    ]
+    assert record["counts"]["masked"] + record["counts"]["kept"] + record["counts"]["replaced"] == seen.predicted
