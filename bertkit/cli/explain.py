@@ -55,8 +55,10 @@ def explain(
     recipe: Annotated[
         str | None, options.option(help="With --corpus: recipe of the pre-training; pretrain/bert-base by default.")
     ] = None,
-    example: Annotated[int, typer.Option(help="With --corpus: number of the example in the epoch, from 0.")] = 0,
-    epoch: Annotated[int, typer.Option(help="With --corpus: number of the epoch, from 0.")] = 0,
+    example: Annotated[
+        int | None, options.option(help="With --corpus: number of the example in the epoch; 0 without it.")
+    ] = None,
+    epoch: Annotated[int | None, options.option(help="With --corpus: number of the epoch; 0 without it.")] = None,
     output: Annotated[Path | None, options.option(metavar="FILE", help="A new HTML file with all of it.")] = None,
     device: options.Device = "auto",
     revision: options.Revision = None,

@@ -116,6 +116,18 @@ class WordContexts(Shown):
         occurrences = {"texts": self.texts, "labels": self.labels, "without": self.without}
         return {"word": self.word, **occurrences, "layers": layers, "best_layer": self.best_layer}
 
+    def cosines_of_labels(self, layer: int) -> list[tuple[str, list[float | None]]]:
+        """Returns for each label its mean cosine with every label, over different occurrences; None without any."""
+        labels = np.array(self.labels, dtype=object)
+        names = list(dict.fromkeys(self.labels or ()))
+        others = ~np.eye(len(self.texts), dtype=bool)
+        rows = []
+        for one in names:
+            chosen = [np.outer(labels == one, labels == other).astype(bool) & others for other in names]
+            cosines = self.layers[layer].cosines
+            rows.append((one, [float(cosines[pairs].mean()) if pairs.any() else None for pairs in chosen]))
+        return rows
+
     def drawn(self) -> dict[str, Any]:
         """Returns further values of the template: for each layer the points in pixels."""
         names = list(dict.fromkeys(self.labels)) if self.labels is not None else []

@@ -92,8 +92,8 @@ def explain(
     texts: str | Path | None = None,
     corpus: str | Path | None = None,
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
-    example: int = 0,
-    epoch: int = 0,
+    example: int | None = None,
+    epoch: int | None = None,
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
     revision: str | None = None,
@@ -118,7 +118,7 @@ def explain(
             line.
         corpus: instead of a model: a token store, examples of which are shown as pre-training takes them.
         recipe: with ``corpus``: recipe of the pre-training; ``pretrain/bert-base`` by default.
-        example, epoch: with ``corpus``: numbers of the example in the epoch and of the epoch, from 0.
+        example, epoch: with ``corpus``: numbers of the example in the epoch and of the epoch; 0, the first, by default.
         output: a new HTML file to write.
         device: ``auto`` or ``cpu``.
         revision, trust_remote_code: as for `bertkit.load`.
@@ -134,7 +134,7 @@ def explain(
         OutputError: the file exists or cannot be written.
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
-    others = {"text": (text_b, label, sentences), "word": (texts,), "corpus": (recipe,)}
+    others = {"text": (text_b, label, sentences), "word": (texts,), "corpus": (recipe, example, epoch)}
     subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
@@ -143,7 +143,7 @@ def explain(
     if corpus is not None:
         from bertkit.explain.seen import seen_examples
 
-        shown = seen_examples(corpus, recipe, example, epoch)
+        shown = seen_examples(corpus, recipe, example or 0, epoch or 0)
     else:
         name = model.name if isinstance(model, LoadedCheckpoint) else str(model)
         network = load_network(at_revision(name, revision, trust_remote_code), device)

@@ -12,7 +12,7 @@ import numpy as np
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.corpus.examples.dataset import PretrainingExamples
 from bertkit.corpus.settings import PretrainingData
-from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore, open_store
+from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore, names_store, open_store
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.explain.shown import Shown
@@ -165,42 +165,50 @@ def seen_examples(
     """
     if example < 0 or epoch < 0:
         raise RecipeError(f"example {example}, epoch {epoch}: expected numbers from 0")
+    if not names_store([str(corpus)]):
+        raise DataError(f"{corpus}: no token store; build one with bertkit corpus build")
+    store, tokenizer, now = _examples_of(corpus, recipe, epoch)
+    size = len(now)
+    if example >= size:
+        raise RecipeError(f"example {example}: epoch {epoch} has examples 0 to {size - 1}")
+    after = _of_epoch(now.view, now.vocabulary, now.data, epoch + 1)
+    starts = after.segments(range(len(after)))[:, 0]
+    nearest = int(abs(starts - now.segments([example])[0, 0]).argmin())
+    chosen = [_example(now, store, tokenizer, epoch, example), _example(after, store, tokenizer, epoch + 1, nearest)]
+    counted = min(size, _COUNTED)
+    batch = now.__getitems__(range(counted))
+    return SeenExamples(
+        store=str(corpus),
+        data=now.data,
+        examples=chosen,
+        in_epoch=size,
+        counted=counted,
+        tokens=int(batch["attention_mask"].sum()),
+        kinds=_counts(batch, now.vocabulary.mask_token_id),
+        random_pairs=float(batch["next_sentence_label"].mean()) if "next_sentence_label" in batch else None,
+    )
+
+
+def _examples_of(
+    corpus: str | Path, recipe: str | Path | Mapping[str, Any] | Recipe | None, epoch: int
+) -> tuple[TokenStore, Any, PretrainingExamples]:
+    """Returns a store, its tokenizer, and the examples of an epoch of the first phase of a run."""
     settings = checked_recipe(pretraining_recipe(recipe, [corpus], None, None))
     if settings.model.get("attention") == "left_to_right":
         raise RecipeError(f"recipe {settings.name}: a left_to_right model masks no tokens; give another recipe")
-    if not settings.data.is_stored():
-        raise DataError(f"{corpus}: no token store; build one with bertkit corpus build")
     store = open_store(settings.data.corpus[0], cache_folder())
     tokenizer = load_tokenizer(settings.data.tokenizer or store.folder / TOKENIZER_FOLDER, for_pretraining=True)
     objective, seed = settings.task.pair_objective, settings.train["seed"]
     text = load_corpus(settings.data, tokenizer, seed, cache_folder(), store=store, pair_objective=objective)
     data = settings.data.examples(settings.data.lengths()[0][0], seed, objective)
-    vocabulary = Vocabulary.of(tokenizer)
-    now, after = (PretrainingExamples(text.train, vocabulary, data, 1, first_epoch=each) for each in (epoch, epoch + 1))
-    size = now.examples_per_epoch
-    if example >= size:
-        raise RecipeError(f"example {example}: epoch {epoch} has examples 0 to {size - 1}")
-    # The number of examples bounds the numbers, not the examples, which are functions of seed, epoch and number.
-    now, after = (
-        PretrainingExamples(text.train, vocabulary, data, each.examples_per_epoch, first_epoch=each.first_epoch)
-        for each in (now, after)
-    )
-    chosen = [_example(now, store, tokenizer, epoch, example)]
-    starts = after.segments(range(after.examples_per_epoch))[:, 0]
-    nearest = abs(starts - now.segments([example])[0, 0]).argmin()
-    chosen.append(_example(after, store, tokenizer, epoch + 1, int(nearest)))
-    counted = min(size, _COUNTED)
-    batch = now.__getitems__(range(counted))
-    return SeenExamples(
-        store=str(corpus),
-        data=data,
-        examples=chosen,
-        in_epoch=size,
-        counted=counted,
-        tokens=int(batch["attention_mask"].sum()),
-        kinds=_counts(batch, vocabulary.mask_token_id),
-        random_pairs=float(batch["next_sentence_label"].mean()) if "next_sentence_label" in batch else None,
-    )
+    return store, tokenizer, _of_epoch(text.train, Vocabulary.of(tokenizer), data, epoch)
+
+
+def _of_epoch(view: Any, vocabulary: Vocabulary, data: PretrainingData, epoch: int) -> PretrainingExamples:
+    """Returns the examples of an epoch, in the order of training."""
+    one = PretrainingExamples(view, vocabulary, data, 1, first_epoch=epoch)
+    # The number of examples bounds their numbers only: each is a function of seed, epoch and number.
+    return PretrainingExamples(view, vocabulary, data, one.examples_per_epoch, first_epoch=epoch)
 
 
 def _kinds(input_ids: Any, labels: Any, mask: int) -> np.ndarray:

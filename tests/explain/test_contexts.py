@@ -30,6 +30,11 @@ def test_vectors_are_those_of_embed(checkpoint, table):
     assert contexts.labels == ["one", "two", "one", "two", "two"]
     assert contexts.without == 1
     assert contexts.vectors.shape == (3, 5, 32)
+    (one, (within, between)), (other, _) = contexts.cosines_of_labels(2)
+    cosines = contexts.layers[2].cosines
+    assert (one, other) == ("one", "two")
+    assert within == pytest.approx(cosines[0, 2])
+    assert between == pytest.approx(cosines[[0, 2]][:, [1, 3, 4]].mean())
     for layer in range(3):
         tokens = load(checkpoint).embed(ROWS[0][0], pooling="none", layers=[layer])[0]
         np.testing.assert_allclose(contexts.vectors[layer, 0], tokens.vectors[tokens.tokens.index("plot")], atol=1e-5)
