@@ -155,3 +155,31 @@ def test_albert_tells_the_order(tmp_path):
 def test_a_masked_lm_has_no_next_sentence(of_family):
     inside = explain(of_family, "the plot", "a film")
     assert "no head for the next sentence" in inside.missing["next_sentence"]
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "parts", "missing"),
+    [
+        ("Longformer", "ForMaskedLM", {"pieces", "filling"}, "models of type 'longformer' do not return the attention"),
+        ("Electra", "ForPreTraining", {"pieces", "attention"}, "it has no masked-LM head"),  # the discriminator
+        ("Bert", "ForNextSentencePrediction", {"pieces", "attention", "next_sentence"}, "it has no masked-LM head"),
+        ("MegatronBert", "ForPreTraining", {"pieces", "attention", "filling", "next_sentence"}, "was not fine-tuned"),
+    ],
+)
+def test_parts_that_do_not_fit_are_left_out(tmp_path, family, head, parts, missing):
+    import transformers
+
+    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=40)
+    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 66, "embedding_size": 32}
+    if family == "Longformer":
+        sizes["attention_window"] = 8
+    config = getattr(transformers, f"{family}Config")(**sizes)
+    getattr(transformers, f"{family}{head}")(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    inside = explain(tmp_path / "model", "a good film", "the plot")
+    assert inside.parts().keys() == parts
+    assert any(missing in reason for reason in inside.missing.values())
+    assert "Not shown" in inside.html()
