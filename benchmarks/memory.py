@@ -105,7 +105,7 @@ def make_classifier(folder: Path) -> None:
     """Saves a classifier of texts with random weights."""
     from bertkit import BertConfig, BertForSequenceClassification
     from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
-    from bertkit.tasks.checkpoints import task_record
+    from bertkit.tasks.base import task_record
     from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
     tokenizer = train_tokenizer([" ".join(WORDS)] * 3, 90, model_max_length=128)

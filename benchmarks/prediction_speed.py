@@ -1,18 +1,20 @@
 """Prediction on the CPU beside ``transformers.pipeline``, and in folders by processes beside workers of Ray.
 
-    python benchmarks/prediction_speed.py predict CHECKPOINT --input TEXTS [--rounds 3] [--batch-size 32]
-    python benchmarks/prediction_speed.py evaluate CHECKPOINT --data-dir GLUE [--rounds 3] [--batch-size 32]
-    python benchmarks/prediction_speed.py int8 CHECKPOINT --data-dir GLUE [--rounds 3] [--batch-size 32]
+    python benchmarks/prediction_speed.py predict CHECKPOINT --input TEXTS [--rounds 3] [--count N]
+    python benchmarks/prediction_speed.py evaluate CHECKPOINT --data-dir GLUE [--rounds 3]
+    python benchmarks/prediction_speed.py int8 CHECKPOINT --data-dir GLUE [--rounds 3]
     python benchmarks/prediction_speed.py ray CHECKPOINT [--rows 100000] [--workers 1] [--rounds 3]
 
 CHECKPOINT is a run of bertkit that classifies texts, for ``evaluate`` and ``int8`` of SST-2; TEXTS is a UTF-8 file of
 one a line. Each side is a process of its own, by turns; medians of the rounds. Prints one JSON line.
 
-The pipeline gets the checkpoint exported as stock BERT and its defaults (one text at a time), and as
-``pipeline_batched`` batches. In ``predict`` the seconds begin after loading, and the labels of all sides are compared.
-In ``evaluate`` they are those of the whole process, imports, reading and loading among them, and the result is the
-accuracy on SST-2's dev set, for the pipeline by counting its labels. ``int8`` is ``predict`` on that dev set with the
-checkpoint as int8 ONNX, and gives the accuracies. ``processor_seconds`` vary less than the clock on a busy machine.
+The pipeline gets the checkpoint exported as stock BERT: by its defaults (one text at a time), and as ``sorted_N`` the
+texts sorted by length in batches of N, the fastest that it can be told; the strongest peer is the fastest N. In
+``predict`` the seconds begin after loading, and the labels of all sides are compared. In ``evaluate`` they are those of
+the whole process, imports, reading and loading among them, and the result is the accuracy on SST-2's dev set, for the
+pipeline by counting its labels; ``trainer`` is ``Trainer.predict`` on sorted sentences in batches of 32. ``int8`` is
+``predict`` on that dev set with the checkpoint as int8 ONNX (``bertkit``) and as it is (``float32``), and gives the
+accuracies. ``processor_seconds`` vary less than the clock on a busy machine.
 
 ``ray`` is ``predict --output-dir`` over generated texts: rows a second from the start of the command's work to its end,
 with the start of Ray and the loading of the model, which are also given for a single row. All files must be identical.
@@ -28,22 +30,56 @@ import random
 import tempfile
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from by_turns import by_turns, machine, report, rounded
 
-SIDES = ("pipeline", "pipeline_batched", "bertkit")
+SIDES = {
+    "predict": ("pipeline", "sorted_8", "sorted_32", "sorted_128", "bertkit"),
+    "evaluate": ("sorted_8", "sorted_32", "trainer", "bertkit"),
+    "int8": ("sorted_8", "sorted_32", "float32", "bertkit"),
+}
 WORDS = "a good bad film story the plot is lovely or awful , with much to see and little to say".split()
 
 
-def stock_pipeline(args: argparse.Namespace) -> Any:
-    """transformers' pipeline for the exported checkpoint: by its defaults, or with batches."""
+def stock_labels(args: argparse.Namespace) -> Callable[[list[str]], list[str]]:
+    """transformers' pipeline for the exported checkpoint, by its defaults or with batches: texts → labels."""
     from transformers import pipeline
 
-    batches = {"batch_size": args.batch_size} if args.side == "pipeline_batched" else {}
     limits = {"truncation": True, "max_length": args.max_seq_length}
-    return pipeline("text-classification", args.stock, device="cpu", **batches, **limits)
+    classify = pipeline("text-classification", args.stock, device="cpu", **limits)
+    if args.side == "pipeline":
+        return lambda texts: [row["label"] for row in classify(texts)]
+    batch_size = int(args.side.removeprefix("sorted_"))
+
+    def labels(texts: list[str]) -> list[str]:
+        order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+        rows = classify([texts[at] for at in order], batch_size=batch_size)
+        of_text = {at: row["label"] for at, row in zip(order, rows, strict=True)}
+        return [of_text[at] for at in range(len(texts))]
+
+    return labels
+
+
+def trainer_labels(args: argparse.Namespace, texts: list[str]) -> list[int]:
+    """The classes that transformers' Trainer predicts."""
+    import transformers
+    from datasets import Dataset
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.stock)
+    order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+    rows = tokenizer([texts[at] for at in order], truncation=True, max_length=args.max_seq_length)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = transformers.Trainer(
+            transformers.AutoModelForSequenceClassification.from_pretrained(args.stock),
+            transformers.TrainingArguments(folder, per_device_eval_batch_size=32, use_cpu=True, report_to="none"),
+            transformers.DataCollatorWithPadding(tokenizer),
+        )
+        predictions = trainer.predict(Dataset.from_dict(dict(rows))).predictions.argmax(-1).tolist()
+    of_text = dict(zip(order, predictions, strict=True))
+    return [of_text[at] for at in range(len(texts))]
 
 
 def dev_set(data_dir: Path) -> tuple[list[str], list[int]]:
@@ -61,13 +97,15 @@ def predict(args: argparse.Namespace) -> None:
         texts, truths = dev_set(args.data_dir)
     else:
         texts, truths = args.input.read_text(encoding="utf-8").splitlines(), []
-    if args.side == "bertkit":
-        classify: Any = bertkit.load(args.int8 or args.checkpoint, device="cpu").predict
+    texts, truths = texts[: args.count], truths[: args.count]
+    if args.side in ("bertkit", "float32"):
+        model = bertkit.load(args.int8 or args.checkpoint, device="cpu")
+        classify: Any = lambda texts: [row["label"] for row in model.predict(texts)]  # noqa: E731
     else:
-        classify = stock_pipeline(args)
+        classify = stock_labels(args)
     classify(texts[:32])
     started, before = time.perf_counter(), time.process_time()
-    labels = [row["label"] for row in classify(texts)]
+    labels = classify(texts)
     seconds = {"seconds": time.perf_counter() - started, "processor_seconds": time.process_time() - before}
     if truths:
         names = json.loads(Path(args.stock, "config.json").read_text())["id2label"]
@@ -86,9 +124,11 @@ def evaluate(args: argparse.Namespace) -> None:
         accuracy = float(bertkit.evaluate(args.checkpoint, data_dir=args.data_dir).metrics["eval_accuracy"])
     else:
         texts, labels = dev_set(args.data_dir)
-        classify = stock_pipeline(args)
-        ids = classify.model.config.label2id
-        predictions = [ids[row["label"]] for row in classify(texts)]
+        if args.side == "trainer":
+            predictions = trainer_labels(args, texts)
+        else:
+            ids = json.loads(Path(args.stock, "config.json").read_text())["label2id"]
+            predictions = [ids[label] for label in stock_labels(args)(texts)]
         accuracy = sum(map(int.__eq__, predictions, labels)) / len(labels)
     report(seconds=time.perf_counter() - started, processor_seconds=time.process_time(), accuracy=accuracy)
 
@@ -98,8 +138,8 @@ def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
     import bertkit
 
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all sides on the CPU
-    shared = [__file__, args.what, args.checkpoint, "--batch-size", str(args.batch_size)]
-    shared += ["--max-seq-length", str(args.max_seq_length)]
+    shared = [__file__, args.what, args.checkpoint, "--max-seq-length", str(args.max_seq_length)]
+    shared += ["--count", str(args.count)] if args.count else []
     shared += ["--input", str(args.input)] if args.data_dir is None else ["--data-dir", str(args.data_dir)]
     with tempfile.TemporaryDirectory() as folder:
         stock, int8 = str(Path(folder) / "stock"), str(Path(folder) / "int8")
@@ -107,11 +147,12 @@ def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
         shared += ["--stock", stock]
         if args.what == "int8":
             bertkit.export(args.checkpoint, int8, to="onnx", int8=True, data_dir=args.data_dir, max_samples=64)
-            shared += ["--int8", int8]
-        results = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+        sides = {side: [*shared, "--side", side] for side in SIDES[args.what]}
+        sides["bertkit"] += ["--int8", int8] if args.what == "int8" else []
+        results = by_turns(sides, args.rounds)
     same = {"same_labels": len({each.pop("labels") for each in results.values()}) == 1} if args.data_dir is None else {}
     own = results["bertkit"]["seconds"]
-    times = {f"times_{side}": round(results[side]["seconds"] / own, 2) for side in SIDES[:2]}
+    times = {f"times_{side}": round(each["seconds"] / own, 2) for side, each in results.items() if side != "bertkit"}
     return {**rounded(results, 4), **times, **same}
 
 
@@ -176,7 +217,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
+    parser.add_argument("--count", type=int, help="predict only the first texts")
     parser.add_argument("--rows", type=int, default=100_000, help="of ray")
     parser.add_argument("--workers", type=int, nargs="+", default=[1], help="of ray: numbers of workers of each engine")
     parser.add_argument("--side", help="this side alone, in this process")

@@ -1,13 +1,19 @@
-"""Requests per second of ``bertkit serve`` beside a plain server, FastAPI with transformers' pipeline.
+"""Requests per second of ``bertkit serve`` beside servers of FastAPI: transformers' pipeline, and ONNX Runtime.
 
     python benchmarks/serving_speed.py CHECKPOINT --input TEXTS [--clients 32] [--seconds 60] [--rounds 2]
 
 CHECKPOINT is a run of bertkit that classifies texts, TEXTS a UTF-8 file of one a line. It is exported as stock BERT for
-the pipeline. Both servers run under uvicorn with the same event loop and listen on 127.0.0.1, by turns, each in a
-process of its own. ``plain`` computes in the endpoint's thread, as FastAPI does for ``def``; ``plain_locked`` lets one
-request compute at a time, so that requests do not compete for the cores. Clients are connections that stay open, each
-with one request at a time; every answer is compared with the pipeline's label and score for its text. Memory is the
-resident set of the server after 10 seconds and at the end. Prints one JSON line.
+the pipeline and as float32 ONNX. All servers run under uvicorn with the same event loop and listen on 127.0.0.1, by
+turns, each in a process of its own; the peers are in ``peer_servers.py``:
+
+- ``plain`` computes in the endpoint's thread, as FastAPI does for ``def``; ``plain_locked`` lets one request compute at
+  a time, so that requests do not compete for the cores.
+- ``batched`` gives all texts that wait to the pipeline at once, sorted by length, in its batches of 16.
+- ``onnx`` is dynamic batching as text-embeddings-inference publishes it, with ONNX Runtime.
+
+Clients are connections that stay open, each with one request at a time; every answer is compared with the pipeline's
+label and score for its text. Memory is the resident set of the server after 10 seconds and at the end. Prints one JSON
+line; on stderr one for each round of a side.
 """
 
 from __future__ import annotations
@@ -23,40 +29,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from by_turns import machine
+from by_turns import machine, note_round
+from peer_servers import PEERS
 
-SIDES = ("plain", "plain_locked", "bertkit")
+SIDES = (*PEERS, "bertkit")
 _SETTLED = 10  # seconds after which memory is read for the first time
 _TOLERANCE = 1e-4  # of scores: batches are padded differently
-
-
-def plain_server(checkpoint: str, port: int, max_length: int, locked: bool) -> None:
-    """The server that one writes first."""
-    import uvicorn
-    from fastapi import FastAPI
-    from pydantic import BaseModel
-    from transformers import pipeline
-
-    classify = pipeline("text-classification", checkpoint, device="cpu", truncation=True, max_length=max_length)
-    app, lock = FastAPI(), threading.Lock()
-
-    class Body(BaseModel):
-        inputs: str
-
-    def answer(body: Body) -> Any:
-        if not locked:
-            return [classify(body.inputs, top_k=None)]
-        with lock:
-            return [classify(body.inputs, top_k=None)]
-
-    answer.__annotations__["body"] = Body
-    app.post("/")(answer)
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
 
 
 def free_port() -> int:
@@ -65,10 +47,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def command(side: str, args: argparse.Namespace, stock: str, port: int) -> list[str]:
+def command(side: str, args: argparse.Namespace, forms: Path, port: int) -> list[str]:
     if side == "bertkit":
         return [sys.executable, "-m", "bertkit", "serve", args.checkpoint, "--port", str(port), "--device", "cpu"]
-    return [sys.executable, __file__, stock, "--side", side, "--port", str(port)]
+    script, form = Path(__file__).with_name("peer_servers.py"), forms / ("onnx" if side == "onnx" else "stock")
+    return [sys.executable, str(script), side, str(form), "--port", str(port), "--max-length", str(args.max_seq_length)]
 
 
 async def request(port: int, connection: Any, body: bytes) -> tuple[Any, Any]:
@@ -77,7 +60,9 @@ async def request(port: int, connection: Any, body: bytes) -> tuple[Any, Any]:
     A parser of a few lines, so that the clients take little time from the server on the same cores.
     """
     reader, writer = connection or await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     writer.write(head.encode() + body)
     lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
     size = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:"))
@@ -142,10 +127,10 @@ def resident_mib(pid: int) -> float:
     return round(psutil.Process(pid).memory_info().rss / 2**20, 1)
 
 
-def run_side(side: str, args: argparse.Namespace, stock: str, texts: list[str], expected: list[Any]) -> Any:
+def run_side(side: str, args: argparse.Namespace, forms: Path, texts: list[str], expected: list[Any]) -> Any:
     """Starts a server, loads it and ends it."""
     port = free_port()
-    server = subprocess.Popen(command(side, args, stock, port), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(command(side, args, forms, port), stdout=subprocess.DEVNULL)
     try:
         wait_for(port, server)
         warm = argparse.Namespace(clients=args.clients, seconds=2.0)
@@ -186,25 +171,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
-    parser.add_argument("--side", choices=SIDES[:2], help="run this server")
-    parser.add_argument("--port", type=int)
     args = parser.parse_args()
-    if args.side is not None:
-        plain_server(args.checkpoint, args.port, args.max_seq_length, args.side == "plain_locked")
-        return
 
     import bertkit
 
     texts = args.input.read_text(encoding="utf-8").splitlines()
     with tempfile.TemporaryDirectory() as folder:
-        stock = str(Path(folder) / "stock")
-        bertkit.export(args.checkpoint, stock)
-        expected = expected_answers(stock, texts, args.max_seq_length)
+        bertkit.export(args.checkpoint, Path(folder) / "stock")
+        if "onnx" in args.sides:
+            bertkit.export(args.checkpoint, Path(folder) / "onnx", to="onnx")
+        expected = expected_answers(str(Path(folder) / "stock"), texts, args.max_seq_length)
         rounds: dict[str, list[Any]] = {side: [] for side in args.sides}
-        for _ in range(args.rounds):
+        for number in range(args.rounds):
             for side in args.sides:
-                rounds[side].append(run_side(side, args, stock, texts, expected))
-                print(json.dumps({side: rounds[side][-1], "load": os.getloadavg()[0]}), file=sys.stderr, flush=True)
+                rounds[side].append(run_side(side, args, Path(folder), texts, expected))
+                note_round(number + 1, side, {**rounds[side][-1], "load": os.getloadavg()[0]})
     summary = {
         side: {name: round(statistics.median(each[name] for each in found), 2) for name in found[0]}
         for side, found in rounds.items()

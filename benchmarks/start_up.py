@@ -6,7 +6,7 @@ Each command runs in a fresh process, the commands in turn, so that a busy momen
 first round only warms the file cache. Prints one JSON line: by command, the median seconds on the clock and of the
 processor, which vary less on a busy machine, and of the most memory that was resident, in MiB (never less than this
 script has itself, about 17). With a CHECKPOINT that classifies texts, stock or of bertkit, the commands are ``bertkit
-predict CHECKPOINT TEXT`` and transformers' pipeline for the same text, beside importing torch.
+predict CHECKPOINT TEXT``, transformers' pipeline and its Auto classes for the same text, beside importing torch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import sys
 import time
 from importlib.metadata import version
 
+from by_turns import note_round
+
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
     "import bertkit": ["-c", "import bertkit"],
@@ -33,6 +35,13 @@ TEXT = "a lovely film"
 PIPELINE = (
     "import sys; from transformers import pipeline; print(pipeline('text-classification', sys.argv[1])(sys.argv[2]))"
 )
+AUTO_MODEL = """
+import sys, torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+tokenizer, model = (kind.from_pretrained(sys.argv[1]) for kind in (AutoTokenizer, AutoModelForSequenceClassification))
+with torch.inference_mode():
+    print(model.config.id2label[model(**tokenizer(sys.argv[2], return_tensors="pt")).logits.argmax().item()])
+"""
 
 
 def run(arguments: list[str]) -> dict[str, float]:
@@ -59,11 +68,17 @@ def main() -> None:
     commands = COMMANDS
     if args.checkpoint is not None:
         commands = {
-            "bertkit predict": ["-m", "bertkit", "predict", args.checkpoint, TEXT],
+            "bertkit": ["-m", "bertkit", "predict", args.checkpoint, TEXT],
             "pipeline": ["-c", PIPELINE, args.checkpoint, TEXT],
+            "auto classes": ["-c", AUTO_MODEL, args.checkpoint, TEXT],
             "import torch": COMMANDS["import torch"],
         }
-    rounds = [{name: run(arguments) for name, arguments in commands.items()} for _ in range(args.repeats + 1)][1:]
+    rounds: list[dict[str, dict[str, float]]] = []
+    for number in range(args.repeats + 1):  # the first round warms the file cache
+        rounds.append({name: run(arguments) for name, arguments in commands.items()})
+        for name, result in rounds[-1].items() if number else ():
+            note_round(number, name, result)
+    del rounds[0]
     medians = {
         kind: {name: round(statistics.median(each[name][kind] for each in rounds), digits) for name in commands}
         for kind, digits in {"seconds": 3, "processor_seconds": 3, "peak_mib": 0}.items()

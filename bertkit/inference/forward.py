@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Kept = TypeVar("Kept")
 _USUAL_LENGTH = 512  # tokens; some encoders read 8,192, and a batch of such inputs would fill the memory
-_SHORTEST = 0.75  # shortest input of a batch, as a part of the longest
+_SHORTEST = 0.75  # shortest input of a batch on a CPU, as a part of the longest
+_FEW, _SHORTEST_OF_FEW = 8, 0.4  # the same for the first inputs of a batch: smaller batches use the cores badly
 
 
 def forward_in_batches(
@@ -66,7 +67,11 @@ def forward_in_batches(
             longest = max(lengths[order[start]], 1)
             numbers = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
             if is_cpu:  # padding costs more there than small batches
-                numbers = [number for number in numbers if lengths[number] >= _SHORTEST * longest]
+                numbers = [
+                    number
+                    for place, number in enumerate(numbers)
+                    if lengths[number] >= (_SHORTEST_OF_FEW if place < _FEW else _SHORTEST) * longest
+                ]
             batch = {name: values.to(model.device) for name, values in collate(numbers).items()}
             with torch.inference_mode():
                 outputs = model(**batch, **options)

