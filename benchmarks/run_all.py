@@ -83,11 +83,12 @@ def of_rounds(row: Row, stderr: str) -> dict[str, Any]:
         medians = {name: round(statistics.median(each[name] for each in results), 4) for name in results[0]}
         sides[side] = {"rounds": [round(each[row.quantity], 4) for each in results], "median": medians[row.quantity]}
         sides[side]["numbers"] = medians
-    own = sides["bertkit"]["median"]
+    own = sides["bertkit"]["rounds"]
     ratios = {}
     for side, each in sides.items():
         if side != "bertkit" and side not in row.others:
-            ratios[side] = round(own / each["median"] if row.is_rate else each["median"] / own, 2)
+            pairs = zip(own, each["rounds"], strict=True)  # of a round: a machine is slower at one time than at another
+            ratios[side] = round(statistics.median(a / b if row.is_rate else b / a for a, b in pairs), 2)
     strongest = min(ratios, key=lambda side: ratios[side])
     return {"sides": sides, "ratios": ratios, "strongest": strongest, "ratio": ratios[strongest]}
 

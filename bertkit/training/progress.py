@@ -155,8 +155,7 @@ class Progress(TrainerCallback):
     def __init__(self, what: str) -> None:
         self.what = printable(what)
         self.bar: tqdm[Any] | None = None
-        self.started = 0.0
-        self.first_step = 0
+        self.first: tuple[float, int] | None = None  # end and number of this run's first step, which is slower
         self.measured_from: tuple[float, int] | None = None  # time and step after this run's first step
         self.is_expected = False
         self.evaluated_at = -1  # step of the last evaluation
@@ -164,8 +163,7 @@ class Progress(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self.started, self.first_step = time.monotonic(), state.global_step
-        self.measured_from, self.is_expected = None, False
+        self.first, self.measured_from, self.is_expected = None, None, False
         if state.is_world_process_zero and on_terminal():
             self.bar = tqdm(
                 total=state.max_steps, initial=state.global_step, desc=self.what, unit="step", dynamic_ncols=True
@@ -174,6 +172,8 @@ class Progress(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
+        if self.first is None:
+            self.first = time.monotonic(), state.global_step
         if not self.is_expected:
             self._expect(args, state)
         if control.should_evaluate or control.should_save:  # neither counts as a step
@@ -218,17 +218,21 @@ class Progress(TrainerCallback):
             return
         line = f"{self.what}: step {state.global_step}/{state.max_steps}"
         if any(key.startswith("eval_") for key in logs):
-            # At the end of a run the evaluation may be repeated in float32; the command prints its results.
+            # At the end of a run the weights of an earlier step may be evaluated; the command prints their scores.
             if self.evaluated_at != state.global_step:
                 say(f"{line}, validation: {readable(logs)}")
             self.evaluated_at = state.global_step
             return
         speed = f", {logs['train_tokens_per_second']:,.0f} tokens/s" if "train_tokens_per_second" in logs else ""
-        left = ""
-        if self.bar is None and state.global_step > self.first_step:  # a progress bar shows the remaining time itself
-            pace = (time.monotonic() - self.started) / (state.global_step - self.first_step)
-            left = f", {duration(pace * (state.max_steps - state.global_step))} left"
-        say(f"{line}: {readable(logs)}{speed}{left}")
+        say(f"{line}: {readable(logs)}{speed}{self._left(state)}")
+
+    def _left(self, state: TrainerState) -> str:
+        """Returns the remaining time by the pace since the first step, with the evaluations and checkpoints so far."""
+        if self.bar is not None or self.first is None or state.global_step == self.first[1]:
+            return ""  # a progress bar shows it itself
+        since, step = self.first
+        pace = (time.monotonic() - since) / (state.global_step - step)
+        return f", {duration(pace * (state.max_steps - state.global_step))} left"
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
