@@ -41,14 +41,14 @@ class Row:
 
 
 def finetuning(title: str, minutes: float, goal: float, options: str = "", **values: object) -> Row:
-    command = f"finetuning_speed.py sst2 --model MODEL --data-dir GLUE --count 1600 --rounds 4{options}"
+    command = f"finetuning_speed.py sst2 --model MODEL --data-dir GLUE --count 1280 --rounds 3{options}"
     quick = "--count 512 --rounds 1"
     return Row(title, command, quick, "examples_a_second", "examples/s", True, minutes, goal, **values)  # type: ignore[arg-type]
 
 
 def pretraining(title: str, minutes: float, goal: float, options: str, **values: object) -> Row:
     command = (
-        f"pretraining_speed.py pairs --corpus BOOKS --tokenizer MODEL --models mini --steps 8 --rounds 3 {options}"
+        f"pretraining_speed.py pairs --corpus BOOKS --tokenizer MODEL --models mini --steps 8 --rounds 2 {options}"
     )
     return Row(title, command, "--steps 5 --rounds 1", "seconds", "s", False, minutes, goal, **values)  # type: ignore[arg-type]
 
@@ -84,7 +84,7 @@ ROWS: dict[str, Row] = {
     "squad": Row(
         "fine-tuning on SQuAD 1.1, 6 × 384, 16 windows, bf16",
         "finetuning_speed.py squad --tokenizer MODEL --data-dir SQUAD --sizes 6x384 --count 500 --rounds 2",
-        "--count 200 --rounds 1", "tokens_a_second", "tokens/s", True, 4,
+        "--count 200 --rounds 1", "tokens_a_second", "tokens/s", True, 4, is_default=False,
     ),
     "lines": Row(
         "`predict` and `embed` on lines: memory", "memory.py lines --lines 10000 100000", "--lines 2000", minutes=3
