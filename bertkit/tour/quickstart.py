@@ -171,6 +171,7 @@ Predictions of the fine-tuned BERT
 
 Total time: {tour.seconds:.0f} seconds. Try it:
   bertkit predict {folder}/finetuned "the opera was superb ."
+  bertkit explain {folder}/finetuned "the opera was superb ." --output {folder}/inside.html
 
 With real data:
   bertkit pretrain --recipe bert-mini --vocab-size 8000 --corpus TEXT_FOLDER --output-dir my-bert

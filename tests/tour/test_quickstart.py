@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import time
 
 import pytest
+
+from bertkit.tour.quickstart import Tour, report
 
 
 @pytest.mark.slow
@@ -30,3 +33,9 @@ def test_the_tour_shows_what_it_promises(tmp_path):
         assert row["label"] in ("kind", "unkind")
     for name in ("pretrained", "finetuned", "from-scratch"):
         assert "synthetic" in (tmp_path / "tour" / name / "README.md").read_text()
+    lines = report(Tour(**tour)).splitlines()
+    proposed = [shlex.split(line) for line in lines if line.startswith("  bertkit ") and tour["output_dir"] in line]
+    assert [words[1] for words in proposed] == ["predict", "explain"]
+    for words in proposed:
+        subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, env=environment)
+    assert (tmp_path / "tour" / "inside.html").is_file()
