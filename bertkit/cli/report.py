@@ -30,8 +30,11 @@ def report(
         ),
     ] = None,
     no_texts: Annotated[bool, typer.Option("--no-texts", help="Leave out all texts of the data.")] = False,
+    explain: Annotated[
+        int, options.option(metavar="N", help="Mark what words add to the N most confident wrong predictions of texts.")
+    ] = 0,
     json: options.AsJson = False,
 ) -> None:
     """Write report.html of a run, or of several runs side by side."""
-    path = bertkit.report(*runs, output=output, texts=not no_texts)
+    path = bertkit.report(*runs, output=output, texts=not no_texts, explain=explain)
     print_text(dumps({"report": str(path)}) if json else path)

@@ -11,6 +11,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from bertkit.pages.page import render_page
 from bertkit.reporting.charts import readable
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import Content, card_parts, content_of
+from bertkit.reporting.explained import check_explained, with_words
 from bertkit.reporting.reported import Chart, Section, is_number, number, pieces
 from bertkit.reporting.run_files import RunFiles, read_run
 from bertkit.sharing.card_facts import CardReport
@@ -32,7 +34,7 @@ REPORT, FIGURES = "report.html", "figures"
 _PNG_DPI = 160  # 6.4 inches are 1,024 pixels
 
 
-def report(*runs: str | Path, output: str | Path | None = None, texts: bool = True) -> Path:
+def report(*runs: str | Path, output: str | Path | None = None, texts: bool = True, explain: int = 0) -> Path:
     """Writes the report of a run, or of several runs side by side: one HTML file without links to others.
 
     The predictions for the validation set are computed again from the checkpoint. A run that has not finished gives a
@@ -44,12 +46,14 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
             if it exists, with the figures in ``figures``; for several runs a new ``report.html`` in the working
             directory.
         texts: show texts of the validation set: wrong predictions, frequent spans, and notes that may quote texts.
+        explain: number of wrong predictions, the most confident ones, whose words are marked by what they add to the
+            predicted label, as in `bertkit.explain`; for labels and numbers of texts.
 
     Returns:
         Path of the file.
 
     Raises:
-        RecipeError: no run is given, or one of them twice.
+        RecipeError: no run is given, or one of them twice; or ``explain`` does not fit.
         CheckpointError: a folder holds no run.
         DataError: the data of the run cannot be read, or have changed since the run.
         OutputError: the file exists or cannot be written.
@@ -64,10 +68,16 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     if target is not None:
         check_new_file(target, f"--output {target}")
     outcomes = [_outcome(run) for run in of_runs]
+    for outcome in outcomes:
+        check_explained(explain, texts, outcome)
     contents = [
         content_of(run, outcome, texts=texts, finished=run.is_finished)
         for run, outcome in zip(of_runs, outcomes, strict=True)
     ]
+    if explain:
+        contents = [
+            replace(each, mistakes=tuple(with_words(each.mistakes, each.run.folder, explain))) for each in contents
+        ]
     if target is None:
         return _write(folders[0], contents[0])
     names = _names(folders)

@@ -121,6 +121,8 @@ class Mistake:
         texts: the texts of the example by column, with their marks.
         suspect: whether the reference itself is probably wrong.
         measure: what ``confidence`` is, the heading of its column.
+        words: words of the texts, each with what it adds to the prediction, as a part of the largest such value: -1 to
+            1. Empty if it is not explained.
     """
 
     row: int
@@ -130,6 +132,7 @@ class Mistake:
     texts: Sequence[tuple[str, str, Sequence[Mark]]]
     suspect: bool = False
     measure: Literal["confidence", "error"] = "confidence"
+    words: Sequence[tuple[str, float]] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""Words of wrong predictions, and what each adds to the predicted label: `bertkit.explain` in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bertkit.errors import DataError, RecipeError
+from bertkit.inference.predicted import Outcome
+from bertkit.reporting.reported import Mistake
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.registry import has_room
+
+
+def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
+    """Checks that mistakes of a run can be explained.
+
+    Args:
+        number: how many.
+        texts: texts are shown.
+        outcome: the outputs of the run; None for pre-training and unfinished runs.
+
+    Raises:
+        RecipeError: the number is negative, the run has no predictions for texts, or texts are not shown.
+    """
+    what = f"--explain {number}"
+    if number < 0:
+        raise RecipeError(f"{what}: expected a number of wrong predictions, at least 0")
+    if not number:
+        return
+    if not texts:
+        raise RecipeError(f"{what} shows words of texts, which --no-texts leaves out; remove one of them")
+    if not has_room("explain"):
+        raise RecipeError(f"{what} needs bertkit.explain, which is not part of this installation")
+    if outcome is None:
+        raise RecipeError(f"{what}: a run of a pre-training, or one that has not finished, has no wrong predictions")
+    if not isinstance(outcome.task, TextClassification):
+        raise RecipeError(f"{what}: words are shown for labels and numbers of texts, not for {outcome.task.kind}")
+
+
+def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> list[Mistake]:
+    """Returns the mistakes, the first ones with the words of their texts.
+
+    A text of several windows stays without.
+
+    Args:
+        mistakes: those of a task of labels or numbers of texts.
+        checkpoint: the run.
+        number: how many are explained, at least 1.
+
+    Raises:
+        CheckpointError: it cannot be loaded with its attention written out.
+        RecipeError: captum is not installed.
+    """
+    from bertkit.explain.attribution import attribution_of
+    from bertkit.explain.network import load_network
+
+    network = load_network(str(checkpoint))
+    explained = []
+    for mistake in mistakes[:number]:
+        try:
+            attribution = attribution_of(network, [text for _, text, _ in mistake.texts])
+        except DataError:
+            explained.append(mistake)
+            continue
+        values = attribution.reasons[0].gradients
+        most = float(abs(values).max(initial=0)) or 1.0
+        words = [(word.text, float(value / most)) for word, value in zip(attribution.words, values, strict=True)]
+        explained.append(replace(mistake, words=words))
+    return [*explained, *mistakes[number:]]
