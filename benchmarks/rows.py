@@ -23,6 +23,7 @@ class Row:
         minutes: what it takes on two cores.
         goal: the least ratio that is aimed at, to the strongest peer.
         others: sides that are reported, but are no peers.
+        score: the number of each side that stands beside its speed.
         environment: variables of the command.
         is_default: part of a run without ``--only``.
     """
@@ -36,6 +37,7 @@ class Row:
     minutes: float = 1.0
     goal: float | None = None
     others: tuple[str, ...] = ()
+    score: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     is_default: bool = True
 
@@ -79,7 +81,7 @@ ROWS: dict[str, Row] = {
     ),
     "int8": Row(
         "predicting with int8 ONNX", "prediction_speed.py int8 RUN --data-dir GLUE --rounds 2",
-        "--count 64 --rounds 1", "seconds", minutes=2,
+        "--count 64 --rounds 1", "seconds", minutes=2, score="accuracy",
     ),
     "squad": Row(
         "fine-tuning on SQuAD 1.1, 6 × 384, 16 windows, bf16",

@@ -83,14 +83,20 @@ def of_rounds(row: Row, stderr: str) -> dict[str, Any]:
         medians = {name: round(statistics.median(each[name] for each in results), 4) for name in results[0]}
         sides[side] = {"rounds": [round(each[row.quantity], 4) for each in results], "median": medians[row.quantity]}
         sides[side]["numbers"] = medians
+    return {"sides": sides, **compared(row, sides)}
+
+
+def compared(row: Row, sides: dict[str, Any]) -> dict[str, Any]:
+    """How many times as fast bertkit is as each peer, and as the strongest, whose ratio is the least."""
     own = sides["bertkit"]["rounds"]
-    ratios = {}
+    ratios: dict[str, float] = {}
     for side, each in sides.items():
         if side != "bertkit" and side not in row.others:
             pairs = zip(own, each["rounds"], strict=True)  # of a round: a machine is slower at one time than at another
-            ratios[side] = round(statistics.median(a / b if row.is_rate else b / a for a, b in pairs), 2)
+            ratios[side] = statistics.median(a / b if row.is_rate else b / a for a, b in pairs)
     strongest = min(ratios, key=lambda side: ratios[side])
-    return {"sides": sides, "ratios": ratios, "strongest": strongest, "ratio": ratios[strongest]}
+    ratios = {side: round(ratio, 2) for side, ratio in ratios.items()}
+    return {"ratios": ratios, "strongest": strongest, "ratio": ratios[strongest]}
 
 
 def measure(row: Row, paths: dict[str, str], quick: bool) -> dict[str, Any]:
