@@ -71,7 +71,7 @@ def choices(data: Path, folder: Path, split: str) -> Path:
         writer.writerow(["sent1", "sent2", *(f"ending{number}" for number in range(4)), "label"])
         for row, (positive, *others) in enumerate(zip(by_label["1"], negative, negative, negative, strict=False)):
             endings = [*others[: row % 4], positive, *others[row % 4 :]]
-            writer.writerow(["Which review is good?", "", *endings, row % 4])
+            writer.writerow(["Which review is good?", "This one:", *endings, row % 4])
     return file
 
 
@@ -102,7 +102,7 @@ def run(command: list[str], environment: dict[str, str]) -> tuple[float, tuple[f
             continue
         last = time.perf_counter()
         step, steps, *left = (int(each or 0) for each in match.groups())
-        if said is None and step >= steps / 5 and line.rstrip().endswith(" left"):
+        if said is None and steps / 5 <= step < steps and line.rstrip().endswith(" left"):
             said = 3600.0 * left[0] + 60 * left[1] + left[2], last
     if process.wait():
         raise SystemExit(f"failed: {' '.join(command)}")
