@@ -6,6 +6,8 @@ import json
 import math
 import os
 import platform
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -333,12 +335,19 @@ def numeric_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 @contextmanager
 def killed_workers_reported() -> Iterator[None]:
-    """Raises a TrainingError in place of torch's RuntimeError if a data worker of the block was killed."""
+    """Raises a TrainingError in place of torch's RuntimeError if a data worker of the block was killed.
+
+    Workers that are killed after it raise nothing, so that the run can release its lock and report.
+    """
     try:
         yield
     except RuntimeError as error:
         if not str(error).startswith("DataLoader worker"):
             raise
+        # The traceback keeps the loaders and their workers alive; torch's handler would raise anywhere from here on.
+        # Loaders of later runs in this process find killed workers when they wait for them, within seconds.
+        if hasattr(signal, "SIGCHLD") and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         process = f"process {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
         raise TrainingError(
             f"{process}{' '.join(str(error).split())} The same command with --resume continues from the last "

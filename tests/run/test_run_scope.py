@@ -55,19 +55,40 @@ class Killing(torch.utils.data.Dataset):
         return index
 
 
-# torch's handler also raises where Python can only print it, as in a finalizer of the connection to the worker.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_killed_data_worker_is_one_message(monkeypatch):
+@pytest.fixture
+def own_handler(monkeypatch):
+    """Has torch set its handler of killed workers, and restores the one before."""
     monkeypatch.setattr(torch.utils.data._utils.signal_handling, "_SIGCHLD_handler_set", False)
     before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    try:
-        with pytest.raises(TrainingError) as caught, killed_workers_reported():
-            list(torch.utils.data.DataLoader(Killing(), num_workers=1, collate_fn=list))
-    finally:
-        signal.signal(signal.SIGCHLD, before)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+# torch's handler also raises where Python can only print it, as in a finalizer of the connection to the worker.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_killed_data_worker_is_one_message(own_handler):
+    with pytest.raises(TrainingError) as caught, killed_workers_reported():
+        list(torch.utils.data.DataLoader(Killing(), num_workers=1, collate_fn=list))
     message = str(caught.value)
     assert message.startswith("DataLoader worker (pid")
     assert "--resume" in message
     assert "\n" not in message
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), killed_workers_reported():
         torch.ones(2, 3) @ torch.ones(2, 3)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_second_killed_worker_does_not_disturb_the_end(tmp_path, own_handler):
+    """As when the system is out of memory: one is killed in the run, another while the run releases its lock."""
+    loader = iter(torch.utils.data.DataLoader([0, 1], num_workers=1))
+
+    @writes_run
+    def run(output_dir: Path) -> None:
+        list(torch.utils.data.DataLoader(Killing(), num_workers=1, collate_fn=list))
+
+    with pytest.raises(TrainingError, match="DataLoader worker"):
+        run(output_dir=tmp_path)
+    [worker] = loader._workers
+    os.kill(worker.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # torch's handler would raise here
+    assert not (tmp_path / LOCK_FILE).exists()
