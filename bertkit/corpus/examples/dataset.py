@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from bertkit.corpus.examples.epochs import Epochs, epochs_of
 from bertkit.corpus.examples.masking import MaskingRules, mask_tokens, next_tokens
 from bertkit.corpus.examples.objectives import OBJECTIVES
 from bertkit.corpus.examples.pairs import PairPlan, plan_epoch
-from bertkit.corpus.examples.randomness import permutation
 from bertkit.corpus.settings import PretrainingData
 from bertkit.corpus.store.token_store import StoreView
 from bertkit.corpus.vocabulary.structure import Vocabulary
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, NDArray[np.int64]]
 
-_EPOCHS_KEPT = 2  # a batch can span the end of one epoch and the start of the next
-
 
 class PretrainingExamples(Dataset[Arrays]):
     """Map-style data set of the examples of a run, numbered from 0; example k does not depend on earlier accesses.
 
-    Every epoch has its own pairs (`plan_epoch`), order and masks; this replaces ``dupe_factor`` of the released script.
+    Every epoch has its own pairs, order and masks (`epochs.py`); this replaces ``dupe_factor`` of the released script.
     The run goes through the epochs from ``first_epoch`` on until it has ``num_examples`` examples, so a resumed run
-    continues at the next k. Epochs differ slightly in size: to reach an epoch, all epochs before it are planned too.
+    continues at the next k.
 
     With ``fixed_epoch`` the pairs and masks are always those of that epoch, in the order of their documents: for
     evaluation. If the epoch has more pairs than ``num_examples``, evenly spaced pairs are selected.
@@ -94,17 +92,24 @@ class PretrainingExamples(Dataset[Arrays]):
         )
         self._has_pairs = OBJECTIVES[data.pair_objective].has_label
         self._special_tokens = vocabulary.pair if self._has_pairs else vocabulary.single
-        self._plans: dict[int, PairPlan] = {}
-        self._orders: dict[int, NDArray[np.integer[Any]]] = {}
-        self._starts = [0]  # first example of each planned epoch of the run, and of the epoch after them
+        special_tokens = self._special_tokens.number
+        self._source: Epochs | PairPlan
         if fixed_epoch is None:
             assert num_examples is not None
-            self._num_examples = num_examples
             # Raises here if the corpus has no pairs; forked workers share the plan.
-            self._plan_up_to(0)
-            self._order(first_epoch)
+            self._source = epochs_of(view, data, special_tokens, first_epoch)
+            self._num_examples = num_examples
         else:
-            pairs = len(self._plan(fixed_epoch))
+            self._source = plan_epoch(
+                view.of_epoch(fixed_epoch),
+                data.seed,
+                fixed_epoch,
+                data.max_seq_length,
+                data.short_seq_prob,
+                data.pair_objective,
+                special_tokens,
+            )
+            pairs = len(self._source)
             self._num_examples = pairs if num_examples is None else min(num_examples, pairs)
 
     def __len__(self) -> int:
@@ -112,8 +117,8 @@ class PretrainingExamples(Dataset[Arrays]):
 
     @property
     def examples_per_epoch(self) -> int:
-        """Returns the number of pairs of ``first_epoch`` (or ``fixed_epoch``); other epochs differ slightly."""
-        return len(self._plan(self.fixed_epoch)) if self.fixed_epoch is not None else self._starts[1]
+        """Returns the number of pairs of ``first_epoch`` (or ``fixed_epoch``); other epochs may differ slightly."""
+        return len(self._source) if isinstance(self._source, PairPlan) else self._source.size
 
     def __getitem__(self, index: int) -> Arrays:
         """Returns example ``index``; its arrays have no batch dimension.
@@ -133,56 +138,34 @@ class PretrainingExamples(Dataset[Arrays]):
         outside = (numbers < 0) | (numbers >= len(self))
         if outside.any():
             raise IndexError(f"example {numbers[outside][0]}: this run has examples 0 to {len(self) - 1}")
-        epochs, pairs = self._locate(numbers)
-        return self._batch(epochs, pairs)
+        return self._batch(*self._located(numbers))
 
     def segments(self, indices: Sequence[int]) -> NDArray[np.int64]:
         """Returns the tokens of the store that are the segments of examples, ``(B, 4)``: start and end of A, then of B;
         the ends are exclusive, and B may be empty."""
-        a_start, a_length, b_start, b_length, _ = self._segments(*self._locate(np.asarray(indices, np.int64)))
-        return np.concatenate([a_start, a_start + a_length, b_start, b_start + b_length], axis=1)
+        _, _, pairs = self._located(np.asarray(indices, np.int64))
+        ends = pairs.a_start + pairs.a_length, pairs.b_start + pairs.b_length
+        return np.stack([pairs.a_start, ends[0], pairs.b_start, ends[1]], axis=1)
 
-    def _locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the epoch of each example and the index of its pair in the plan of that epoch, both ``(B,)``."""
-        if self.fixed_epoch is not None:
-            total = len(self._plan(self.fixed_epoch))
-            return np.full_like(numbers, self.fixed_epoch), numbers * total // len(self)
-        self._plan_up_to(int(numbers.max(initial=0)))
-        passed = np.searchsorted(self._starts, numbers, side="right") - 1
-        pairs = np.empty_like(numbers)
-        for number in np.unique(passed).tolist():
-            rows = passed == number
-            pairs[rows] = self._order(self.first_epoch + number)[numbers[rows] - self._starts[number]]
-        return self.first_epoch + passed, pairs
+    def _located(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], PairPlan]:
+        """Returns the epoch of each example and its number there, both ``(B,)``, and the pairs."""
+        source = self._source
+        if isinstance(source, PairPlan):
+            rows = numbers * len(source) // len(self)
+            return np.full_like(numbers, self.fixed_epoch), rows, source.taken(rows)
+        epochs, windows, rows = source.places(numbers)
+        within, parts, order = np.empty_like(numbers), [], []
+        for epoch, number in np.unique(np.stack([epochs, windows]), axis=1).T.tolist():
+            chosen = np.flatnonzero((epochs == epoch) & (windows == number))
+            window = source.window(epoch, number)
+            within[chosen] = window.numbers[rows[chosen]]
+            parts.append(window.pairs.taken(rows[chosen]))
+            order.append(chosen)
+        return epochs, within, PairPlan.joined(parts).taken(np.argsort(np.concatenate(order)))
 
-    def _plan_up_to(self, number: int) -> None:
-        while self._starts[-1] <= number:
-            epoch = self.first_epoch + len(self._starts) - 1
-            self._starts.append(self._starts[-1] + len(self._plan(epoch)))
-
-    def _plan(self, epoch: int) -> PairPlan:
-        data = self.data
-        if epoch not in self._plans:
-            _make_room(self._plans)
-            self._plans[epoch] = plan_epoch(
-                self.view.of_epoch(epoch),
-                data.seed,
-                epoch,
-                data.max_seq_length,
-                data.short_seq_prob,
-                data.pair_objective,
-                self._special_tokens.number,
-            )
-        return self._plans[epoch]
-
-    def _order(self, epoch: int) -> NDArray[np.integer[Any]]:
-        if epoch not in self._orders:
-            _make_room(self._orders)
-            self._orders[epoch] = permutation(self.data.seed, epoch, len(self._plan(epoch)))
-        return self._orders[epoch]
-
-    def _batch(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> Arrays:
-        a_start, a_length, b_start, b_length, next_sentence_label = self._segments(epochs, pairs)
+    def _batch(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64], pairs: PairPlan) -> Arrays:
+        a_start, b_start = pairs.a_start[:, None], pairs.b_start[:, None]
+        a_length, b_length = pairs.a_length.astype(np.int64)[:, None], pairs.b_length.astype(np.int64)[:, None]
         position = np.arange(self.data.max_seq_length)
         # [CLS] A [SEP] B [SEP] [PAD] …, or [CLS] A [SEP] [PAD] … where there is no B; or as the tokenizer has it
         first, between, last = self._special_tokens
@@ -207,7 +190,7 @@ class PretrainingExamples(Dataset[Arrays]):
         if self.data.token_objective == "next_token":
             masked = next_tokens(input_ids, lengths)
         else:
-            masked = mask_tokens(input_ids, text, lengths, self._rules, epochs, pairs)
+            masked = mask_tokens(input_ids, text, lengths, self._rules, epochs, numbers)
         batch = {
             "input_ids": masked.input_ids,
             "attention_mask": attended.astype(np.int64),
@@ -216,28 +199,8 @@ class PretrainingExamples(Dataset[Arrays]):
             "labels": masked.labels,
         }
         if self._has_pairs:
-            batch["next_sentence_label"] = next_sentence_label
+            batch["next_sentence_label"] = pairs.next_sentence_label.astype(np.int64)
         return batch
-
-    def _segments(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """Returns start and length of A and of B, each ``(B, 1)``, and next_sentence_label, ``(B,)``."""
-        fields = ("a_start", "a_length", "b_start", "b_length", "next_sentence_label")
-        columns = np.empty((len(fields), len(pairs)), np.int64)
-        for epoch in np.unique(epochs).tolist():
-            rows = epochs == epoch
-            plan = self._plan(epoch)
-            for values, field in zip(columns, fields, strict=True):
-                values[rows] = getattr(plan, field)[pairs[rows]]
-        return (*columns[:4, :, None], columns[4])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plans": {}, "_orders": {}}  # planning again is faster than sending the plans
-
-
-def _make_room(kept: dict[int, Any]) -> None:
-    """Removes the oldest entries until there is room for one more."""
-    while len(kept) >= _EPOCHS_KEPT:
-        kept.pop(next(iter(kept)))
 
 
 class PhasedExamples(Dataset[Arrays]):

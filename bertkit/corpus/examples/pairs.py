@@ -6,7 +6,9 @@ The rule of the pair objective selects the segments (`objectives.py`); then each
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +29,14 @@ _ROW = np.dtype(
         ("next_sentence_label", np.int8),
     ]
 )
+_FIELDS = tuple(_ROW.names or ())
 _WORDS_AT_ONCE = 1 << 16
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True, eq=False)
 class PairPlan:
-    """Examples of one epoch, in the order of their documents; all arrays are ``(N,)``.
+    """Examples of one epoch or of a part of it; all arrays are ``(N,)``.
 
     Segment A of example i is ``tokens[a_start[i]:a_start[i] + a_length[i]]`` of the store, segment B likewise. A is
     never empty; B is empty only if the objective has no B. Together they have at most ``max_seq_length`` tokens without
@@ -54,6 +57,15 @@ class PairPlan:
     def __len__(self) -> int:
         return len(self.a_start)
 
+    def taken(self, rows: NDArray[np.integer[Any]]) -> PairPlan:
+        """Returns a plan of some of the examples, given by their indices."""
+        return PairPlan(*(getattr(self, name)[rows] for name in _FIELDS))
+
+    @staticmethod
+    def joined(plans: Sequence[PairPlan]) -> PairPlan:
+        """Returns the examples of several plans, one after the other."""
+        return PairPlan(*(np.concatenate([getattr(plan, name) for plan in plans]) for name in _FIELDS))
+
 
 def plan_epoch(
     view: StoreView,
@@ -63,6 +75,7 @@ def plan_epoch(
     short_seq_prob: float,
     pair_objective: PairObjective = "nsp",
     special_tokens: int | None = None,
+    first_pair: int = 0,
 ) -> PairPlan:
     """Plans the examples of an epoch: a pure function of the arguments; costs about one pass over the text of ``view``.
 
@@ -82,6 +95,7 @@ def plan_epoch(
             script.
         pair_objective: ``nsp``, ``sop`` or ``none``: see `bertkit.corpus.examples.objectives`.
         special_tokens: number of special tokens of an example; None for those of BERT, 3 with pairs and 2 without.
+        first_pair: number of the first example in the epoch, below 2⁶²; truncation depends on the number.
 
     Raises:
         DataError: ``max_seq_length`` leaves no room for text, or ``view`` has fewer than two documents with ``nsp``, or
@@ -101,7 +115,7 @@ def plan_epoch(
         if end > len(rows):
             # Resized in place to avoid a second copy of a large array; no other reference to it exists yet.
             rows.resize(end + end // 8, refcheck=False)
-        _write(rows[size:end], segments, max_tokens, seed, epoch, size)
+        _write(rows[size:end], segments, max_tokens, seed, epoch, first_pair + size)
         size = end
     if not size:
         raise DataError(
@@ -109,7 +123,7 @@ def plan_epoch(
             f"more text (a document of one token cannot be split into two segments)"
         )
     rows.resize(size, refcheck=False)
-    return PairPlan(*(rows[name] for name in _ROW.names or ()))
+    return PairPlan(*(rows[name] for name in _FIELDS))
 
 
 def _write(rows: NDArray[np.void], segments: Segments, max_tokens: int, seed: int, epoch: int, first_pair: int) -> None:

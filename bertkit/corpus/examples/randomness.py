@@ -148,17 +148,18 @@ def as_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def permutation(seed: int, epoch: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
+def permutation(seed: int, epoch: int, size: int, first: int = 0) -> NDArray[np.int32] | NDArray[np.int64]:
     """Returns a random permutation of 0 … size-1 for an epoch, ``(size,)``: a pure function of its arguments.
 
-    The dtype is int32 if ``size`` fits, else int64. Peak memory is about 20 bytes per number.
+    The dtype is int32 if ``size`` fits, else int64. Peak memory is about 20 bytes per number. Two permutations of an
+    epoch are independent if the ranges ``first`` … ``first + size - 1`` do not overlap; ``first`` is at least 0.
 
     >>> sorted(permutation(42, 0, 5).tolist())
     [0, 1, 2, 3, 4]
     """
     keys = np.empty(size, np.uint64)
     for start in range(0, size, _KEYS_AT_ONCE):
-        index = np.arange(start, min(start + _KEYS_AT_ONCE, size))
+        index = first + np.arange(start, min(start + _KEYS_AT_ONCE, size))
         keys[start : start + _KEYS_AT_ONCE] = words(seed, Stream.SHUFFLE, epoch, index, 1)[:, 0]
     order = np.argsort(keys, kind="stable")
     return order.astype(np.int32) if size <= np.iinfo(np.int32).max else order
