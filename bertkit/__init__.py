@@ -48,6 +48,7 @@ _PUBLIC = {
     "finetune_glue": "bertkit.grids.glue:finetune_glue",
     "finetune_glue_grid": "bertkit.grids.glue:finetune_glue_grid",
     "finetune_grid": "bertkit.grids.grid:finetune_grid",
+    "join_corpus": "bertkit.run.corpus:join_corpus",
     "list_recipes": "bertkit.recipe.files:list_recipes",
     "load": "bertkit.inference.loaded:load",
     "load_recipe": "bertkit.tasks.registry:load_recipe",
@@ -63,6 +64,7 @@ _PUBLIC = {
     "serve": "bertkit.serving.server:serve",
     "train_tokenizer": "bertkit.run.corpus:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
+    "verify_corpus": "bertkit.run.corpus:verify_corpus",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -165,7 +165,7 @@ def tiny_documents(subject: Subject) -> Iterator[Finding]:
     view = _store(subject)
     if view is None or subject.recipe.task.pair_objective == "none":
         return
-    sentences = np.diff(view.store.document_offsets)[view.documents]
+    sentences = view.sentences_of_documents()
     tiny = int((sentences == 1).sum())
     if tiny > _TINY * len(sentences):
         yield warning(
@@ -182,11 +182,10 @@ def repeated_documents(subject: Subject) -> Iterator[Finding]:
     view = _store(subject)
     if view is None:
         return
-    store = view.store
-    begins = store.sentence_offsets[store.document_offsets]
+    begins, ends = view.store.token_bounds(view.documents)
     digests = {
-        hashlib.blake2b(store.tokens[begins[number] : begins[number + 1]].tobytes(), digest_size=16).digest()
-        for number in view.documents
+        hashlib.blake2b(view.store.tokens[begin:end].tobytes(), digest_size=16).digest()
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
     }
     repeated = len(view.documents) - len(digests)
     if repeated > _REPEATED * len(view.documents):

@@ -125,7 +125,7 @@ def store(subject: Subject) -> Need | None:
         return None
     held: Any = subject.corpora.train
     # The build needs about twice the space of the store.
-    size = round(held.store.metadata["bytes"] / subject.share_of_corpus)
+    size = round(held.store.bytes / subject.share_of_corpus)
     return Need(2 * size, free_space(cache_folder()))
 
 

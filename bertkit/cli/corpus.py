@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from bertkit.cli.commands import Settings, command
 from bertkit.cli.printing import print_text
 from bertkit.corpus.settings import Deduplication, Engine
 from bertkit.json_text import dumps
+
+if TYPE_CHECKING:
+    from bertkit.corpus.store.token_store import TokenStore
 
 tokenizer_app = typer.Typer(help="Train a vocabulary.", no_args_is_help=True)
 
@@ -91,6 +94,10 @@ def build(
     deduplicate: Annotated[
         Deduplication | None, options.option(help="Leave out documents that repeat, or nearly repeat, an earlier one.")
     ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(help="Do the I-th of N shares of the work, on this machine; then join.", metavar="I/N"),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Split and tokenize text into a token store, which pretrain --corpus reads."""
@@ -102,10 +109,38 @@ def build(
         ray_address=ray_address,
         min_tokens=min_tokens,
         deduplicate=deduplicate,
+        part=part,
         **settings.block("data"),
     )
+    if store is None:
+        print_text(
+            dumps({"part": part}) if json else f"part {part} is finished; after all: bertkit corpus join {output_dir}"
+        )
+    else:
+        _print_counts(store, output_dir, json)
+
+
+@corpus_app.command()
+def join(
+    output_dir: Annotated[Path, typer.Argument(help="Folder that was given to corpus build --part.")],
+    json: options.AsJson = False,
+) -> None:
+    """Make a token store of the parts that corpus build --part has written."""
+    _print_counts(bertkit.join_corpus(output_dir), output_dir, json)
+
+
+@corpus_app.command()
+def verify(
+    store: Annotated[str, typer.Argument(help="Folder or URL of a token store.")],
+    json: options.AsJson = False,
+) -> None:
+    """Read all of a token store and compare its checksums."""
+    _print_counts(bertkit.verify_corpus(store), store, json)
+
+
+def _print_counts(store: TokenStore, place: str | Path, json: bool) -> None:
     counts = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
     if json:
-        print_text(dumps({"output_dir": str(output_dir), **counts}))
+        print_text(dumps({"output_dir": str(place), **counts}))
     else:
-        print_text(f"{', '.join(f'{number} {name}' for name, number in counts.items())}: {output_dir}")
+        print_text(f"{', '.join(f'{number} {name}' for name, number in counts.items())}: {place}")

@@ -6,11 +6,12 @@ the ``datasets`` library, which holds up to one Parquet file of a data set at a 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar
 
@@ -20,7 +21,7 @@ from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.reading.paths import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files
 from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts
-from bertkit.reading.text import decode_lines, iterating, read_blocks
+from bertkit.reading.text import decode_lines, document_boundary, iterating, read_blocks, read_range
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset
@@ -51,11 +52,23 @@ class Source(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Returns a hexadecimal digest of the content and of how it is read, independent of file names and dates.
+        """Returns a hexadecimal digest of what identifies the content and of how it is read, without reading it.
 
-        Raises:
-            DataError: the content cannot be read.
+        Of a file these are its path, its size and the time of its last change; of a Hub data set its commit.
         """
+
+    def ranges(self, form: DocumentForm, size: int) -> list[Source]:
+        """Divides the source into sources of about ``size`` bytes with whole documents, which are read independently.
+
+        Returns:
+            Sources whose documents, one after the other, are those of this source; only this source if it cannot be
+            divided, as a compressed file.
+        """
+        return [self]
+
+    def whole(self) -> Source:
+        """Returns the source of which this one is a range; itself if it is none."""
+        return self
 
     @abstractmethod
     def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
@@ -170,29 +183,43 @@ class _File(Source):
         self.kind = kind
         self.text_column = text_column
         self.name = str(path)
-        self.size: int = path.stat().st_size
+        status = path.stat()
+        self.size: int = status.st_size
+        self._changed = status.st_mtime_ns
+        self._range: tuple[int, int] | None = None
         self.position = 0
-        self._fingerprint = ""
 
     def fingerprint(self) -> str:
-        """Returns a SHA-256 of the bytes on disk and of how they are read; compressing a file again changes it.
-
-        Computed at the first call and cached: a vocabulary and a store of tokens are both looked up by it.
-        """
-        self._fingerprint = self._fingerprint or self._digest()
-        return self._fingerprint
-
-    def _digest(self) -> str:
-        start = dumps([*self.kind, self.text_column]).encode()
-        try:
-            with self.path.open("rb") as stored:
-                return hashlib.file_digest(stored, lambda: hashlib.sha256(start)).hexdigest()
-        except OSError as error:
-            raise DataError(f"{self.name}: cannot be read: {error.strerror}") from error
+        read_as = [str(self.path.resolve()), self.size, self._changed, self._range, *self.kind, self.text_column]
+        return hashlib.sha256(dumps(read_as).encode()).hexdigest()
 
     def _decoded(self) -> Iterator[str]:
         self.position = 0
         return decode_lines(read_blocks(self.path, self.kind.compression, self._reach), self.name)
+
+    def whole(self) -> Source:
+        return self if self._range is None else _file_source(self.path, self.text_column)
+
+    def _divided(self, size: int) -> list[Source]:
+        """Returns copies of this source that are ranges of its bytes; their ends are moved to the ends of documents
+        when they are read."""
+        sources: list[Source] = []
+        for start in range(0, self.size, size):
+            part = copy.copy(self)
+            part._range = start, min(start + size, self.size)
+            part.size = part._range[1] - start
+            sources.append(part)
+        return sources
+
+    def _decoded_range(self, is_boundary: Callable[[str], bool] | None) -> Iterator[str]:
+        """Yields the lines of `_range` after moving its ends.
+
+        Args:
+            is_boundary: whether a stripped line separates two documents; with None each line is a document.
+        """
+        assert self._range is not None
+        start, end = (document_boundary(self.path, place, is_boundary) for place in self._range)
+        return decode_lines(read_range(self.path, start, end), self.name, start)
 
     def _reach(self, position: float) -> None:
         self.position = int(position)
@@ -200,7 +227,13 @@ class _File(Source):
 
 class _TextFile(_File):
     def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
-        return file_paragraphs(self._decoded(), form)
+        if self._range is None:
+            return file_paragraphs(self._decoded(), form)
+        return file_paragraphs(self._decoded_range(form.parts_documents), form)
+
+    def ranges(self, form: DocumentForm, size: int) -> list[Source]:
+        is_divisible = not self.kind.compression and (form.sentence_per_line or form.document_separator is not None)
+        return self._divided(size) if is_divisible and self.size > size else [self]
 
     def lines(self) -> Iterator[str]:
         with iterating(self._decoded()) as lines:
@@ -230,7 +263,11 @@ class _Rows(Source):
 
 class _JsonLinesFile(_File, _Rows):
     def texts(self) -> Iterator[str]:
-        return json_texts(self._decoded(), self.text_column, self.name)
+        lines = self._decoded() if self._range is None else self._decoded_range(None)
+        return json_texts(lines, self.text_column, self.name)
+
+    def ranges(self, form: DocumentForm, size: int) -> list[Source]:
+        return self._divided(size) if not self.kind.compression and self.size > size else [self]
 
 
 class _ParquetFile(_File, _Rows):

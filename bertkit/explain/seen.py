@@ -12,7 +12,8 @@ import numpy as np
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.corpus.examples.dataset import PretrainingExamples
 from bertkit.corpus.settings import PretrainingData
-from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore, names_store, open_store
+from bertkit.corpus.store.opening import names_store, open_store
+from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.explain.shown import Shown
@@ -259,5 +260,5 @@ def _example(examples: PretrainingExamples, store: TokenStore, tokenizer: Any, e
 
 def _document(store: TokenStore, token: int) -> int:
     """Returns the number of the document that has a token."""
-    sentence = int(np.searchsorted(store.sentence_offsets, token, side="right")) - 1
-    return int(np.searchsorted(store.document_offsets, sentence, side="right")) - 1
+    sentence = int(store.sentence_offsets.searchsorted(token, side="right")) - 1
+    return int(store.document_offsets.searchsorted(sentence, side="right")) - 1

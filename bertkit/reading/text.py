@@ -67,6 +67,47 @@ def read_blocks(
         raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
 
 
+def read_range(file: Path, start: int, end: int) -> Iterator[bytes]:
+    """Yields the bytes of a file from ``start`` up to, not including, ``end``, in blocks.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with file.open("rb") as stored:
+            stored.seek(start)
+            while block := stored.read(min(_BLOCK, end - stored.tell())):
+                yield block
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def document_boundary(file: Path, place: int, is_boundary: Callable[[str], bool] | None) -> int:
+    """Returns the first byte of a file, at or after ``place``, at which a document of lines begins; else its size.
+
+    Args:
+        file: an uncompressed file.
+        place: a byte of the file, or its size.
+        is_boundary: whether a line, stripped of white space, separates documents: the next one begins after it. None
+            if each line is a document.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if not place:
+        return 0
+    try:
+        with file.open("rb") as stored:
+            stored.seek(place - 1)
+            stored.readline()  # the rest of the line before, or only its end
+            while is_boundary is not None and (line := stored.readline()):
+                if is_boundary(line.decode("utf-8", "replace").strip()):
+                    break
+            return stored.tell()
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+
+
 def read_shares(file: Path, compression: str, on_progress: Callable[[float], None]) -> Iterator[bytes]:
     """Yields blocks of at most 64 KiB as `read_blocks` and reports the share of the file that is read, in [0, 1].
 
@@ -115,16 +156,17 @@ def decode_text(data: bytes, name: str) -> str:
     return "\n".join(decode_lines([data], name))
 
 
-def decode_lines(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterator[str]:
     """Decodes blocks that may end within a line, and yields lines; joined by ``"\\n"`` they equal `decode_text`.
 
-    At most one block and the incomplete line before it are held in memory.
+    At most one block and the incomplete line before it are held in memory. ``offset`` is the place of the first block
+    in the file, for messages, whose line numbers are then counted from there.
 
     Raises:
         DataError: as `read_text`, after the lines before the fault have been yielded.
     """
     rest = ""
-    with iterating(decode_pieces(blocks, name)) as pieces:
+    with iterating(decode_pieces(blocks, name, offset)) as pieces:
         for piece in pieces:
             lines = split_lines(piece)
             rest = lines.pop()
@@ -132,7 +174,7 @@ def decode_lines(blocks: Iterable[bytes], name: str) -> Iterator[str]:
     yield rest
 
 
-def decode_pieces(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_pieces(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterator[str]:
     """Yields the text with its original line endings, in pieces; each but the last ends with a line ending.
 
     The last piece is the last line if no line ending follows it, else it is empty.
@@ -141,7 +183,7 @@ def decode_pieces(blocks: Iterable[bytes], name: str) -> Iterator[str]:
         DataError: as `read_text`, after the pieces before the fault have been yielded.
     """
     begun: list[bytes] = []
-    offset, line = 0, 1  # of the next piece
+    line = 1  # of the next piece, as `offset`
     with iterating(blocks) as remaining:
         for block in remaining:
             # A CR at the end of a block may be the first half of a CRLF, so it is kept for the next block.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from bertkit.checkpoint.load import save_tokenizer
 from bertkit.corpus.sentences import find_splitter
 from bertkit.corpus.settings import Deduplication, DocumentFilter, Engine, Workers
 from bertkit.corpus.sources import TextLines, find_sources
-from bertkit.corpus.store.shards import build_store
-from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore, names_store
+from bertkit.corpus.store.building import build_store, join_store
+from bertkit.corpus.store.opening import names_store, open_store
+from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
@@ -87,29 +89,32 @@ def build_corpus(
     ray_address: str | None = None,
     min_tokens: int = 1,
     deduplicate: Deduplication | None = None,
+    part: str | None = None,
     **settings: Any,
-) -> TokenStore:
+) -> TokenStore | None:
     """Splits and tokenizes a corpus into a token store, on which `pretrain` trains as on the texts.
 
-    The store has the same bytes for any engine and number of workers. Repeating a killed call continues after its last
-    finished shard, in the folder ``NAME.building`` beside ``output_dir``.
+    The store has the same bytes for any engine, number of workers and parts. A repeated call after a killed one does
+    what is missing; what is finished is in the folder ``NAME.building`` beside ``output_dir``.
 
     Args:
         corpus: text files, folders, patterns and Hub ids.
         output_dir: folder of the store; new or empty, or the store of an earlier call with the same arguments.
-        engine: ``local``: processes of this machine; ``ray``: tasks of Ray (extra ``ray``).
-        workers: number of processes that split and tokenize, by default one per core of this machine. The
-            text is read and the store is written by the calling process.
+        engine: ``local``: processes of this machine; ``ray``: tasks of Ray (extra ``ray``), on machines where the texts
+            and ``output_dir`` have the same paths.
+        workers: number of processes that read, split, tokenize and write, by default one per core of this machine.
         ray_address: address of a running Ray cluster; ``None`` starts Ray on this machine for this call.
         min_tokens: leave out documents with fewer tokens.
         deduplicate: leave out documents that repeat an earlier one: ``exact``, or ``minhash`` for near duplicates too
             (package datasketch).
+        part: ``i/n``, 1 ≤ i ≤ n: do the i-th of n shares of the work only, for example on another machine;
+            `join_corpus` makes the store when all are done.
         settings: values of the recipe block ``data``: ``tokenizer`` or ``vocab_size`` with ``cased``,
             ``merge_score`` and ``min_pair_frequency``; ``text_column``, ``dataset_config``, ``dataset_split``,
             ``document_separator``, ``sentence_per_line`` and ``sentence_splitter``.
 
     Returns:
-        The store; its tokenizer is in the folder ``tokenizer``.
+        The store; its tokenizer is in the folder ``tokenizer``. None for a part.
 
     Raises:
         BertkitError: the arguments or the text are invalid, a worker was killed, or the folder is in use; then
@@ -117,6 +122,7 @@ def build_corpus(
     """
     data = _data([str(path) for path in corpus], settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
+    share = None if part is None else _share(part, data, chosen)
     processes = Workers(engine=engine, number=usable_cores() if workers is None else workers, ray_address=ray_address)
     if names_store(data.corpus):
         raise DataError(f"{data.corpus[0]}: is a token store already; give texts")
@@ -135,7 +141,52 @@ def build_corpus(
             workers=processes,
             add=lambda draft: save_tokenizer(tokenizer, draft / TOKENIZER_FOLDER),
             progress=progress,
+            share=share,
         )
+
+
+def join_corpus(output_dir: str | Path) -> TokenStore:
+    """Makes a token store of the parts that calls of `build_corpus` with ``part`` have written.
+
+    Args:
+        output_dir: as for `build_corpus`.
+
+    Raises:
+        OutputError: parts are missing; the message names them.
+    """
+    return join_store(Path(output_dir))
+
+
+def verify_corpus(store: str | Path) -> TokenStore:
+    """Reads all of a token store and compares its checksums.
+
+    Args:
+        store: folder or URL; a URL is copied to the cache as far as there is room.
+
+    Raises:
+        DataError: there is no store, or it is damaged; the message names the first damaged file.
+    """
+    opened = open_store(str(store), cache_folder())
+    for part in opened.parts:
+        part.verify()
+        part.close()
+    return opened
+
+
+def _share(part: str, data: DataSettings, chosen: DocumentFilter) -> tuple[int, int]:
+    """Returns i and n of ``i/n``.
+
+    Raises:
+        RecipeError: it is not so written, or the parts would depend on one another.
+    """
+    match = re.fullmatch(r"(\d+)/(\d+)", part)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise RecipeError(f"--part {part}: expected I/N with 1 ≤ I ≤ N, such as 3/16")
+    if data.tokenizer is None:
+        raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")
+    if chosen.deduplicate is not None:
+        raise RecipeError("--deduplicate: finds duplicates in the whole text; build it without --part")
+    return int(match[1]), int(match[2])
 
 
 def _data(corpus: list[str], settings: dict[str, Any]) -> DataSettings:

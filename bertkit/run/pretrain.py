@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, TrainerCallback, set_seed
 from bertkit.checkpoint.encoders import BERT
 from bertkit.corpus.examples.dataset import collate
 from bertkit.corpus.sources import Source
-from bertkit.corpus.store.token_store import open_store
+from bertkit.corpus.store.opening import open_store
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS, reduce_logits, score, score_names

@@ -31,8 +31,9 @@ from bertkit.corpus.settings import (
 )
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store.encoding import SentenceEncoder
+from bertkit.corpus.store.opening import names_store
 from bertkit.corpus.store.streaming import StreamedBlocks
-from bertkit.corpus.store.token_store import StoreView, TokenStore, names_store
+from bertkit.corpus.store.token_store import StoreView, TokenStore
 from bertkit.corpus.store.writer import build_token_store
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
 from bertkit.errors import DataError, RecipeError

@@ -69,7 +69,7 @@ def epochs_of(view: StoreView | StreamedBlocks, data: PretrainingData, special_t
     planner = _Planner(data, special_tokens)
     if isinstance(view, StoreView):
         groups = _groups(view)
-        if len(groups) > 2:
+        if len(groups) > 1:
             return GroupedEpochs(view, groups, planner, first_epoch)
     return WholeEpochs(view, planner, first_epoch)
 
@@ -207,19 +207,37 @@ class GroupedEpochs:
         firsts = np.array([rows.start for rows in self._groups])
         lasts = np.array([rows.stop - 1 for rows in self._groups])
         store, documents = self._view.store, self._view.documents
-        starts = store.sentence_offsets[store.document_offsets[documents[firsts]]]
-        ends = store.sentence_offsets[store.document_offsets[documents[lasts] + 1]]
+        bounds = np.stack([documents[firsts], documents[lasts] + 1])
+        starts, ends = _counterparts(bounds, store.document_starts, store.token_starts)
         weights = (ends - starts) + (lasts + 1 - firsts) * half
         return np.maximum(1, weights * int(counts.sum()) // int(weights[counted].sum()))
 
 
 def _groups(view: StoreView) -> list[range]:
     """Cuts the documents of a view, by their indices, into ranges of about `GROUP_SENTENCES` sentences and at least
-    two documents."""
-    offsets = view.store.document_offsets
-    sentences = np.cumsum(offsets[view.documents + 1] - offsets[view.documents])
+    two documents; only the counts of the parts of the store are used, not the parts."""
+    store, number = view.store, view.num_documents
+    if not view.is_ascending:
+        return [range(number)]
+    sentences = np.arange(GROUP_SENTENCES, store.num_sentences, GROUP_SENTENCES)
+    documents = _counterparts(sentences, store.sentence_starts, store.document_starts)
     cuts = [0]
-    for cut in (np.flatnonzero(np.diff(sentences // GROUP_SENTENCES)) + 1).tolist():
-        if cut - cuts[-1] >= 2 and len(sentences) - cut >= 2:
+    for cut in np.searchsorted(view.documents, documents).tolist():
+        if cut - cuts[-1] >= 2 and number - cut >= 2:
             cuts.append(cut)
-    return [range(start, stop) for start, stop in zip(cuts, [*cuts[1:], len(sentences)], strict=True)]
+    return [range(start, stop) for start, stop in zip(cuts, [*cuts[1:], number], strict=True)]
+
+
+def _counterparts(
+    numbers: NDArray[np.int64], starts: NDArray[np.int64], other_starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Returns, for numbers of sentences for example, those of documents at the same share of their part of a store.
+
+    Args:
+        numbers: any shape.
+        starts, other_starts: ``(num_parts + 1,)``, first number of either kind in each part, and the end.
+    """
+    parts = (np.searchsorted(starts, numbers, side="right") - 1).clip(0, len(starts) - 2)
+    sizes, other_sizes = np.diff(starts)[parts], np.diff(other_starts)[parts]
+    counterparts: NDArray[np.int64] = other_starts[parts] + (numbers - starts[parts]) * other_sizes // sizes
+    return counterparts

@@ -49,13 +49,18 @@ class _Documents(NamedTuple):
 
     Attributes:
         place: index of the first document in the view.
+        first: number of the sentence from which sentences are counted here.
+        offsets: first token of each sentence from ``first`` on, and the token after the last one of the documents. A
+            memoryview yields Python integers directly from the mapped file: no copy, and faster than numpy scalars.
         numbers: ``(N,)`` int64, number of each document in its store.
-        firsts, ends: first sentence of each document, and the sentence after its last.
+        firsts, ends: first sentence of each document, and the sentence after its last, counted from ``first``.
         targets: tokens that the chunks of each document have to reach.
         chunks: expected number of chunks of each document.
     """
 
     place: int
+    first: int
+    offsets: memoryview
     numbers: NDArray[np.int64]
     firsts: list[int]
     ends: list[int]
@@ -88,13 +93,16 @@ class EpochOfText:
             draws = uniform(self.seed, Stream.TARGET_LENGTH, self.epoch, numbers, 2)
             shorter = 2 + (draws[:, 1] * (self.max_tokens - 1)).astype(np.int64)
             targets = np.where(draws[:, 0] < self.short_seq_prob, shorter, self.max_tokens)
-            tokens = store.sentence_offsets[ends] - store.sentence_offsets[firsts]
+            first = int(firsts.min())
+            offsets = store.sentence_offsets[first : int(ends.max()) + 1]
+            firsts, ends = firsts - first, ends - first
+            tokens = offsets[ends] - offsets[firsts]
             # A chunk consumes 3/4 of the target on average, and at least one sentence.
             chunks = np.minimum(np.minimum(3 * tokens // (2 * targets) + 4, ends - firsts), _DRAWS_AT_ONCE)
             cuts = np.flatnonzero(np.diff(np.cumsum(chunks) // _DRAWS_AT_ONCE)) + 1
             for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
                 lists = (array[start:end].tolist() for array in (firsts, ends, targets, chunks))
-                yield _Documents(place + int(start), numbers[start:end], *lists)
+                yield _Documents(place + int(start), first, offsets.data, numbers[start:end], *lists)
 
     def draws(self, documents: NDArray[np.int64], chunks: NDArray[np.int64], n: int) -> NDArray[np.float64]:
         """Returns ``(N, n)`` random numbers in [0, 1) for chunks.
@@ -140,7 +148,7 @@ def next_sentence_pairs(text: EpochOfText) -> Iterator[Segments]:
         first = first + (drawn[:, 3] * (last - first)).astype(np.int64)
         starts[random, 1] = sentence_offsets[first]
         reach = starts[random, 1] + target[random] - (ends - starts)[random, 0]
-        ends[random, 1] = sentence_offsets[np.clip(np.searchsorted(sentence_offsets, reach), first + 1, last)]
+        ends[random, 1] = sentence_offsets[np.clip(sentence_offsets.searchsorted(reach), first + 1, last)]
         yield Segments(starts, ends - starts, np.where(random, OTHERWISE, AS_WRITTEN))
 
 
@@ -149,9 +157,8 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
 
     For a random B, the sentence after B equals the first sentence of B.
     """
-    # A memoryview yields Python integers directly from the mapped file: no copy, and faster than numpy scalars.
-    offsets = text.view.store.sentence_offsets.data
     for group in text.documents():
+        offsets, begin = group.offsets, group.first
         counts = np.array(group.chunks)
         starts = np.cumsum(counts) - counts
         chunks = np.arange(counts.sum()) - np.repeat(starts, counts)
@@ -171,7 +178,7 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
                 split = sentence + 1 + int(split_draw * (chunk_end - sentence - 1))
                 if next_draw < 0.5 or chunk_end == sentence + 1:
                     chunk_end = split
-                yield place, chunk, sentence, split, chunk_end, target
+                yield place, chunk, begin + sentence, begin + split, begin + chunk_end, target
                 sentence = chunk_end
                 if sentence == end:
                     break
@@ -210,8 +217,8 @@ def sentence_order_pairs(text: EpochOfText) -> Iterator[Segments]:
 
 def _whole_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
     """Yields (document number in the store, chunk number, first sentence, sentence after the last) of each chunk."""
-    offsets = text.view.store.sentence_offsets.data
     for group in text.documents():
+        offsets, begin = group.offsets, group.first
         for document, sentence, end, target in zip(
             group.numbers.tolist(), group.firsts, group.ends, group.targets, strict=True
         ):
@@ -219,7 +226,7 @@ def _whole_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
             while sentence < end:
                 reach = offsets[sentence] + target
                 chunk_end = bisect_left(offsets, reach, sentence + 1, min(end, sentence + target))
-                yield document, chunk, sentence, chunk_end
+                yield document, chunk, begin + sentence, begin + chunk_end
                 sentence = chunk_end
                 chunk += 1
 
@@ -239,8 +246,8 @@ def full_sentences(text: EpochOfText) -> Iterator[Segments]:
 
 def _filled(text: EpochOfText) -> Iterator[tuple[int, ...]]:
     """Yields (first token, token after the last) of each example."""
-    offsets = text.view.store.sentence_offsets.data
     for group in text.documents():
+        offsets = group.offsets
         for sentence, end, target in zip(group.firsts, group.ends, group.targets, strict=True):
             start = offsets[sentence]
             last = offsets[end]

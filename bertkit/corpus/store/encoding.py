@@ -1,4 +1,4 @@
-"""Paragraphs → sentences → token ids, batch by batch, in the current process, in several, or in workers of Ray.
+"""Paragraphs → sentences → token ids, batch by batch, in the current process or in several.
 
 Results are returned in the order of the batches, so the result does not depend on the batch size or the number of
 processes. Only a few batches are in flight at any time, so memory does not grow with the text.
@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.errors import PlacementError
-from bertkit.placement.ray_cluster import connected
 from bertkit.reading.text import iterating
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from bertkit.corpus.documents import Paragraph
-    from bertkit.corpus.settings import Workers
 
 Splitter = Callable[[str], list[str]]
 
@@ -41,7 +39,6 @@ _BATCH_CHARACTERS = 1 << 18
 _SENTENCES_AT_ONCE = 1024  # an Encoding takes some hundred bytes per token until its ids are copied
 _UINT16_IDS = 1 << 16
 _THREADS = "TOKENIZERS_PARALLELISM"
-_BATCHES_OF_AN_ACTOR = 2  # one in work and one that is being sent
 
 
 class Batch(NamedTuple):
@@ -75,6 +72,12 @@ class EncodedBatch(NamedTuple):
     documents: NDArray[np.int64]
     num_documents: int
     position: int
+
+
+def selected(batch: EncodedBatch, sentences: NDArray[np.bool_]) -> EncodedBatch:
+    """Returns some sentences of a batch, given by a mask; the numbers of their documents stay."""
+    tokens = batch.tokens[np.repeat(sentences, batch.lengths)]
+    return batch._replace(tokens=tokens, lengths=batch.lengths[sentences], documents=batch.documents[sentences])
 
 
 def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambda: 0) -> Iterator[Batch]:
@@ -197,9 +200,9 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
             yield from map(encode, remaining)
         return
     out: deque[Future[EncodedBatch]] = deque()
-    with _workers(encode, num_workers) as pool, iterating(batches) as remaining:
+    with worker_pool(encode, num_workers) as pool, iterating(batches) as remaining:
         for batch in remaining:
-            out.append(pool.submit(_encode_in_worker, batch))
+            out.append(pool.submit(call_in_worker, batch))
             if len(out) == 2 * num_workers:
                 yield out.popleft().result()
         while out:
@@ -207,9 +210,14 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
 
 
 @contextlib.contextmanager
-def _workers(encode: SentenceEncoder, num_workers: int) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(call: Callable[[Any], Any], num_workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Context of a pool whose processes compute ``call`` by `call_in_worker`, with one thread each.
+
+    Raises:
+        PlacementError: a process was killed.
+    """
     context = get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(num_workers, context, _start_worker, (encode, os.getpid()))
+    pool = ProcessPoolExecutor(num_workers, context, _start_worker, (call, os.getpid()))
     threads = os.environ.get(_THREADS)
     # The processes start at the first batch and inherit this variable: more threads than cores would slow them down,
     # and if it is not set the library warns about a fork after it has used threads.
@@ -231,13 +239,13 @@ def _workers(encode: SentenceEncoder, num_workers: int) -> Iterator[ProcessPoolE
             os.environ[_THREADS] = threads
 
 
-_encode: SentenceEncoder
-"""Encoder of a worker process, passed at its start: a forked process does not need to pickle it."""
+_call: Callable[[Any], Any]
+"""Function of a worker process, passed at its start: a forked process does not need to pickle it."""
 
 
-def _start_worker(encode: SentenceEncoder, parent: int) -> None:
-    global _encode
-    _encode = encode
+def _start_worker(call: Callable[[Any], Any], parent: int) -> None:
+    global _call
+    _call = call
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the workers
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
@@ -249,67 +257,13 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
-def _encode_in_worker(batch: Batch) -> EncodedBatch:
-    return _encode(batch)
+def call_in_worker(item: Any) -> Any:
+    """Computes the function of `worker_pool` in one of its processes."""
+    return _call(item)
 
 
-def encode_with_ray(batches: Iterable[Batch], encode: SentenceEncoder, workers: Workers) -> Generator[EncodedBatch]:
-    """Yields the result of ``encode`` for each batch, in order, computed by actors of Ray, also on several machines.
-
-    The caller reads the text and sends it to the actors, so their machines need neither its files nor a shared file
-    system. Ray replaces an actor that dies and repeats its batches; results do not depend on it.
-
-    Raises:
-        PlacementError: Ray is not installed or cannot be started, or its workers died repeatedly.
-        Exception: any exception of ``batches`` or of the splitter.
-    """
-    with connected(workers.ray_address, workers.number) as ray:
-        _send_by_value(ray, encode)
-        # The encoder is part of the class, which Ray keeps for restarts; an argument of the constructor may be gone.
-        actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(
-            type("Encoder", (_Encoder,), {"encode": encode})
-        )
-        actors = [actor.remote() for _ in range(workers.number)]
-        out: deque[Any] = deque()
-        try:
-            for number, batch in enumerate(batches):
-                out.append(actors[number % workers.number].encoded.remote(batch))
-                if len(out) == _BATCHES_OF_AN_ACTOR * workers.number:
-                    yield _result(ray, out.popleft())
-            while out:
-                yield _result(ray, out.popleft())
-        finally:
-            for each in actors:
-                with contextlib.suppress(Exception):  # it may have ended with Ray
-                    ray.kill(each)
-
-
-class _Encoder:
-    """Actor; ``encode`` is an attribute of its class."""
-
-    encode: SentenceEncoder
-
-    def __init__(self) -> None:
-        os.environ[_THREADS] = "false"  # one core for each actor
-
-    def encoded(self, batch: Batch) -> EncodedBatch:
-        return self.encode(batch)
-
-
-def _send_by_value(ray: Any, encode: SentenceEncoder) -> None:
+def send_by_value(ray: Any, encode: SentenceEncoder) -> None:
     """Makes Ray send the code of a user's splitter: its file cannot be imported by name in a worker."""
     module = getattr(encode.splitter, "__module__", None)
     if module is not None and module.partition(".")[0] != "bertkit" and module in sys.modules:
         ray.cloudpickle.register_pickle_by_value(sys.modules[module])
-
-
-def _result(ray: Any, reference: Any) -> EncodedBatch:
-    try:
-        return EncodedBatch(*ray.get(reference))
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
-    except ray.exceptions.RayError as error:
-        raise PlacementError(
-            f"Ray could not tokenize a part of the corpus, because its workers died repeatedly, most often because "
-            f"memory ran out: use fewer --workers; the finished shards are kept ({type(error).__name__})"
-        ) from error

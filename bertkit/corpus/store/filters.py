@@ -4,8 +4,8 @@
 locality-sensitive hashing (Broder 1997) of the library datasketch, on the character 5-grams of the paragraphs, for an
 estimated Jaccard similarity of at least 0.8 (Lee et al. 2022, arXiv:2107.06499).
 
-Both need a pass over the text in one process, and memory for each document: about 100 bytes with ``exact``, some
-kilobytes with ``minhash``.
+Both need a pass over the text, by all workers, and memory of one process for each document: about 60 bytes with
+``exact``, some kilobytes with ``minhash``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import zlib
-from collections.abc import Generator, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertkit.corpus.documents import Paragraph
 from bertkit.corpus.settings import Deduplication
-from bertkit.corpus.store.encoding import EncodedBatch
+from bertkit.corpus.store.encoding import EncodedBatch, selected
 from bertkit.errors import RecipeError
 from bertkit.reading.text import iterating
 
@@ -29,39 +30,91 @@ SIMILAR = 0.8  # Jaccard similarity of near duplicates
 _PERMUTATIONS, _BANDS, _ROWS, _GRAM = 64, 9, 7, 5
 
 
-class _Seen(Protocol):
-    """Documents seen so far."""
-
-    def extend(self, text: str) -> None:
-        """Adds a paragraph to the current document."""
-
-    def is_known(self) -> bool:
-        """Ends the current document; returns whether an earlier one is its duplicate."""
-
-
-def repeated_documents(paragraphs: Iterable[Paragraph], rule: Deduplication) -> frozenset[int]:
-    """Returns the numbers of the documents that repeat an earlier one.
+def document_digests(paragraphs: Iterable[Paragraph], rule: Deduplication) -> NDArray[Any]:
+    """Returns what duplicates are found by: a row for each document, 16 bytes with ``exact``, 64 uint32 with
+    ``minhash``.
 
     Raises:
         RecipeError: the package that ``minhash`` needs is not installed.
         Exception: any exception of ``paragraphs``.
-
-    >>> texts = [Paragraph("One.", True), Paragraph("Two.", True), Paragraph("One.", True)]
-    >>> sorted(repeated_documents(texts, "exact"))
-    [2]
     """
-    seen: _Seen = _Exact() if rule == "exact" else _MinHashed()
-    repeated: set[int] = set()
-    number = -1
+    sketches = None if rule == "exact" else _index()
+    rows: list[bytes] = []
+    current: Any = None
+
+    def end() -> None:
+        if current is not None:
+            values = current.digest() if sketches is None else current.hashvalues.astype(np.uint32).tobytes()
+            rows.append(values)
+
     for text, starts_document in paragraphs:
         if starts_document:
-            if number >= 0 and seen.is_known():
-                repeated.add(number)
-            number += 1
-        seen.extend(text)
-    if number >= 0 and seen.is_known():
-        repeated.add(number)
-    return frozenset(repeated)
+            end()
+            current = hashlib.blake2b(digest_size=_DIGEST) if sketches is None else sketches.sketch()
+        if sketches is None:
+            current.update(text.encode("utf-8", "surrogatepass") + b"\n")
+        else:
+            sketches.add_grams(current, grams(text))
+    end()
+    return _rows(b"".join(rows), rule)
+
+
+def repeated_documents(digests: Sequence[bytes], rule: Deduplication) -> list[frozenset[int]]:
+    """Returns the numbers of the documents that repeat an earlier one, in each of several texts.
+
+    Args:
+        digests: the bytes of `document_digests` of each text, in order.
+        rule: rule of duplicates.
+
+    Raises:
+        RecipeError: as `document_digests`.
+
+    >>> texts = [Paragraph("One.", True), Paragraph("Two.", True), Paragraph("One.", True)]
+    >>> [sorted(each) for each in repeated_documents([document_digests(texts, "exact").tobytes()], "exact")]
+    [[2]]
+    """
+    sizes = [len(_rows(each, rule)) for each in digests]
+    rows = _rows(b"".join(digests), rule)
+    repeated = _repeated_exactly(rows) if rule == "exact" else _repeated_nearly(rows)
+    parts = np.split(repeated, np.cumsum(sizes)[:-1])
+    return [frozenset(np.flatnonzero(part).tolist()) for part in parts]
+
+
+def _rows(data: bytes, rule: Deduplication) -> NDArray[Any]:
+    if rule == "exact":
+        return np.frombuffer(data, np.uint64).reshape(-1, _DIGEST // 8)
+    return np.frombuffer(data, np.uint32).reshape(-1, _PERMUTATIONS)
+
+
+def _repeated_exactly(rows: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    order = np.lexsort((rows[:, 1], rows[:, 0]))  # stable: of equal rows the first comes first
+    equal = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
+    repeated = np.zeros(len(rows), bool)
+    repeated[order[1:]] = equal
+    return repeated
+
+
+def _repeated_nearly(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    index = _index()
+    kept: list[Any] = []
+    repeated = np.zeros(len(rows), bool)
+    for number, values in enumerate(rows):
+        current = index.sketch()
+        current.hashvalues = values.astype(np.uint64)
+        if any(kept[other].jaccard(current) >= SIMILAR for other in index.candidates(current)):
+            repeated[number] = True
+        else:
+            index.insert(len(kept), current)
+            kept.append(current)
+    return repeated
+
+
+def _index() -> SimilarTexts:
+    try:
+        import datasketch
+    except ImportError as error:
+        raise RecipeError("deduplicate: minhash needs the package datasketch: pip install 'bertkit[checks]'") from error
+    return SimilarTexts(datasketch)
 
 
 def without_documents(paragraphs: Iterable[Paragraph], left_out: frozenset[int]) -> Iterator[Paragraph]:
@@ -72,47 +125,6 @@ def without_documents(paragraphs: Iterable[Paragraph], left_out: frozenset[int])
             number += paragraph.starts_document
             if number not in left_out:
                 yield paragraph
-
-
-class _Exact:
-    def __init__(self) -> None:
-        self._digests: set[bytes] = set()
-        self._current = hashlib.blake2b(digest_size=_DIGEST)
-
-    def extend(self, text: str) -> None:
-        self._current.update(text.encode("utf-8", "surrogatepass") + b"\n")
-
-    def is_known(self) -> bool:
-        digest = self._current.digest()
-        self._current = hashlib.blake2b(digest_size=_DIGEST)
-        known = digest in self._digests
-        self._digests.add(digest)
-        return known
-
-
-class _MinHashed:
-    def __init__(self) -> None:
-        try:
-            import datasketch
-        except ImportError as error:
-            raise RecipeError(
-                "deduplicate: minhash needs the package datasketch: pip install 'bertkit[checks]'"
-            ) from error
-        self._index = SimilarTexts(datasketch)
-        self._kept: dict[int, Any] = {}
-        self._current = self._index.sketch()
-
-    def extend(self, text: str) -> None:
-        self._index.add_grams(self._current, grams(text))
-
-    def is_known(self) -> bool:
-        current, self._current = self._current, self._index.sketch()
-        known = any(self._kept[other].jaccard(current) >= SIMILAR for other in self._index.candidates(current))
-        if not known:
-            number = len(self._kept)
-            self._kept[number] = current
-            self._index.insert(number, current)
-        return known
 
 
 def grams(text: str) -> frozenset[str]:
@@ -175,17 +187,13 @@ def without_short(batches: Generator[EncodedBatch], min_tokens: int) -> Generato
             kept[0] |= kept_before
             opened = batch.num_documents
             kept_before = bool(kept[opened])
-            held = None if kept_before else _selected(batch, batch.documents == opened, 0)
-            yield _selected(batch, kept[batch.documents], None)
+            held = None if kept_before else _held_back(selected(batch, batch.documents == opened))
+            yield selected(batch, kept[batch.documents])
 
 
-def _selected(batch: EncodedBatch, sentences: np.ndarray, document: int | None) -> EncodedBatch:
-    """Returns some sentences of a batch, all of document ``document`` if it is given."""
-    tokens = batch.tokens[np.repeat(sentences, batch.lengths)]
-    documents = batch.documents[sentences]
-    if document is None:
-        return EncodedBatch(tokens, batch.lengths[sentences], documents, batch.num_documents, batch.position)
-    return EncodedBatch(tokens, batch.lengths[sentences], np.full_like(documents, document), 0, batch.position)
+def _held_back(batch: EncodedBatch) -> EncodedBatch:
+    """Returns sentences of one document as a batch in which it is document 0."""
+    return batch._replace(documents=np.zeros_like(batch.documents), num_documents=0)
 
 
 def _prepended(held: EncodedBatch, batch: EncodedBatch) -> EncodedBatch:

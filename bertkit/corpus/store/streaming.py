@@ -20,7 +20,8 @@ from bertkit.corpus.documents import DocumentForm, Paragraph
 from bertkit.corpus.settings import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sources import Source
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
-from bertkit.corpus.store.token_store import StoreView, TokenStore, intact_store, read_metadata, write_metadata
+from bertkit.corpus.store.manifest import read_metadata, write_metadata
+from bertkit.corpus.store.token_store import StoreView, TokenStore, intact_store
 from bertkit.corpus.store.writer import store_origin, write_token_store
 from bertkit.errors import DataError
 from bertkit.files import UNFINISHED

@@ -18,16 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.sentences import RULES_VERSION, split_sentences
-from bertkit.corpus.store.encoding import EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches
-from bertkit.corpus.store.token_store import (
-    COLUMN,
-    DOCUMENTS_FILE,
-    FORMAT,
-    METADATA_FILE,
-    TokenStore,
-    intact_store,
-    write_metadata,
-)
+from bertkit.corpus.store.encoding import EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches, selected
+from bertkit.corpus.store.manifest import METADATA_FILE, write_metadata
+from bertkit.corpus.store.token_store import COLUMN, FORMAT, TokenStore, intact_store
 from bertkit.errors import DataError
 from bertkit.files import new_folder, remove_unfinished
 from bertkit.json_text import dumps
@@ -40,6 +33,9 @@ if TYPE_CHECKING:
     from bertkit.corpus.sources import Source
 
 Progress = Callable[[int, int], None]
+
+PART_TOKENS = 1 << 26
+"""Tokens with which a part ends; the document that reaches them is its last."""
 
 _SLICE = 8 << 20  # bytes
 _SMALL_CORPUS = 4 << 20  # bytes; a smaller corpus is done about as soon as worker processes have started
@@ -177,18 +173,49 @@ def write_store(
         DataError: there is no token.
         Exception: any exception of ``encoded``.
     """
-    with contextlib.closing(encoded), contextlib.closing(StoreDraft(folder, token_type)) as draft:
+    write_manifest(folder, origin, write_parts(encoded, token_type, folder, report=report))
+    report(None)
+
+
+def write_parts(
+    encoded: Generator[EncodedBatch],
+    token_type: type[np.generic],
+    folder: Path,
+    unit: int = 0,
+    report: Callable[[int | None], None] = lambda position: None,
+) -> list[dict[str, Any]]:
+    """Writes the parts of a unit of a corpus from its batches, in order, and closes the generator.
+
+    Args:
+        encoded, token_type, report: as for `write_store`.
+        folder: folder of the parts.
+        unit: number of the unit, which is in the names of its parts.
+
+    Returns:
+        The entries of the parts in the manifest; none if there is no token.
+    """
+    with contextlib.closing(encoded), contextlib.closing(StoreDraft(folder, token_type, unit)) as draft:
         for batch in encoded:
             draft.append(batch)
             report(batch.position)
-        if not draft.num_tokens:
-            names = origin.get("names", ["the paragraphs given"])
-            if filters := origin.get("filters"):
-                rules = ", ".join(f"{name}: {value}" for name, value in filters.items())
-                raise DataError(f"no document is left by the filters ({rules})")
-            raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
-        draft.finish(origin)
-        report(None)
+        return draft.finish()
+
+
+def write_manifest(folder: Path, origin: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
+    """Writes ``store.json``, the last file of a store: a folder without it is no store.
+
+    Raises:
+        DataError: there is no part.
+    """
+    if not parts:
+        names = origin.get("names", ["the paragraphs given"])
+        if filters := origin.get("filters"):
+            rules = ", ".join(f"{name}: {value}" for name, value in filters.items())
+            raise DataError(f"no document is left by the filters ({rules})")
+        raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
+    digests = "".join(part["digest"] for part in parts)
+    fingerprint = hashlib.sha256(digests.encode()).hexdigest()
+    write_metadata(folder / METADATA_FILE, {**origin, "parts": parts, "fingerprint": fingerprint})
 
 
 def store_origin(
@@ -251,37 +278,60 @@ def splitter_id(splitter: Splitter, version: str | None = None) -> str:
 
 
 class StoreDraft:
-    """Arrays of a `TokenStore`, each in its own file until `finish` combines them.
+    """Parts of a store that are being written.
 
-    An Arrow file cannot be appended to: it stores the lengths first, then the offsets, then the tokens.
+    A part ends with a document, as soon as it has `PART_TOKENS` tokens. An Arrow file cannot be appended to: it stores
+    the lengths first, then the offsets, then the tokens. So each array has a file of its own until its part ends.
 
     Args:
-        folder: an empty folder.
+        folder: folder of the parts.
         token_type: dtype of the ids, uint16 or int32.
+        unit: number of the unit, which is in the names of its parts.
     """
 
-    def __init__(self, folder: Path, token_type: type[np.generic]):
+    def __init__(self, folder: Path, token_type: type[np.generic], unit: int = 0):
         self._folder = folder
+        self._unit = unit
         self._types: dict[str, type[np.generic]] = {
             "tokens": token_type,
             "sentence_offsets": np.int64,
             "document_offsets": np.int64,
         }
+        self._parts: list[dict[str, Any]] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self._opened = contextlib.ExitStack()
         self._files: dict[str, IO[bytes]] = {
-            name: self._opened.enter_context((folder / name).open("wb")) for name in self._types
+            name: self._opened.enter_context((self._folder / name).open("wb")) for name in self._types
         }
         self._digests = {name: hashlib.sha256() for name in self._types}
         self._lengths = dict.fromkeys(self._types, 0)
         self._num_documents = 0
         self._last_written_document = -1
 
-    @property
-    def num_tokens(self) -> int:
-        return self._lengths["tokens"]
-
     def append(self, batch: EncodedBatch) -> None:
         """Appends the sentences of the next batch; documents without sentences are dropped."""
+        if self._lengths["tokens"] >= PART_TOKENS and batch.num_documents:
+            self._append_to_part(selected(batch, batch.documents == 0))
+            self._end_part()
+            self._begin()
+            batch = selected(batch, batch.documents > 0)
+        self._append_to_part(batch)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Ends the last part; returns the entries of all parts in the manifest."""
+        if self._lengths["tokens"]:
+            self._end_part()
+        else:
+            self.close()
+            self._remove_arrays()
+        return self._parts
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _append_to_part(self, batch: EncodedBatch) -> None:
         documents = self._num_documents + batch.documents
         starts = np.flatnonzero(np.diff(documents, prepend=self._last_written_document))
         self._append("document_offsets", self._lengths["sentence_offsets"] + starts)
@@ -291,27 +341,23 @@ class StoreDraft:
         if len(documents):
             self._last_written_document = int(documents[-1])
 
-    def finish(self, origin: dict[str, Any]) -> None:
-        """Turns the folder into a store with ``origin`` in its metadata; requires at least one token."""
-        self._append("document_offsets", np.array([self._lengths["sentence_offsets"]]))
+    def _end_part(self) -> None:
+        """Turns the arrays into a part; they have at least one token."""
+        documents, sentences = self._lengths["document_offsets"], self._lengths["sentence_offsets"]
+        self._append("document_offsets", np.array([sentences]))
         self._append("sentence_offsets", np.array([self._lengths["tokens"]]))
         self.close()
-        checksum = self._write_arrow(self._folder / DOCUMENTS_FILE)
+        file = self._folder / f"part-{self._unit:06}-{len(self._parts):03}.arrow"
+        checksum = self._write_arrow(file)
+        self._remove_arrays()
+        digests = "".join(digest.hexdigest() for digest in self._digests.values())
+        part = {"name": file.name, "documents": documents, "sentences": sentences, "tokens": self._lengths["tokens"]}
+        part |= {"bytes": file.stat().st_size, "crc32": checksum}
+        self._parts.append({**part, "digest": hashlib.sha256(digests.encode()).hexdigest()})
+
+    def _remove_arrays(self) -> None:
         for name in self._types:
             (self._folder / name).unlink()
-        digests = "".join(digest.hexdigest() for digest in self._digests.values())
-        metadata = {
-            **origin,
-            "lengths": self._lengths,
-            "bytes": (self._folder / DOCUMENTS_FILE).stat().st_size,
-            "crc32": checksum,
-            "fingerprint": hashlib.sha256(digests.encode()).hexdigest(),
-        }
-        # Written last: a folder without this file is not a store.
-        write_metadata(self._folder / METADATA_FILE, metadata)
-
-    def close(self) -> None:
-        self._opened.close()
 
     def _append(self, name: str, values: NDArray[Any]) -> None:
         self._files[name].write(values.astype(self._types[name]).tobytes())

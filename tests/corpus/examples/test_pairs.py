@@ -17,7 +17,7 @@ from bertkit.corpus.examples import objectives
 from bertkit.corpus.examples import pairs as pairs_module
 from bertkit.corpus.examples.pairs import PairPlan, plan_epoch
 from bertkit.corpus.examples.randomness import Stream, uniform
-from bertkit.corpus.store.token_store import StoreView
+from bertkit.corpus.store.token_store import StoreView, TokenStore
 from bertkit.errors import DataError
 
 
@@ -35,6 +35,8 @@ class Lengths:
     @property
     def num_documents(self) -> int:
         return len(self.document_offsets) - 1
+
+    token_bounds = TokenStore.token_bounds
 
     def whole(self) -> StoreView:
         return self.subset(range(self.num_documents))

@@ -118,7 +118,7 @@ class TestSeveralProcesses:
             corpus.cache = tmp_path / f"cache-{num_workers}-{characters}"
             stores.append(corpus.build(files, splitter=halves, num_workers=num_workers))
         assert len({store.fingerprint for store in stores}) == 1
-        assert len({(store.folder / "documents.arrow").read_bytes() for store in stores}) == 1
+        assert len({(store.folder / "part-000000-000.arrow").read_bytes() for store in stores}) == 1
         assert stores[0].num_sentences == 601
         assert len({store.folder.name for store in stores}) == 1
 

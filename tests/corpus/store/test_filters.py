@@ -12,9 +12,9 @@ import pytest
 from bertkit.corpus.documents import Paragraph
 from bertkit.corpus.settings import DocumentFilter, Workers
 from bertkit.corpus.store.encoding import EncodedBatch
-from bertkit.corpus.store.filters import grams, repeated_documents, without_documents, without_short
+from bertkit.corpus.store.filters import document_digests, grams, repeated_documents, without_documents, without_short
 from bertkit.errors import DataError, PlacementError, RecipeError
-from tests.corpus.store.test_shards import build
+from tests.corpus.store.test_building import build
 
 
 def documents_of(batches) -> list[list[int]]:
@@ -27,6 +27,12 @@ def documents_of(batches) -> list[list[int]]:
             found.setdefault(before + document, []).append(length)
         before += batch.num_documents
     return list(found.values())
+
+
+def repeated(paragraphs: list[Paragraph], rule) -> frozenset[int]:
+    """Documents that repeat an earlier one, of a text in one piece."""
+    [left_out] = repeated_documents([document_digests(paragraphs, rule).tobytes()], rule)
+    return left_out
 
 
 @pytest.mark.parametrize("least", [1, 2, 5, 9, 1000])
@@ -51,7 +57,7 @@ def test_equal_documents_occur_once(corpus):
 
 def test_paragraphs_are_not_documents():
     one = [Paragraph("a", True), Paragraph("b", False), Paragraph("ab", True), Paragraph("a", True)]
-    assert repeated_documents([*one, Paragraph("b", False)], "exact") == {2}
+    assert repeated([*one, Paragraph("b", False)], "exact") == {2}
     assert list(without_documents(one, frozenset([0, 2]))) == [Paragraph("ab", True)]
 
 
@@ -59,7 +65,7 @@ def test_paragraphs_are_not_documents():
 def test_near_duplicates_are_left_out():
     text = " ".join(f"word{number} follows" for number in range(60))
     texts = [text, text.replace("word7 ", "another "), " ".join(f"other {number} text" for number in range(60)), text]
-    assert repeated_documents([Paragraph(each, True) for each in texts], "minhash") == {1, 3}
+    assert repeated([Paragraph(each, True) for each in texts], "minhash") == {1, 3}
 
 
 @pytest.mark.skipif(find_spec("datasketch") is None, reason="needs datasketch")
@@ -72,14 +78,14 @@ def test_most_near_duplicates_are_found():
         [rng.choice(words) if rng.random() < row / 1000 else word for word in text] for row, text in enumerate(texts)
     ]
     joined = [" ".join(text) for text in [*texts, *copies]]
-    repeated = repeated_documents([Paragraph(text, True) for text in joined], "minhash")
+    left_out = repeated([Paragraph(text, True) for text in joined], "minhash")
     similarity = [jaccard(*map(grams, pair)) for pair in zip(joined[:200], joined[200:], strict=True)]
     near = [row for row in range(200) if similarity[row] > 0.87]
     far = [row for row in range(200) if similarity[row] < 0.6]
     assert min(len(near), len(far)) > 30
-    assert sum(200 + row in repeated for row in near) >= 0.9 * len(near)
-    assert not any(200 + row in repeated for row in far)
-    assert min(repeated) >= 200
+    assert sum(200 + row in left_out for row in near) >= 0.9 * len(near)
+    assert not any(200 + row in left_out for row in far)
+    assert min(left_out) >= 200
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
@@ -89,7 +95,7 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 def test_the_package_of_near_duplicates_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasketch", None)
     with pytest.raises(RecipeError, match=r"pip install 'bertkit\[checks\]'"):
-        repeated_documents([], "minhash")
+        repeated([], "minhash")
 
 
 def test_a_filter_that_leaves_nothing_is_named(corpus):

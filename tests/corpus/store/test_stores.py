@@ -9,9 +9,17 @@ import threading
 
 import pytest
 
-from bertkit.corpus.store import token_store
-from bertkit.corpus.store.token_store import names_store, open_store
+from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.sentences import split_sentences
+from bertkit.corpus.settings import DocumentFilter, Workers
+from bertkit.corpus.sources import find_sources
+from bertkit.corpus.store import building, opening
+from bertkit.corpus.store.building import build_store
+from bertkit.corpus.store.manifest import read_metadata, write_metadata
+from bertkit.corpus.store.opening import names_store, open_store
 from bertkit.errors import DataError
+
+PART = "part-000000-000.arrow"
 
 
 @pytest.fixture
@@ -52,19 +60,23 @@ def test_a_store_at_a_url_is_copied_once(folder, url, tmp_path, monkeypatch):
     copied = open_store(url, tmp_path / "copies")
     assert copied.folder.parent == tmp_path / "copies"
     assert copied.fingerprint == open_store(str(folder), tmp_path).fingerprint
-    for name in ("documents.arrow", "store.json", "tokenizer/tokenizer.json"):
+    assert not (copied.folder / PART).exists()
+    assert copied.num_documents == 2
+    assert copied.tokens[:4].tolist() == open_store(str(folder), tmp_path).tokens[:4].tolist()
+    for name in (PART, "store.json", "tokenizer/tokenizer.json"):
         assert (copied.folder / name).read_bytes() == (folder / name).read_bytes()
-    monkeypatch.setattr(token_store, "_copy", None)
+    monkeypatch.setattr(opening, "_copy", None)
     assert open_store(url, tmp_path / "copies").folder == copied.folder
 
 
-def test_a_damaged_copy_is_copied_again(url, tmp_path):
+def test_a_damaged_copy_is_refused(url, tmp_path):
     copied = open_store(url, tmp_path / "copies").folder
-    (copied / "documents.arrow").write_bytes(b"damaged")
-    assert open_store(url, tmp_path / "copies").num_documents == 2
+    (copied / PART).write_bytes(b"damaged")
+    with pytest.raises(DataError, match=rf"{PART}: 7 bytes, expected \d+: this token store is damaged"):
+        open_store(url, tmp_path / "copies").parts[0].arrays
 
 
-@pytest.mark.parametrize("damage", ["documents.arrow", "store.json", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize("damage", ["store.json", "tokenizer/tokenizer.json"])
 def test_an_incomplete_store_leaves_no_copy(url, tmp_path, damage):
     import fsspec
 
@@ -74,6 +86,54 @@ def test_an_incomplete_store_leaves_no_copy(url, tmp_path, damage):
     assert not list((tmp_path / "copies").glob("*"))
 
 
+def test_a_part_that_is_missing_or_damaged_leaves_no_copy(url, tmp_path):
+    import fsspec
+
+    store = open_store(url, tmp_path / "copies")
+    fsspec.filesystem("memory").pipe(f"/bucket/store/{PART}", b"damaged")
+    with pytest.raises(DataError, match="this token store is damaged"):
+        store.parts[0].arrays
+    fsspec.filesystem("memory").rm(f"/bucket/store/{PART}")
+    with pytest.raises(DataError, match=rf"^memory://bucket/store: {PART} cannot be read"):
+        store.parts[0].arrays
+    assert not list(store.folder.glob("*.arrow"))
+
+
+def test_copies_of_parts_have_a_limit(corpus, tmp_path, monkeypatch):
+    """All parts are read though the cache has room for two of them."""
+    import fsspec
+
+    monkeypatch.setattr(building, "_LEAST_BYTES", 1000)
+    files = corpus.write(one="\n\n".join(f"t{number} t{number + 1}" for number in range(600)))
+    form = DocumentForm(document_separator="blank-line")
+    whole = build_store(
+        corpus.folder / "store", find_sources(files), form, corpus.tokenizer, split_sentences,
+        chosen=DocumentFilter(), workers=Workers(),
+        add=lambda draft: corpus.tokenizer.save_pretrained(draft / "tokenizer"),
+    )  # fmt: skip
+    assert len(whole.parts) >= 6
+    memory = fsspec.filesystem("memory")
+    memory.put(str(whole.folder), "/bucket/parts", recursive=True)
+    monkeypatch.setattr(opening, "COPIED_BYTES", 2 * max(part.facts["bytes"] for part in whole.parts))
+    try:
+        store = open_store("memory://bucket/parts", tmp_path / "copies")
+        for _ in range(2):
+            assert store.tokens[0 : store.num_tokens].tolist() == whole.tokens[0 : whole.num_tokens].tolist()
+            assert 1 <= len(list(store.folder.glob("*.arrow"))) <= 2
+            assert sum(part._arrays is not None for part in store.parts) <= 2
+    finally:
+        memory.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize("name", ["../x.arrow", "/etc/passwd", "a/b.arrow"])
+def test_names_of_parts_are_names_of_files(folder, name):
+    content = read_metadata(folder / "store.json")
+    content["parts"][0]["name"] = name
+    write_metadata(folder / "store.json", content)
+    with pytest.raises(DataError, match="is not the name of a file in this folder"):
+        open_store(str(folder), folder)
+
+
 HEX = "0123456789abcdef" * 4
 
 
@@ -81,7 +141,7 @@ HEX = "0123456789abcdef" * 4
     ("key", "value"),
     [("fingerprint", each) for each in ("/../../mine", "../../mine", "/tmp", "a/../" * 4, HEX[:63], HEX.upper(), None)]
     + [("fingerprint", f"{HEX}\n"), ("fingerprint", "\0" * 64), ("fingerprint", 7)]
-    + [("checksum", "7"), ("checksum", -1), ("checksum", 1.5), ("bytes", "9"), ("bytes", None)],
+    + [("checksum", "7"), ("checksum", -1), ("checksum", 1.5)],
 )
 def test_a_url_removes_no_other_folder(url, folder, tmp_path, key, value):
     """Its metadata become the name of the folder of its copy."""
@@ -115,10 +175,11 @@ def test_over_http(folder, tmp_path):
     try:
         root = f"http://127.0.0.1:{server.server_port}"
         copied = open_store(f"{root}/{folder.name}", tmp_path / "copies")
+        copied.verify()
+        assert (copied.folder / PART).read_bytes() == (folder / PART).read_bytes()
         with pytest.raises(DataError, match=r"no token store at this URL"):
             open_store(f"{root}/missing", tmp_path / "copies")
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-    assert (copied.folder / "documents.arrow").read_bytes() == (folder / "documents.arrow").read_bytes()

@@ -160,8 +160,8 @@ def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
     blocks = stream()
     finish = StoreDraft.finish
 
-    def killed(draft, origin):
-        finish(draft, origin)
+    def killed(draft):
+        finish(draft)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(StoreDraft, "finish", killed)
