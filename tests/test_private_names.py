@@ -71,6 +71,7 @@ USED = {
         "_finalize": "scoring nothing is an error with a message",
         "_info": "interface of metrics",
     },
+    "datasets": {"_fingerprint": "identifies the data of a run that come from the Hub"},
     "optuna": {"_trial_id": "a study opened again continues a trial that has begun; `Trial` takes only this id"},
     "torch": {
         "_C": "whether torch was built with oneDNN",

@@ -193,3 +193,28 @@ def test_scripts_ask_for_signal_and_requeue():
         assert re.search(r"^#SBATCH --signal=(B:USR1|TERM)@120$", text, re.M), script
         assert "#SBATCH --requeue" in text
         assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_an_array_builds_the_parts_of_a_store(corpus, tmp_path):
+    from bertkit import build_corpus, join_corpus, train_tokenizer
+
+    texts = [corpus]
+    for number in range(6):  # each fills a unit
+        texts.append(corpus.with_name(f"more-{number}.txt"))
+        texts[-1].write_text("A good film. The plot is lovely.\n\n" * 65_000)
+    form = {"document_separator": "blank-line"}
+    tokenizer = train_tokenizer([corpus], 60, tmp_path / "tokenizer") and tmp_path / "tokenizer"
+    whole = build_corpus([tmp_path / "*.txt"], tmp_path / "whole", tokenizer=str(tokenizer), **form)
+    out = tmp_path / "out"
+    words = f"{out} corpus build --corpus {tmp_path}/*.txt --tokenizer {tokenizer} --workers 1"
+    words += " --document-separator blank-line"
+    array = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_COUNT": "2"}
+    for number in (4, 3):
+        job = Job("parts.sbatch", tmp_path / f"slurm-{number}", SLURM_ARRAY_TASK_ID=str(number), **array)
+        assert job.start(words.split()).wait(timeout=240) == 0, job.log
+        assert f"part {number - 2}/2 is finished" in job.log
+    joined = join_corpus(out)
+    assert len(joined.parts) == len(whole.parts) > 2
+    assert all((out / part.file.name).read_bytes() == part.file.read_bytes() for part in whole.parts)

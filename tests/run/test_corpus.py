@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertkit import build_corpus, pretrain
+from bertkit import build_corpus, join_corpus, pretrain, verify_corpus
 from bertkit.errors import BertkitError, DataError, RecipeError
 from tests.training.conftest import TINY
 
@@ -44,8 +44,48 @@ def test_batches_and_losses_are_those_of_the_texts(corpus, store, tmp_path):
 def test_both_builds_write_the_same_files(corpus, store, tmp_path):
     pretrain("bert-tiny", corpus=[corpus], output_dir=tmp_path / "run", overrides=TINY)
     [cached] = [folder.parent for folder in (tmp_path / "cache").rglob("store.json")]
-    for name in ("documents.arrow", "store.json"):
+    for name in ("part-000000-000.arrow", "store.json"):
         assert (cached / name).read_bytes() == (store / name).read_bytes()
+
+
+def test_parts_of_a_build_are_joined(corpus, store, tmp_path):
+    tokenizer = str(store / "tokenizer")
+    whole = build_corpus([corpus], tmp_path / "whole", tokenizer=tokenizer, workers=1)
+    for part in ("2/2", "1/2"):
+        assert build_corpus([corpus], tmp_path / "joined", tokenizer=tokenizer, part=part, workers=1) is None
+    joined = join_corpus(tmp_path / "joined")
+    assert joined.fingerprint == whole.fingerprint == verify_corpus(tmp_path / "joined").fingerprint
+    files = [path.relative_to(whole.folder) for path in whole.folder.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    assert all((joined.folder / name).read_bytes() == (whole.folder / name).read_bytes() for name in files)
+
+
+def test_a_damaged_part_is_named(store):
+    [part] = store.glob("*.arrow")
+    data = bytearray(part.read_bytes())
+    data[-9] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(DataError, match=rf"{part.name}: its checksum is .*: this token store is damaged"):
+        verify_corpus(store)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"part": "3", "tokenizer": "x"}, "--part 3: expected I/N"),
+        ({"part": "3/2", "tokenizer": "x"}, "--part 3/2: expected I/N with 1 ≤ I ≤ N"),
+        ({"part": "0/2", "tokenizer": "x"}, "--part 0/2: expected"),
+        ({"part": "1/2", "vocab_size": 90}, "--part: give --tokenizer"),
+        (
+            {"part": "1/2", "tokenizer": "x", "deduplicate": "exact"},
+            "--deduplicate: finds duplicates in the whole text",
+        ),
+    ],
+)
+def test_parts_that_cannot_be(corpus, tmp_path, settings, fault):
+    with pytest.raises(RecipeError, match=fault):
+        build_corpus([corpus], tmp_path / "new", **settings)
+    assert not list(tmp_path.glob("new*"))
 
 
 @pytest.mark.parametrize(

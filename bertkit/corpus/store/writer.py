@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
-PART_TOKENS = 1 << 26
+PART_TOKENS = 1 << 24
 """Tokens with which a part ends; the document that reaches them is its last."""
 
 _SLICE = 8 << 20  # bytes
