@@ -51,11 +51,16 @@ class Folder:
     ] = None
     workers: Annotated[
         int | None,
-        options.option(help="Workers of Ray; by default one per GPU, or per core where there is none.", panel=_PANEL),
+        options.option(
+            help="Processes, or workers of Ray; by default one per GPU, or per core where there is none.", panel=_PANEL
+        ),
     ] = None
-    num_processes: Annotated[
-        int | None,
-        options.option(help="Processes of this machine without Ray; by default one per GPU, or 1.", panel=_PANEL),
+    num_processes: Annotated[int | None, options.option(help="The earlier name of --workers.", panel=_PANEL)] = None
+    part: Annotated[
+        str | None,
+        options.option(
+            metavar="I/N", help="Do the I-th of N shares of the work only; others do the rest.", panel=_PANEL
+        ),
     ] = None
     threads: Annotated[
         int | None,

@@ -7,6 +7,7 @@ functions only do the work.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
-from bertkit.errors import BertkitError, OtherProcessError, shortened
+from bertkit.errors import BertkitError, OtherProcessError, RecipeError, shortened
 
 INTERRUPTED = 128 + signal.SIGTERM
 """Exit code of a process that was ended by SIGTERM, SIGUSR1 or SIGHUP, whether or not it saved a checkpoint."""
@@ -204,3 +205,18 @@ def handled(signals: Sequence[signal.Signals], handle: Handler) -> Iterator[None
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def share_of(part: str) -> tuple[int, int]:
+    """Returns i and n of ``i/n``, the i-th of n shares of some work.
+
+    Raises:
+        RecipeError: it is not so written, or i is not 1 to n.
+
+    >>> share_of("3/16")
+    (3, 16)
+    """
+    match = re.fullmatch(r"(\d+)/(\d+)", part)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise RecipeError(f"--part {part}: expected I/N with 1 ≤ I ≤ N, such as 3/16")
+    return int(match[1]), int(match[2])

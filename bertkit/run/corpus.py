@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.placement.processes import usable_cores
+from bertkit.placement.processes import share_of, usable_cores
 from bertkit.progress import Bar
 from bertkit.run.directory import check_output_dir
 from bertkit.tasks.pretraining import DataSettings
@@ -122,7 +121,11 @@ def build_corpus(
     """
     data = _data([str(path) for path in corpus], settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
-    share = None if part is None else _share(part, data, chosen)
+    share = None if part is None else share_of(part)
+    if share is not None and data.tokenizer is None:
+        raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")
+    if share is not None and chosen.deduplicate is not None:
+        raise RecipeError("--deduplicate: finds duplicates in the whole text; build it without --part")
     processes = Workers(engine=engine, number=usable_cores() if workers is None else workers, ray_address=ray_address)
     if names_store(data.corpus):
         raise DataError(f"{data.corpus[0]}: is a token store already; give texts")
@@ -171,22 +174,6 @@ def verify_corpus(store: str | Path) -> TokenStore:
         part.verify()
         part.close()
     return opened
-
-
-def _share(part: str, data: DataSettings, chosen: DocumentFilter) -> tuple[int, int]:
-    """Returns i and n of ``i/n``.
-
-    Raises:
-        RecipeError: it is not so written, or the parts would depend on one another.
-    """
-    match = re.fullmatch(r"(\d+)/(\d+)", part)
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise RecipeError(f"--part {part}: expected I/N with 1 ≤ I ≤ N, such as 3/16")
-    if data.tokenizer is None:
-        raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")
-    if chosen.deduplicate is not None:
-        raise RecipeError("--deduplicate: finds duplicates in the whole text; build it without --part")
-    return int(match[1]), int(match[2])
 
 
 def _data(corpus: list[str], settings: dict[str, Any]) -> DataSettings:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
 from bertkit.locks import RunLock
 from bertkit.placement.inference import Precision
+from bertkit.placement.processes import share_of, usable_cores
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import visible_gpus
 from bertkit.progress import Bar, counted, say
@@ -64,10 +65,11 @@ class Workers:
     Attributes:
         engine: ``local``, or ``ray`` for actors of Ray.
         ray_address: of a running Ray cluster; None for that of ``RAY_ADDRESS``, or an own one on this machine.
-        workers: actors of Ray; None for one per GPU, or per core where there is none.
-        num_processes: local processes; None for one per GPU, or 1 where there is none.
+        workers: processes of this machine, or actors of Ray; None for one per GPU, or per core where there is none.
+        num_processes: the same, as earlier versions called the processes of this machine.
         threads: of each worker for the computation on a CPU. It does not follow from the number of workers, since the
             last digits of results depend on it.
+        part: ``i/n``: compute the i-th of n shares of the shards only, beside others that compute the rest.
     """
 
     engine: Engine = "local"
@@ -75,12 +77,15 @@ class Workers:
     workers: int | None = None
     num_processes: int | None = None
     threads: int = 1
+    part: str | None = None
 
     def __post_init__(self) -> None:
-        if self.engine == "local" and (self.ray_address is not None or self.workers is not None):
-            raise RecipeError("--ray-address and --workers are for --engine ray; --num-processes is the local one")
-        if self.engine == "ray" and self.num_processes is not None:
-            raise RecipeError("--num-processes is for --engine local; give --workers")
+        if self.engine == "local" and self.ray_address is not None:
+            raise RecipeError("--ray-address is for --engine ray")
+        if self.workers is not None and self.num_processes is not None:
+            raise RecipeError("--num-processes is the earlier name of --workers; give one of them")
+        if self.part is not None:
+            share_of(self.part)
         for name in ("workers", "num_processes", "threads"):
             number = getattr(self, name)
             if number is not None and number < 1:
@@ -212,13 +217,20 @@ def _run(job: Job, source: str, workers: Workers, shard_rows: int, revision: str
         "checkpoint": checkpoint_digest(job.checkpoint, revision),
         "settings": job.options | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
     }
-    with RunLock(job.folder.local) if job.folder.local is not None else nullcontext():
+    with _lock(job.folder.local, workers.part):
         job.folder.prepare(record, files)
         shards = _shards(job.folder, files, shard_rows)
         try:
             return _compute(job, files, shards, workers)
         finally:
             job.folder.clean()
+
+
+def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:
+    """Returns the lock of an output folder, or of a part, beside which others are computed; none of a URL."""
+    if folder is None:
+        return nullcontext()
+    return RunLock(folder if part is None else folder / f".part-{part.replace('/', '-of-')}")
 
 
 def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:
@@ -245,6 +257,9 @@ def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -
 
 
 def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], workers: Workers) -> FolderResult:
+    if workers.part is not None:
+        number, parts = share_of(workers.part)
+        shards = shards[number - 1 :: parts]
     known = job.folder.read_finished()
     finished = job.folder.finished(shards, known)
     left = [shard for shard in shards if shard not in finished]
@@ -262,13 +277,14 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
                 done += each.shard.rows
                 finished[each.shard] = each.finished
                 bar(done - before, total - before)
-                if time.monotonic() - written > _RECORD_SECONDS:
+                if workers.part is None and time.monotonic() - written > _RECORD_SECONDS:
                     job.folder.write_finished(finished)
                     written = time.monotonic()
     finally:
-        job.folder.write_finished(finished)
+        if workers.part is None:  # results without a record were complete when they appeared
+            job.folder.write_finished(finished)
     rejected = sum(each.rejected for each in finished.values())
-    if total and rejected == total:
+    if total and rejected == total and workers.part is None:
         raise DataError(f"{job.output}: all {total} rows were rejected; the reasons are in rejected/")
     return FolderResult(job.output, len(files), len(shards), len(left), total - rejected, rejected)
 
@@ -280,20 +296,27 @@ def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[
         yield iter(())
     elif workers.engine == "ray":
         with (
-            ray_workers(job, workers.ray_address, workers.workers) as (make, count),
+            ray_workers(job, workers.ray_address, workers.workers or workers.num_processes) as (make, count),
             closing(compute_shards(make, min(count, len(shards)), shards, job.folder.finished)) as done,
         ):
             yield done
-    elif (count := workers.num_processes or visible_gpus() or 1) > 1:
+    elif (count := min(_local_workers(workers), len(shards))) > 1:
+        say(f"{count} processes")
 
         def make_process(number: int) -> Worker:
             return ProcessWorker(job, number, visible_gpus())
 
-        with closing(compute_shards(make_process, min(count, len(shards)), shards, job.folder.finished)) as done:
+        with closing(compute_shards(make_process, count, shards, job.folder.finished)) as done:
             yield done
     else:
         with closing(_in_this_process(job, shards)) as done:
             yield done
+
+
+def _local_workers(workers: Workers) -> int:
+    """Returns the number of processes of this machine; by default one per GPU, or as many as have cores."""
+    given = workers.workers or workers.num_processes
+    return given or visible_gpus() or max(1, usable_cores() // workers.threads)
 
 
 def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:

@@ -211,6 +211,9 @@ class OutputFolder:
         earlier = self.read(RECORD)
         if earlier is None:
             others = {name for name in self.sizes() if not name.rsplit("/", 1)[-1].startswith(".")}
+            if RECORD in others:  # another part of the command has begun since
+                self.prepare(record, files)
+                return
             if others:
                 raise OutputError(
                     f"--output-dir {self.path}: has other files, such as {min(others)}; give a new or empty folder"

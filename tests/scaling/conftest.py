@@ -18,6 +18,12 @@ def texts(count, seed):
     return [" ".join(chosen.choices(WORDS, k=chosen.randint(1, 20))) for _ in range(count)]
 
 
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch):
+    """Keeps the work of calls that do not say otherwise in this process, which is quicker for a few rows."""
+    monkeypatch.setattr("bertkit.scaling.folders.usable_cores", lambda: 1)
+
+
 @pytest.fixture(scope="session")
 def write_corpus():
     """Returns a function that writes files of ``rows`` rows each to a folder."""

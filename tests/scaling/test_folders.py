@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertkit.errors import DataError, OutputError, PlacementError, RecipeError
+from bertkit.locks import RunLock
 from bertkit.scaling.folders import Workers, embed_folder, predict_folder
+from bertkit.scaling.output import OutputFolder
 
 
 @pytest.fixture
@@ -297,6 +299,48 @@ def test_urls_are_read_and_written(corpus, film, tmp_path, contents):
     memory.rm("/bucket", recursive=True)
 
 
+def test_parts_beside_one_another_give_the_whole(corpus, film, tmp_path, contents):
+    def predict(place, **workers):
+        return predict_folder(film, str(corpus), str(tmp_path / place), shard_rows=8, workers=Workers(**workers))
+
+    predict("whole")
+    computed = [predict("parts", part=f"{number}/5") for number in (4, 1, 5)]
+    assert [each.computed for each in computed] == [2, 3, 2]
+    assert predict("parts", part="4/5").computed == 0
+    assert not (tmp_path / "parts" / "finished.json").exists()
+    with RunLock(tmp_path / "parts" / ".part-2-of-5"), pytest.raises(OutputError, match="another run is writing here"):
+        predict("parts", part="2/5")
+    assert predict("parts").computed == 5  # what the parts that were killed have left
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_parts_that_begin_at_once(corpus, film, tmp_path, monkeypatch):
+    """The second one finds the record of the first, though it was not there a moment ago."""
+    out, read = tmp_path / "out", OutputFolder.read
+    first = []
+
+    def late(folder, name):
+        content = read(folder, name)
+        if not first:
+            first.append(name)
+            predict_folder(film, str(corpus), str(out), shard_rows=8, workers=Workers(part="1/2"))
+        return content
+
+    monkeypatch.setattr(OutputFolder, "read", late)
+    assert predict_folder(film, str(corpus), str(out), shard_rows=8, workers=Workers(part="2/2")).computed == 6
+    assert len(list(out.rglob("*.jsonl"))) == 12
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_all_cores_are_used_by_default(corpus, film, tmp_path, capsys, contents, monkeypatch):
+    predict_folder(film, str(corpus), str(tmp_path / "one"), shard_rows=8)
+    monkeypatch.setattr("bertkit.scaling.folders.usable_cores", lambda: 2)
+    predict_folder(film, str(corpus), str(tmp_path / "two"), shard_rows=8)
+    assert "2 processes" in capsys.readouterr().err
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
 def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
@@ -307,11 +351,13 @@ def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"workers": 2}, "--engine ray"),
-        ({"engine": "ray", "num_processes": 2}, "--engine local"),
+        ({"ray_address": "auto"}, "--ray-address is for --engine ray"),
+        ({"workers": 2, "num_processes": 2}, "the earlier name of --workers"),
         ({"num_processes": 0}, "at least 1"),
+        ({"part": "5/4"}, "--part 5/4: expected I/N"),
+        ({"part": "a"}, "--part a: expected I/N"),
     ],
 )
-def test_options_of_the_other_engine_are_refused(given, message):
+def test_wrong_options_of_workers_are_refused(given, message):
     with pytest.raises(RecipeError, match=message):
         Workers(**given)
