@@ -28,7 +28,8 @@ from bertkit.reading.paths import TEXT
 from bertkit.reading.text import iterating
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import REJECTED, FileRecord, Finished, OutputFolder, json_bytes
-from bertkit.scaling.rows import Row, rows_of
+from bertkit.scaling.rows import Row
+from bertkit.scaling.shard_rows import RowReader
 from bertkit.tables import Table
 from bertkit.tables.labels import texts as texts_of_column
 
@@ -124,6 +125,7 @@ class Computer:
         torch.set_num_threads(job.threads)
         self._job = job
         self._model: Model = _Predicting(job) if job.kind == "predict" else _Embedding(job)
+        self._reader = RowReader()
 
     def compute(self, shard: Shard) -> Finished:
         """Computes a shard and writes its results.
@@ -134,7 +136,7 @@ class Computer:
         """
         results: list[dict[str, Any]] = []
         rejected: list[tuple[Row, str]] = []
-        with iterating(rows_of(shard)) as rows:
+        with iterating(self._reader.rows(shard)) as rows:
             while block := list(itertools.islice(rows, self._model.at_once)):
                 readable = [row for row in block if isinstance(row.values, dict)]
                 for row in block:

@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
 from bertkit.errors import DataError
-from bertkit.reading.paths import JSON_LINES, PARQUET, TEXT, filesystem
+from bertkit.reading.paths import JSON_LINES, TEXT, filesystem
 from bertkit.reading.row_files import json_object, lone_surrogate
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf".decode("latin-1")
 _LONGEST_FIELD = 2**31 - 1  # the largest limit of the csv module
-_BATCH = 1024  # rows of Parquet in memory at a time
 
 
 class RawRow(NamedTuple):
@@ -180,27 +179,8 @@ def _decoded(fields: list[str]) -> list[str] | str:
     return texts
 
 
-def rows_of(shard: Any) -> Iterator[Row]:
-    """Yields the rows of a `bertkit.scaling.inputs.Shard` in order.
-
-    Raises:
-        DataError: the file cannot be read, or has changed since it was cut into shards.
-    """
-    file = shard.file
-    if file.form == PARQUET:
-        yield from _parquet_shard(shard)
-        return
-    count = 0
-    with opened(file.path, file.packing, shard.offset) as stream:
-        for raw in raw_rows(stream, file.form, shard.columns, shard.offset, shard.first_line):
-            count += 1
-            yield Row(_values(raw, file.form, shard.columns), shard.first_row + count, raw.line)
-            if count == shard.rows:
-                return
-    raise DataError(f"{file.path}: has fewer rows than when the work began; give another output folder")
-
-
-def _values(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, Any] | str:
+def decoded_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, Any] | str:
+    """Returns the columns of a row of text, or the reason why it cannot be read."""
     fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)
     if isinstance(fields, str):
         return fields
@@ -226,12 +206,17 @@ def parquet_rows(path: str) -> int:
     Raises:
         DataError: it cannot be read.
     """
-    with _parquet(path) as file:
+    with open_parquet(path) as file:
         return int(file.metadata.num_rows)
 
 
 @contextmanager
-def _parquet(path: str) -> Iterator[Any]:
+def open_parquet(path: str) -> Iterator[Any]:
+    """Yields a Parquet file.
+
+    Raises:
+        DataError: it cannot be read, also in the block.
+    """
     import pyarrow.parquet as pq
 
     files, place = filesystem(path, path)
@@ -244,29 +229,8 @@ def _parquet(path: str) -> Iterator[Any]:
         raise unreadable(path, error) from error
 
 
-def _parquet_shard(shard: Any) -> Iterator[Row]:
-    with _parquet(shard.file.path) as file:
-        groups, before, skipped = [], 0, 0
-        last = shard.first_row + shard.rows
-        for group in range(file.metadata.num_row_groups):
-            after = before + file.metadata.row_group(group).num_rows
-            if after <= shard.first_row:
-                skipped = after
-            elif before < last:
-                groups.append(group)
-            before = after
-        at = skipped
-        for batch in file.iter_batches(_BATCH, row_groups=groups, use_threads=False):
-            begin, end = max(shard.first_row - at, 0), min(last - at, batch.num_rows)
-            for index in range(begin, end):
-                yield Row(_arrow_values(batch, index), at + index + 1, None)
-            at += batch.num_rows
-            if at >= last:
-                return
-    raise DataError(f"{shard.file.path}: has fewer rows than when the work began; give another output folder")
-
-
-def _arrow_values(batch: Any, index: int) -> dict[str, Any] | str:
+def arrow_row(batch: Any, index: int) -> dict[str, Any] | str:
+    """Returns the columns of a row of an Arrow batch, or the reason why it cannot be read."""
     values = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 
 import pyarrow as pa
@@ -10,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertkit.errors import DataError
-from bertkit.scaling import inputs
+from bertkit.scaling import inputs, shard_rows
 from bertkit.scaling.inputs import Shard, described, find_inputs, shards_of
-from bertkit.scaling.rows import rows_of
+from bertkit.scaling.shard_rows import RowReader
 from bertkit.tables import read_table
 
 
@@ -22,7 +23,8 @@ def cut(path, size):
 
 
 def rows(path, size):
-    return [row for shard in cut(path, size) for row in rows_of(shard)]
+    reader = RowReader()
+    return [row for shard in cut(path, size) for row in reader.rows(shard)]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 20, 100])
@@ -137,7 +139,7 @@ def test_a_file_that_became_shorter_is_a_fault(tmp_path):
     (shard,) = cut(tmp_path / "x.txt", 5)
     (tmp_path / "x.txt").write_text("a\n")
     with pytest.raises(DataError, match="fewer rows"):
-        list(rows_of(shard))
+        list(RowReader().rows(shard))
 
 
 def test_shards_survive_json(corpus):
@@ -158,3 +160,34 @@ def test_folders_patterns_and_urls_name_files(corpus):
 def test_inputs_that_name_nothing(corpus, given):
     with pytest.raises(DataError, match="--input"):
         find_inputs(given if "://" in given else str(corpus / given))
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.zst", "a.txt.gz", "a.parquet", "a.csv"])
+def test_shards_in_any_order(tmp_path, monkeypatch, name):
+    """A worker that gets every other shard reads a compressed file once, and a Parquet file by its row groups."""
+    path = tmp_path / name
+    rows = [{"text": f"t{number}"} for number in range(50)]
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=16)
+    else:
+        texts = ["text", *(row["text"] for row in rows)] if ".csv" in name else [row["text"] for row in rows]
+        lines = "\n".join(map(json.dumps, rows) if ".jsonl" in name else texts).encode()
+        path.write_bytes(gzip.compress(lines) if name.endswith("gz") else lines)
+        if name.endswith("zst"):
+            with pa.CompressedOutputStream(str(path), "zstd") as stream:
+                stream.write(lines)
+    shards = cut(path, 7)
+    read = [row for shard in shards for row in RowReader().rows(shard)]
+    assert [row.values["text"] for row in read] == [row["text"] for row in rows]
+    opened = []
+    for function in ("opened", "open_parquet"):
+        real = getattr(shard_rows, function)
+        monkeypatch.setattr(shard_rows, function, lambda *given, real=real: opened.append(given) or real(*given))
+    reader = RowReader()
+    for number in (1, 3, 4, 7):
+        expected = [row for row in read if shards[number].first_row < row.row <= shards[number].first_row + 7]
+        assert list(reader.rows(shards[number])) == expected
+    assert len(opened) == (4 if name == "a.csv" else 1)
+    assert list(reader.rows(shards[0])) == read[:7]
+    assert len(opened) == (5 if name == "a.csv" else 2)
+    reader.close()
