@@ -68,8 +68,8 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
     """Returns the terms of a metric of classification or regression; None if it has no such form.
 
     Args:
-        name: ``accuracy``, ``f1`` (of class 1 of two), ``f1_micro``, ``f1_macro``, ``matthews_correlation`` (of two
-            classes), ``combined_score`` of accuracy and F1, ``mse`` or ``pearson``.
+        name: ``accuracy``, ``f1`` (of class 1 of two), ``f1_micro``, ``f1_macro``, ``matthews_correlation``,
+            ``combined_score`` of accuracy and F1 or of both correlations, ``mse``, ``pearson`` or ``spearmanr``.
         predictions, references: class ids (N,), the labels of each example (N, C) as 0 and 1, or numbers (N,).
 
     >>> values, f1, *_ = terms_of("f1", [1, 1, 0, 1], [1, 0, 1, 1])
@@ -94,8 +94,11 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
         )
     if name == "f1_macro":
         return _f1_macro(predicted, true)
-    if name == "matthews_correlation" and is_binary and true.ndim == 1:
-        return _correlation(predicted, true, 0.0)
+    if name == "matthews_correlation" and true.ndim == 1:
+        return _correlation(predicted, true, 0.0) if is_binary else _correlation_of_classes(predicted, true)
+    if name in ("spearmanr", "combined_score") and true.ndim == 1 and len(true) > _MOST_GROUPS:
+        ranks = _rank_correlation(predicted, true)
+        return ranks if name == "spearmanr" else _mean_of(_correlation(predicted, true, math.nan), ranks)
     if name == "pearson" and true.ndim == 1:
         return _correlation(predicted, true, math.nan)
     if name == "mse" and true.ndim == 1:
@@ -141,6 +144,67 @@ def _correlation(predicted: np.ndarray, true: np.ndarray, undefined: float) -> M
         return np.where(variances > 1e-24, (xy - x * y) / np.sqrt(np.maximum(variances, 1e-24)), undefined)
 
     return MeanDecomposition(np.stack([x, y, x * x, y * y, x * y], axis=1), pearson, (-1.0, 1.0))
+
+
+def _correlation_of_classes(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
+    """Returns Matthews' correlation of several classes (Gorodkin 2004); None for numbers."""
+    classes = np.unique([predicted, true])
+    if len(classes) > _MOST_CLASSES:
+        return None
+    columns = [predicted == true, *(predicted == each for each in classes), *(true == each for each in classes)]
+
+    def matthews(right: Any, *shares: Any) -> Any:
+        of_predicted, of_true = np.stack(shares[: len(classes)]), np.stack(shares[len(classes) :])
+        variances = (1 - (of_predicted**2).sum(axis=0)) * (1 - (of_true**2).sum(axis=0))
+        covariance = right - (of_predicted * of_true).sum(axis=0)
+        return np.where(variances > 1e-24, covariance / np.sqrt(np.maximum(variances, 1e-24)), 0.0)
+
+    return MeanDecomposition(np.stack(columns, axis=1).astype(np.float64), matthews, (-1.0, 1.0))
+
+
+def _rank_correlation(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition:
+    """Returns Spearman's correlation: Pearson's of the mid-ranks, as shares of the examples.
+
+    A rank depends on all examples. The terms are the linear part of that: what an example adds by its own ranks, and by
+    its part in the ranks of the others (the infinitesimal jackknife, Jaeckel 1972). Their means are exact.
+    """
+    x, y = _mid_ranks(predicted), _mid_ranks(true)
+    columns = [
+        x * y + _sum_above(predicted, y) + _sum_above(true, x) - 2 * (x * y).mean(),
+        x * x + 2 * _sum_above(predicted, x) - 2 * (x * x).mean(),
+        y * y + 2 * _sum_above(true, y) - 2 * (y * y).mean(),
+    ]
+
+    def spearman(xy: Any, xx: Any, yy: Any) -> Any:
+        variances = np.maximum(xx - 0.25, 0) * np.maximum(yy - 0.25, 0)  # the mean of mid-ranks is a half
+        return np.where(variances > 1e-24, (xy - 0.25) / np.sqrt(np.maximum(variances, 1e-24)), math.nan)
+
+    return MeanDecomposition(np.stack(columns, axis=1), spearman, (-1.0, 1.0))
+
+
+def _mid_ranks(values: np.ndarray) -> np.ndarray:
+    """Returns the share of examples below each one, and half of those that are equal, (N,)."""
+    from scipy.stats import rankdata
+
+    return (rankdata(values) - 0.5) / len(values)
+
+
+def _sum_above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns for each example the mean over all of the weight of those above it, and half of those equal, (N,)."""
+    order = np.argsort(values, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(weights[order])])
+    below, up_to = (sums[np.searchsorted(values[order], values, side=side)] for side in ("left", "right"))
+    return (sums[-1] - (below + up_to) / 2) / len(values)
+
+
+def _mean_of(first: MeanDecomposition, second: MeanDecomposition) -> MeanDecomposition:
+    """Returns the mean of two metrics of the same bounds."""
+    number = first.values.shape[1]
+
+    def mean(*means: Any) -> Any:
+        return (first.function(*means[:number]) + second.function(*means[number:])) / 2
+
+    return MeanDecomposition(np.concatenate([first.values, second.values], axis=1), mean, first.bounds)
 
 
 # ---- intervals ------------------------------------------------------------------------------------------------------

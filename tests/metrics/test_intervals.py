@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from bertkit.metrics.intervals import proportion_interval, score_interval, terms_of
@@ -47,6 +48,34 @@ def test_terms_of_label_sets_and_numbers():
     assert computed(terms_of("pearson", x, y)) == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
     assert terms_of("spearmanr", x, y) is None
     assert terms_of("f1", [0, 2], [1, 2]) is None
+
+
+@pytest.mark.parametrize("decimals", [9, 0], ids=["numbers", "ties"])
+def test_terms_of_ranks(decimals):
+    """Of more examples than groups; an example's terms hold its part in the ranks of the others."""
+    x = np.round(DRAW.normal(size=300), decimals)
+    y = np.round(x + DRAW.normal(size=300), decimals)
+    terms = terms_of("spearmanr", y, x)
+    assert computed(terms) == pytest.approx(spearmanr(x, y)[0], abs=1e-9)
+    both = terms_of("combined_score", y, x)
+    assert computed(both) == pytest.approx((spearmanr(x, y)[0] + pearsonr(x, y)[0]) / 2, abs=1e-9)
+    means = terms.values.mean(axis=0)
+    for example in (0, 7, 123):
+        others = np.arange(300) != example
+        without = terms.function(*(means + (means - terms.values[example]) / 299))
+        change = without - computed(terms)
+        expected = spearmanr(x[others], y[others])[0] - computed(terms)
+        assert change == pytest.approx(expected, abs=2e-5)
+        assert abs(expected) > 1e-5
+
+
+def test_terms_of_several_classes():
+    true = DRAW.integers(0, 5, 200)
+    given = np.where(DRAW.random(200) < 0.7, true, DRAW.integers(0, 6, 200))
+    terms = terms_of("matthews_correlation", given, true)
+    assert computed(terms) == pytest.approx(matthews_corrcoef(true, given), abs=1e-9)
+    assert computed(terms_of("matthews_correlation", np.full(200, 2), true)) == 0
+    assert terms_of("matthews_correlation", DRAW.normal(size=200), true) is None
 
 
 def test_f1_has_the_interval_of_its_proportion():
