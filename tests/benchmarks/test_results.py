@@ -20,7 +20,10 @@ SPEED = re.compile(
     r"\d[\d.,]* (times as fast|(examples|tokens|requests|rows|texts|sentences)(/s| (a|per) second)|[GT]FLOP/s)"
 )
 OUTPUT = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-LIMITS = re.compile(r"more than 8 MiB a sample is read: parts of 1 MiB|would take more\sthan 1\.7 MB")  # of the code
+LIMITS = re.compile(
+    r"more than 8 MiB a sample is read: parts of 1 MiB|would take more\sthan 1\.7 MB|units of 4 to 256 MB|at most"
+    r" 64 GiB"
+)  # of the code
 TEXTS = {
     path: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 }

@@ -187,7 +187,7 @@ def test_one_machine_resumes_a_run(tmp_path):
 
 def test_scripts_ask_for_signal_and_requeue():
     scripts = sorted(SCRIPTS.glob("*.sbatch"))
-    assert len(scripts) == 3
+    assert len(scripts) == 4
     for script in scripts:
         text = script.read_text()
         assert re.search(r"^#SBATCH --signal=(B:USR1|TERM)@120$", text, re.M), script
@@ -210,7 +210,10 @@ def test_an_array_builds_the_parts_of_a_store(corpus, tmp_path):
     out = tmp_path / "out"
     words = f"{out} corpus build --corpus {tmp_path}/*.txt --tokenizer {tokenizer} --workers 1"
     words += " --document-separator blank-line"
-    array = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_COUNT": "2"}
+    array = {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "7"}
+    ended = Job("parts.sbatch", tmp_path / "slurm", commands={"bertkit": "exit 143"}, SLURM_ARRAY_TASK_ID="3", **array)
+    assert ended.start(words.split()).wait(timeout=60) == 143
+    assert ended.requeued() == ["7_3"]
     for number in (4, 3):
         job = Job("parts.sbatch", tmp_path / f"slurm-{number}", SLURM_ARRAY_TASK_ID=str(number), **array)
         assert job.start(words.split()).wait(timeout=240) == 0, job.log
