@@ -89,6 +89,12 @@ def ner(run: FineTuning) -> None:
     finetune("ner", "finetune/ner", run)
 
 
+@command(app, "similarity")
+def similarity(run: FineTuning) -> None:
+    """Fine-tune sentence embeddings on scored pairs, pairs, triplets or NLI, with sentence-transformers' losses."""
+    finetune("similarity", "finetune/similarity", run)
+
+
 def task_recipe(task: str | None, recipe: str | None) -> str:
     """Returns the recipe that ``--task`` or ``--recipe`` names.
 

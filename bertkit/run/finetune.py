@@ -16,6 +16,7 @@ from transformers import (
 )
 
 from bertkit.checkpoint.encoders import head_class, model_inputs
+from bertkit.files import write_json
 from bertkit.inference.predicted import further_metrics
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
@@ -30,7 +31,7 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
 from bertkit.tasks.splits import Split, load_splits
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe
-from bertkit.training.batches import multiple_of_8, padded_to
+from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.evaluation import (
     best_checkpoint_arguments,
@@ -94,6 +95,7 @@ def finetune(
     command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
     prepared.scores.task = task = learn_from_validation(task, evaluation, run, trainer)
+    _write_forms_of_others(task, run, trainer)
     if prepared.scores.further is not None:
         run.record.further_scores = prepared.scores.further.computed
     outcome = validation_outcome(task, run, trainer, splits, prepared.features)
@@ -146,6 +148,8 @@ def prepare_finetuning(
     """
     recipe = checked_recipe(recipe)
     task = task_of_recipe(recipe)
+    if task.joins_batch:
+        recipe = with_whole_batches(recipe)
     run = RunInProgress(
         recipe,
         output_dir,
@@ -265,6 +269,21 @@ def _losses(
 
     taught, collate = taught_task(objective, task, teacher, network, train, collate)
     return _Losses(taught, objective, collate)
+
+
+def _write_forms_of_others(task: Task, run: RunInProgress, trainer: BertkitTrainer) -> None:
+    """Writes what other libraries need to load a checkpoint of this kind; nothing without the feature that knows it."""
+    if not has_room("sharing"):
+        return
+    from bertkit.sharing.kinds import shared
+
+    files = shared(task).files_of_others(trainer.model.config)
+    if files:
+        with run.files() as folder:
+            if run.is_main_process:
+                for name, content in files.items():
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    write_json(folder / name, content)
 
 
 def _card(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.task import ClassificationTask
@@ -10,6 +10,9 @@ from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.registry import by_kind_of_task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 
 class Shared:
@@ -33,6 +36,14 @@ class Shared:
     def onnx_obstacle(self) -> str | None:
         """Returns why the task cannot be exported to ONNX; ``None`` if it can."""
         return None
+
+    def files_of_others(self, config: PreTrainedConfig) -> dict[str, Any]:
+        """Returns files of a checkpoint that other libraries load: path → content, as JSON; by default none.
+
+        Args:
+            config: configuration of the model.
+        """
+        return {}
 
 
 @by_kind_of_task

@@ -132,6 +132,28 @@ def write_sentence_transformers(
     with without_library_bars():
         encoder = load_encoder(checkpoint, config)
         write_stock(encoder, tokenizer, folder, checkpoint)
+    for name, content in module_files(kind, unit, config.hidden_size, longest).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_json(folder / name, content)
+    if unit:
+        (folder / "2_Normalize").mkdir()
+    comparison = _compared(Embedder(encoder, tokenizer, 64, checkpoint), folder, kind, unit, longest)
+    cut = (
+        f"{kind} pooling, vectors {'of length 1' if unit else 'not normalized'}; texts are cut after {longest} tokens, "
+        "which `bertkit embed` reads in windows"
+    )
+    return comparison, (cut,)
+
+
+def module_files(pooling: Pooling, unit: bool, size: int, longest: int) -> dict[str, Any]:
+    """Returns the files by which sentence-transformers loads an encoder: path in the checkpoint → content, as JSON.
+
+    Args:
+        pooling: pooling of the vectors of tokens.
+        unit: divide vectors by their lengths; that step has the folder ``2_Normalize`` without a file.
+        size: numbers of a vector.
+        longest: tokens of a text that are read.
+    """
     steps = ["Transformer", "Pooling", *(["Normalize"] if unit else [])]
     modules = [
         {
@@ -142,19 +164,13 @@ def write_sentence_transformers(
         }
         for number, step in enumerate(steps)
     ]
-    write_json(folder / "modules.json", modules)
-    for number, step in list(enumerate(steps))[1:]:
-        (folder / f"{number}_{step}").mkdir()
-    modes = {mode: name == kind for name, mode in _MODES.items()}
-    sizes = {"word_embedding_dimension": config.hidden_size}
-    write_json(folder / "1_Pooling" / "config.json", {**sizes, **modes, "pooling_mode_mean_sqrt_len_tokens": False})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
-    comparison = _compared(Embedder(encoder, tokenizer, 64, checkpoint), folder, kind, unit, longest)
-    cut = (
-        f"{kind} pooling, vectors {'of length 1' if unit else 'not normalized'}; texts are cut after {longest} tokens, "
-        "which `bertkit embed` reads in windows"
-    )
-    return comparison, (cut,)
+    modes = {mode: name == pooling for name, mode in _MODES.items()}
+    content = {"word_embedding_dimension": size, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
+    return {
+        "modules.json": modules,
+        "1_Pooling/config.json": content,
+        "sentence_bert_config.json": {"max_seq_length": longest, "do_lower_case": False},
+    }
 
 
 def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, longest: int) -> Comparison:

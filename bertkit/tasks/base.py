@@ -57,6 +57,8 @@ class Task(ABC):
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
+        joins_batch: `loss` compares the examples of a batch with each other, so that a global batch must be computed at
+            once: in one process, without accumulation.
     """
 
     kind: ClassVar[str]
@@ -68,6 +70,7 @@ class Task(ABC):
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
+    joins_batch: bool = False
     _may_lack_labels: Collection[str] = ()  # splits, see `with_optional_labels`
 
     def __init__(self, task: Any, data: FineTuningData):

@@ -10,6 +10,7 @@ Dimension letters: B rows of a batch, C choices, S tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -23,7 +24,10 @@ from torch.utils.data import Sampler, SequentialSampler
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
+from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.placement.processes import started_processes
+from bertkit.recipe.load import Recipe
 
 Collate = Callable[..., Mapping[str, Tensor]]
 
@@ -135,6 +139,27 @@ def training_order(dataset: Any, arguments: TrainingArguments) -> Sampler[int]:
         global_batch = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
         return LengthGroups(dataset["length"][:], global_batch, seed)
     return SeedableRandomSampler(dataset, data_seed=seed)
+
+
+def with_whole_batches(recipe: Recipe) -> Recipe:
+    """Returns a recipe whose global batches are computed at once, as losses need that compare the examples of a batch.
+
+    Raises:
+        RecipeError: the placement divides them.
+    """
+    size, placement = recipe.train["global_train_batch_size"], recipe.placement
+    if started_processes() > 1:
+        raise RecipeError(
+            f"recipe {recipe.name}: its loss compares the examples of a batch, which several processes would divide; "
+            "use one process"
+        )
+    if placement.per_device_train_batch_size not in (None, size):
+        raise RecipeError(
+            f"placement.per_device_train_batch_size: {placement.per_device_train_batch_size}, but the loss compares "
+            f"all {size} examples of a batch, which have to be computed at once; remove it, or set "
+            "train.global_train_batch_size to it"
+        )
+    return replace(recipe, placement=replace(placement, per_device_train_batch_size=size))
 
 
 def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[str, Tensor]:

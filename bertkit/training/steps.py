@@ -97,6 +97,11 @@ class MemorySaver:
         """
         at_once = min(self._at_once or examples, examples)
         what = f"out of memory with {counted(at_once, 'sequence')} at once on a device ({message})"
+        if getattr(self._trainer.objective, "joins_batch", False):
+            raise PlacementError(
+                f"{what}; the loss compares the examples of a batch, which cannot be computed in parts; use a smaller "
+                "train.global_train_batch_size, or for pairs and triplets task.mini_batch_size=16"
+            )
         if at_once == 1:
             raise PlacementError(
                 f"{what}; set placement.gradient_checkpointing=true, shorten --max-seq-length, or share the model "

@@ -1,0 +1,1 @@
+"""Sentence similarity: encoders whose vectors are close for texts of similar meaning."""

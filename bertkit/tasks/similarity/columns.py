@@ -1,0 +1,149 @@
+"""Columns of tables of similar texts: their form, their texts and scores, and what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed, shown
+from bertkit.tables import Table
+from bertkit.tables.classes import is_missing
+from bertkit.tables.labels import texts
+from bertkit.tables.table import to_number
+
+if TYPE_CHECKING:
+    from bertkit.tasks.similarity.task import TaskSettings
+
+Form = Literal["scored_pairs", "pairs", "triplets", "nli"]
+
+CLOSENESS = {"contradiction": 0, "neutral": 1, "entailment": 2}
+"""Labels of NLI in the order of how alike premise and hypothesis are; the numbers are class ids."""
+
+_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("sentence_A", "sentence_B"),
+    ("text1", "text2"),
+    ("premise", "hypothesis"),
+    *((query, answer) for query in ("anchor", "query", "question") for answer in ("positive", "passage", "answer")),
+)
+_SCORES = ("score", "similarity", "similarity_score", "relatedness_score", "label", "gold_label")
+
+
+def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], str]:
+    """Derives the form of the data and their columns from a table.
+
+    Returns:
+        The changed settings, and a sentence that says what was inferred.
+
+    Raises:
+        DataError: a column does not exist, or the texts cannot be found.
+    """
+    names = list(table.columns)
+    columns = list(task.text_columns) or _usual_texts(names, table.source)
+    label = task.label_column or next((name for name in _SCORES if name in names and name not in columns), None)
+    missing = [name for name in (*columns, *filter(None, [label])) if name not in names]
+    if missing:
+        raise DataError(
+            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; give --text-column and "
+            "--label-column of this table"
+        )
+    if len(columns) < 2:
+        raise DataError(f"{table.source}: one column of texts, {columns[0]!r}; give --text-column twice or more often")
+    form = task.form or _form_of(columns, label, table)
+    if form in ("pairs", "triplets"):
+        label = None
+    elif label is None:
+        raise DataError(f"{table.source}: {form} need a column of scores or labels; give it with --label-column")
+    if (len(columns) == 2) == (form == "triplets"):
+        raise DataError(f"{table.source}: {form} with the {len(columns)} texts {quoted(columns)}; give other columns")
+    with_label = f", with {label!r}" if label else ""
+    line = f"form: {form} of the columns {', '.join(columns)}{with_label}"
+    return {"form": form, "text_columns": columns, "label_column": label}, line
+
+
+def _usual_texts(names: Sequence[str], source: str) -> list[str]:
+    pair = next((pair for pair in _PAIRS if set(pair) <= set(names)), None)
+    if pair is None:
+        raise DataError(
+            f"{source}: cannot determine which of its columns ({', '.join(names)}) contain the texts; give "
+            "--text-column for each of them, the query or first sentence first"
+        )
+    return [*pair, *(name for name in names if name == "negative" or name.startswith(("negative_", "negative-")))]
+
+
+def _form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
+    if len(columns) > 2:
+        return "triplets"
+    if label is None:
+        return "pairs"
+    values = [value for value in table.columns[label] if not is_missing(value)]
+    return "nli" if values and all(str(value).casefold() in CLOSENESS for value in values) else "scored_pairs"
+
+
+def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
+    """Reads the texts of each row.
+
+    Raises:
+        DataError: a column is missing, a text is empty or not a text, or the first text is one of the negatives or the
+            positive is; the message names each row.
+    """
+    table.select(*(name for name in columns if name not in table.columns))  # raises for these
+    read: list[list[str]] = []
+    faults: list[str] = []
+    for name in columns:
+        with noted(faults):
+            read.append(texts(table, name))
+    raise_all(faults)
+    rows = [list(row) for row in zip(*read, strict=True)]
+    equal = []
+    for number, row in enumerate(rows):
+        for column, negative in zip(columns[2:], row[2:], strict=True):
+            if negative in row[:2]:
+                other = columns[row.index(negative)]
+                equal.append(
+                    f"{table.place(number)}: {column} is the text of {other} too; a negative must be another text, "
+                    "remove the row or give another one"
+                )
+    raise_listed(equal)
+    return rows
+
+
+def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[Any]:
+    """Reads the score of each row, a float; the class id of `CLOSENESS`; or 1.0 where all pairs belong together.
+
+    Args:
+        task: settings with form and columns.
+        table: the rows.
+        is_trained: the rows are those of the training set, whose scores must differ.
+
+    Raises:
+        DataError: a score is missing or not a number, a label is unknown, or all scores are equal.
+    """
+    if task.label_column is None:
+        return [1.0] * len(table)
+    values = table.column(task.label_column)
+    if task.form == "nli":
+        names = [str(value).strip().casefold() for value in values]
+        raise_listed(
+            [
+                f"{table.place(row)}: {task.label_column} is {shown(values[row])}; expected {', '.join(CLOSENESS)}"
+                for row, name in enumerate(names)
+                if name not in CLOSENESS
+            ]
+        )
+        return [CLOSENESS[name] for name in names]
+    scores = [math.nan if is_missing(value) else to_number(value) for value in values]
+    raise_listed(
+        [
+            f"{table.place(row)}: {task.label_column} is {shown(values[row])}; expected a number"
+            for row, score in enumerate(scores)
+            if not math.isfinite(score)
+        ]
+    )
+    if is_trained and len(set(scores)) == 1:
+        raise DataError(
+            f"{table.source}: all scores are {scores[0]:g}, and the loss learns which pairs are more alike than "
+            "others; give pairs with different scores, or --form pairs if all belong together"
+        )
+    return scores

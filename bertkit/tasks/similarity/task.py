@@ -1,0 +1,301 @@
+"""Sentence similarity: vectors whose cosine tells how alike two texts are (SBERT, Reimers and Gurevych 2019).
+
+The data are scored pairs, pairs, triplets, or premises with labels (NLI). The losses are those of
+sentence-transformers, see `bertkit.tasks.similarity.losses`.
+
+Dimension letters: N inputs, B examples of a batch, C texts of an example, S tokens, H numbers of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.errors import DataError, noted, raise_all
+from bertkit.metrics.ranking import SCORES, ranking_scores, unit
+from bertkit.options import option, setting
+from bertkit.tables import Table
+from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, padded, texts_of
+from bertkit.tasks.similarity.columns import Form, label_values, read_texts, settled_columns
+from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.table_data import TableData, TableTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_COMPARED = {"scored_pairs": "spearmanr", "nli": "spearmanr"}
+_CLASSES = 3  # of NLI
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings(metrics.MetricSettings):
+    """Columns of the tables, and the loss. Columns that are not set are derived from the training data and stored in
+    the checkpoint."""
+
+    name: str = setting("Name of the task in results.", default="similarity")
+    form: Form | None = option(
+        "`scored_pairs`: two texts and a number; `pairs`: two texts that belong together; `triplets`: also texts that "
+        "do not belong to the first one; `nli`: two texts and entailment, neutral or contradiction. By default "
+        "inferred from the columns.",
+        default=None,
+    )
+    text_columns: list[str] = option(
+        "Columns of the texts of a row: two, or the first one, its positive and its negatives; by default those with "
+        "usual names.",
+        factory=list,
+        flag="--text-column",
+    )
+    label_column: str | None = option(
+        "Column of the score of a pair, or of its label in NLI; by default one with a usual name.", default=None
+    )
+    pooling: Literal["mean", "cls", "max"] = option(
+        "Vector of a text: the mean of its tokens, that of [CLS], or the maximum.", default="mean"
+    )
+    scale: float = setting("Factor of the cosines in the losses of pairs, triplets and scores.", default=20.0, gt=0)
+    mini_batch_size: int | None = option(
+        "Texts of a column whose activations are in memory at once in the loss of pairs and triplets, which is then "
+        "computed twice (GradCache); by default all of a batch.",
+        default=None,
+        ge=1,
+    )
+    matryoshka_dims: list[int] = option(
+        "Also train the first numbers of a vector, of these lengths, so that it can be cut to them.",
+        factory=list,
+        flag="--matryoshka-dim",
+    )
+
+    def __post_init__(self) -> None:
+        if self.mini_batch_size and self.form in ("scored_pairs", "nli"):
+            raise ValueError("mini_batch_size: is for pairs and triplets; remove it")
+        if self.matryoshka_dims and self.form == "nli":
+            raise ValueError("matryoshka_dims: not for NLI, whose loss reads whole vectors; remove them")
+        if any(size < 1 for size in self.matryoshka_dims):
+            raise ValueError(f"matryoshka_dims: expected numbers from 1, got {min(self.matryoshka_dims)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(TableData):
+    """Source of the table rows; ``max_seq_length`` limits the tokens of each text."""
+
+
+class SimilarityTask(TableTask, PerExampleTask):
+    """Vectors of sentences, compared by their cosine."""
+
+    kind: ClassVar[str] = "similarity"
+    settings = TaskSettings
+    data_settings = DataSettings
+    head = "BertModel"
+    pipeline_tag = "sentence-similarity"
+    joins_batch = True
+    task: TaskSettings
+    data: DataSettings
+
+    @property
+    def main_metric(self) -> str:  # type: ignore[override]
+        return _COMPARED.get(str(self.task.form), SCORES[0])
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
+        splits = self.splits if splits is None else splits
+        if "train" in splits:
+            from bertkit.tasks.similarity.losses import check_extra
+
+            check_extra()
+        tables = self.data.tables(splits)
+        task, line = self, ""
+        if tables and (self.task.form is None or len(self.task.text_columns) < 2):
+            try:
+                changes, line = settled_columns(self.task, next(iter(tables.values())))
+                task = self.with_settings(**changes)
+            except ValueError as error:
+                raise DataError(f"task.{error}") from error
+        loaded: dict[str, Split] = {}
+        faults: list[str] = []
+        for name, table in tables.items():
+            with noted(faults):
+                loaded[name] = task._split_of(name, table, line if name == "train" else "")
+        raise_all(faults)
+        task, loaded = task._with_validation(splits, loaded)
+        return task, task._limited(splits, loaded)
+
+    def _split_of(self, name: str, table: Table, line: str) -> Split:
+        columns: dict[str, list[Any]] = {}
+        faults: list[str] = []
+        with noted(faults):
+            columns = self.columns_of(table)
+        if name != "test" or self.task.label_column in table.columns:
+            with noted(faults):
+                columns["labels"] = label_values(self.task, table, is_trained=name == "train")
+        raise_all(faults)
+        return Split.of_table(columns, table, notes=(line,) if line else ())
+
+    def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        """Returns ``texts``: a list of texts per row."""
+        return {"texts": read_texts(table, self.task.text_columns)}
+
+    # ---- encode → (model) → decode → score --------------------------------------------------------------------------
+
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """Encodes as `Task.encode`; each input column holds a list per example, with one input per text.
+
+        ``length`` and ``full_length`` are those of the longest text of an example, to which the others are padded.
+        """
+        flat = [text for texts in examples["texts"] for text in texts]
+        whole = tokenizer(flat, truncation=False, padding=False, verbose=False, return_token_type_ids=True)
+        lengths = list(map(len, whole["input_ids"]))
+        limit, cut = self.data.max_seq_length, whole
+        if max(lengths, default=0) > limit:
+            cut = tokenizer(flat, truncation=True, max_length=limit, padding=False, return_token_type_ids=True)
+        borders = np.cumsum([0, *map(len, examples["texts"])]).tolist()
+        features: dict[str, list[Any]] = {
+            name: [column[start:end] for start, end in pairwise(borders)]
+            for name, column in {**cut, "whole": lengths}.items()
+        }
+        features["full_length"] = list(map(max, features.pop("whole")))
+        features["length"] = [max(map(len, row)) for row in features["input_ids"]]
+        if "labels" in examples:
+            features["labels"] = list(examples["labels"])
+        return features
+
+    def collate(
+        self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """Collates as `Task.collate`, with inputs (B, C, S); fewer than C texts are followed by copies of the last."""
+        most = max(len(row["input_ids"]) for row in rows)
+        texts = [
+            {name: row[name][min(number, len(row["input_ids"]) - 1)] for name in inputs}
+            for row in rows
+            for number in range(most)
+        ]
+        flat = padded(texts, tokenizer, inputs)
+        return labels_of(rows) | {name: values.view(len(rows), most, -1) for name, values in flat.items()}
+
+    def prepare(self, model: PreTrainedModel) -> None:
+        from bertkit.tasks.similarity.losses import SentenceForward, add_classifier
+
+        size = model.config.hidden_size
+        if self.task.matryoshka_dims and max(self.task.matryoshka_dims) > size:
+            raise DataError(
+                f"task.matryoshka_dims: {max(self.task.matryoshka_dims)} numbers of a vector, which has {size}; give "
+                "smaller ones"
+            )
+        if self.task.form == "nli":
+            add_classifier(model, _CLASSES)
+        model.forward = SentenceForward(model, self.task)
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss as `Task.loss`: the mean of the batch that is computed at once, weighted by its items."""
+        from bertkit.tasks.similarity.losses import loss_of_vectors
+
+        if self.task.form == "nli":
+            return super().loss(outputs, batch, count)
+        if "loss" in outputs:
+            mean = outputs["loss"]
+        else:
+            is_labelled = ~batch["labels"].isnan()
+            if not is_labelled.any():  # a filler, see `bertkit.training.batches`
+                return outputs["embeddings"].sum() * 0
+            mean = loss_of_vectors(self.task, outputs["embeddings"][is_labelled].float(), batch["labels"][is_labelled])
+        return mean * self.count(batch) / count
+
+    def _vectors(self, outputs: Outputs) -> np.ndarray:
+        """Returns the vectors of texts, (N, C, H); texts beyond those of an example hold anything."""
+        return outputs[0] if isinstance(outputs, tuple) else outputs
+
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """Returns ``similarity``, the cosine of the first two texts in [-1, 1]; with more texts, ``similarities`` of
+        the first one with each of the others."""
+        rows = list(self._cosines(outputs, examples))
+        return [
+            {"similarity": row[0]} if len(row) == 1 else {"similarity": row[0], "similarities": row} for row in rows
+        ]
+
+    def _cosines(self, outputs: Outputs, examples: Columns) -> Iterator[list[float]]:
+        """Yields the cosines of the first text of each example with its others."""
+        vectors = unit(self._vectors(outputs).astype(np.float64))
+        cosines = np.einsum("nh,nch->nc", vectors[:, 0], vectors[:, 1:])
+        for row, texts in zip(cosines, examples["texts"], strict=True):
+            yield row[: len(texts) - 1].clip(-1, 1).tolist()
+
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns cosines and scores, N each; or the N rows of `_ranked`, and ones."""
+        if self.task.form in _COMPARED:
+            return [row[0] for row in self._cosines(outputs, examples)], list(map(float, features["labels"]))
+        return list(self._ranked(outputs, examples)), [1.0] * len(examples["texts"])
+
+    def _ranked(self, outputs: Outputs, examples: Columns) -> np.ndarray:
+        """Returns for each example the weight and the `SCORES` of its query, and whether its positive is nearer than
+        its negatives (NaN without negatives), (N, 6).
+
+        A query is the first text, ranked are all other texts of the split, and relevant the positives of all examples
+        with the same query. Examples of one query share a weight of 1.
+        """
+        rows, vectors = list(map(list, examples["texts"])), self._vectors(outputs)
+        places: dict[str, tuple[int, int]] = {}  # document → where its vector is
+        relevant: dict[str, set[int]] = {}
+        for row, texts in enumerate(rows):
+            for column, text in enumerate(texts[1:], 1):
+                places.setdefault(text, (row, column))
+        numbers = {text: number for number, text in enumerate(places)}
+        first: dict[str, int] = {}
+        for row, texts in enumerate(rows):
+            relevant.setdefault(texts[0], set()).add(numbers[texts[1]])
+            first.setdefault(texts[0], row)
+        documents = np.stack([vectors[place] for place in places.values()])
+        of_query = ranking_scores(vectors[list(first.values()), 0], documents, list(relevant.values()))
+        order = {query: number for number, query in enumerate(first)}
+        repeats = np.bincount([order[texts[0]] for texts in rows])
+        nearer = [float(row[0] > max(row[1:])) if len(row) > 1 else np.nan for row in self._cosines(outputs, examples)]
+        queries = [order[texts[0]] for texts in rows]
+        return np.column_stack([1 / repeats[queries], of_query[queries], nearer])
+
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        if self.task.form in _COMPARED:
+            scores = metrics.compute("glue/stsb", predictions, references)
+            return {name: scores[name] for name in ("spearmanr", "pearson")}
+        table = np.asarray(predictions, dtype=np.float64)
+        weights, of_query, nearer = table[:, 0], table[:, 1:-1], table[:, -1]
+        means = weights @ of_query / weights.sum()
+        scores = dict(zip(SCORES, means.tolist(), strict=True))
+        if not np.isnan(nearer).any():
+            scores["triplet_accuracy"] = float(nearer.mean())
+        return scores
+
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
+        if np.ndim(values) == 2:  # of rankings: nDCG
+            return [float(row[1]) for row in values]
+        return super().to_labels(values)
+
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
+        """Parses lines of two or more texts, separated by tabs."""
+        rows = [line.split("\t") for line in lines]
+        for number, row in enumerate(rows, first):
+            if len(row) < 2 or not all(field.strip() for field in row):
+                raise DataError(
+                    f"input {number}: expected two or more texts, separated by tabs, none of them empty; the vector of "
+                    "one text is written by bertkit embed"
+                )
+        return {"texts": rows}
+
+
+@texts_of.register(SimilarityTask)
+def _(task: SimilarityTask, examples: Columns) -> dict[str, list[str]]:
+    rows = list(examples["texts"])
+    columns = range(max(map(len, rows), default=0))
+    names = [*task.task.text_columns, *(f"text {column + 1}" for column in columns)][: len(columns)]
+    return {
+        name: [row[column] if column < len(row) else "" for row in rows]
+        for name, column in zip(names, columns, strict=True)
+    }
