@@ -59,6 +59,13 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         {"max_seq_length": 32, "doc_stride": 4, "max_query_length": 8},
         "BertForQuestionAnswering",
     ),
+    "reranker": (
+        "reranking",
+        {"text_columns": ["query", "passage"], "label_column": "label"},
+        _SHORT,
+        "BertForSequenceClassification",
+    ),
+    "similar": ("similarity", {"form": "pairs", "text_columns": ["one", "two"]}, _SHORT, "BertModel"),
     "choices": ("multiple_choice", {"num_choices": 2}, _SHORT, "BertForMultipleChoice"),
 }
 

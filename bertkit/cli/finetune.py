@@ -89,6 +89,12 @@ def ner(run: FineTuning) -> None:
     finetune("ner", "finetune/ner", run)
 
 
+@command(app, "reranking")
+def reranking(run: FineTuning) -> None:
+    """Fine-tune a reranker, which scores passages for a query: a cross-encoder."""
+    finetune("reranking", "finetune/reranking", run)
+
+
 @command(app, "similarity")
 def similarity(run: FineTuning) -> None:
     """Fine-tune sentence embeddings on scored pairs, pairs, triplets or NLI, with sentence-transformers' losses."""

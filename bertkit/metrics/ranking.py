@@ -6,13 +6,17 @@ Dimension letters: Q queries, D documents, H numbers of a vector.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
+
+from bertkit.metrics.intervals import MeanDecomposition
 
 DEPTH = 10
 """Documents of a ranking that count."""
 
 SCORES = (f"ndcg_at_{DEPTH}", f"mrr_at_{DEPTH}", f"recall_at_{DEPTH}", "accuracy_at_1")
+_DISCOUNTS = 1 / np.log2(np.arange(2, DEPTH + 2))
 _AT_ONCE = 1024  # queries whose cosines with all documents are in memory
 
 
@@ -38,18 +42,47 @@ def ranking_scores(queries: np.ndarray, documents: np.ndarray, relevant: Sequenc
     [[0.6309, 0.5, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
     """
     documents = unit(documents)
-    discounts = 1 / np.log2(np.arange(2, DEPTH + 2))
     scores = np.zeros((len(queries), len(SCORES)))
     for start in range(0, len(queries), _AT_ONCE):
         cosines = unit(queries[start : start + _AT_ONCE]) @ documents.T
         best = np.argsort(-cosines, axis=1, kind="stable")[:, :DEPTH]
         for row, ranked in enumerate(best, start):
-            hits = np.isin(ranked, list(relevant[row]))
-            first = int(hits.argmax()) if hits.any() else None
-            scores[row] = (
-                (hits * discounts[: len(hits)]).sum() / discounts[: len(relevant[row])].sum(),
-                0.0 if first is None else 1 / (first + 1),
-                hits.sum() / len(relevant[row]),
-                float(hits[0]),
-            )
+            scores[row] = scores_of_ranking(np.isin(ranked, list(relevant[row])), len(relevant[row]))
     return scores
+
+
+def scores_of_ranking(is_relevant: np.ndarray, number: int) -> tuple[float, float, float, float]:
+    """Computes `SCORES` of one ranking.
+
+    Args:
+        is_relevant: whether each document is relevant, the best first; only the first `DEPTH` count.
+        number: relevant documents, at least one; those that are not in the ranking included.
+    """
+    hits = is_relevant[:DEPTH]
+    first = int(hits.argmax()) if hits.any() else None
+    return (
+        float((hits * _DISCOUNTS[: len(hits)]).sum() / _DISCOUNTS[:number].sum()),
+        0.0 if first is None else 1 / (first + 1),
+        float(hits.sum() / number),
+        float(hits[:1].any()),
+    )
+
+
+def mean_scores(rows: np.ndarray) -> dict[str, float]:
+    """Computes the means of `SCORES` over queries, from rows (N, 5) of weights and scores; NaN without a weight."""
+    weights = rows[:, 0]
+    means = weights @ rows[:, 1:] / weights.sum() if weights.any() else np.full(len(SCORES), np.nan)
+    return dict(zip(SCORES, means.tolist(), strict=True))
+
+
+def ranking_terms(name: str, rows: np.ndarray) -> MeanDecomposition | None:
+    """Returns one of `SCORES` as a function of means over rows (N, 5) of weights and scores; None for other metrics."""
+    if name not in SCORES:
+        return None
+    weights = rows[:, 0]
+    columns = np.stack([weights * rows[:, 1 + SCORES.index(name)], weights], axis=1)
+    return MeanDecomposition(columns, _ratio, (0.0, 1.0))
+
+
+def _ratio(total: Any, weight: Any) -> Any:
+    return total / np.maximum(weight, 1e-12)

@@ -77,7 +77,7 @@ class ServedClassification(Served):
         ``top_k`` all of these are in the answer.
         """
         logits = one_array(outputs)
-        names = self.task.task.label_names or [self.task.task.label_column]
+        names = self._label_names()
         scores = self._scores(logits, parameters.function_to_apply)
         of_rows = self._predicted(logits) if self.task.has_thresholds else [np.arange(0)] * len(scores)
         answers = []
@@ -88,6 +88,9 @@ class ServedClassification(Served):
                 for label, answer in zip(best, answers[-1], strict=True):
                     answer["predicted"] = bool(label in predicted)
         return answers
+
+    def _label_names(self) -> Sequence[str]:
+        return self.task.task.label_names or [self.task.task.label_column]
 
     def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
         if function == "none" or (function is None and self.task.problem_type == "regression"):

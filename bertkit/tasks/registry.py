@@ -38,6 +38,7 @@ _OWN = {
     "ner": "bertkit.tasks.ner.task:NerTask",
     "pretraining": "bertkit.tasks.pretraining:Pretraining",
     "question_answering": "bertkit.tasks.question_answering.task:QuestionAnsweringTask",
+    "reranking": "bertkit.tasks.reranking:RerankingTask",
     "similarity": "bertkit.tasks.similarity.task:SimilarityTask",
 }
 _COMMANDS = {"question_answering": "squad"}

@@ -50,6 +50,7 @@ KINDS = {
     ("finetune", "multiple-choice"): "multiple_choice",
     ("finetune", "squad"): "question_answering",
     ("finetune", "ner"): "ner",
+    ("finetune", "reranking"): "reranking",
     ("finetune", "similarity"): "similarity",
     ("distill",): "glue classification multiple_choice ner pretraining question_answering",
     ("evaluate",): "classification ner",

@@ -27,7 +27,7 @@ _PAIRS = (
     ("premise", "hypothesis"),
     *((query, answer) for query in ("anchor", "query", "question") for answer in ("positive", "passage", "answer")),
 )
-_SCORES = ("score", "similarity", "similarity_score", "relatedness_score", "label", "gold_label")
+SCORE_COLUMNS = ("score", "similarity", "similarity_score", "relatedness_score", "label", "gold_label")
 
 
 def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], str]:
@@ -40,8 +40,8 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         DataError: a column does not exist, or the texts cannot be found.
     """
     names = list(table.columns)
-    columns = list(task.text_columns) or _usual_texts(names, table.source)
-    label = task.label_column or next((name for name in _SCORES if name in names and name not in columns), None)
+    columns = list(task.text_columns) or usual_texts(names, table.source)
+    label = task.label_column or next((name for name in SCORE_COLUMNS if name in names and name not in columns), None)
     missing = [name for name in (*columns, *filter(None, [label])) if name not in names]
     if missing:
         raise DataError(
@@ -62,7 +62,12 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
     return {"form": form, "text_columns": columns, "label_column": label}, line
 
 
-def _usual_texts(names: Sequence[str], source: str) -> list[str]:
+def usual_texts(names: Sequence[str], source: str) -> list[str]:
+    """Returns the columns of a pair of texts with usual names, and those of negatives.
+
+    Raises:
+        DataError: there is no such pair.
+    """
     pair = next((pair for pair in _PAIRS if set(pair) <= set(names)), None)
     if pair is None:
         raise DataError(
@@ -133,10 +138,25 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
             ]
         )
         return [CLOSENESS[name] for name in names]
+    return scores_of(table, task.label_column, is_trained=is_trained)
+
+
+def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
+    """Reads the score of each row.
+
+    Args:
+        table: the rows.
+        column: the column of the scores.
+        is_trained: the rows are those of the training set, whose scores must differ.
+
+    Raises:
+        DataError: a score is missing or not a number, or all are equal in a training set.
+    """
+    values = table.column(column)
     scores = [math.nan if is_missing(value) else to_number(value) for value in values]
     raise_listed(
         [
-            f"{table.place(row)}: {task.label_column} is {shown(values[row])}; expected a number"
+            f"{table.place(row)}: {column} is {shown(values[row])}; expected a number"
             for row, score in enumerate(scores)
             if not math.isfinite(score)
         ]

@@ -17,7 +17,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
-from bertkit.metrics.ranking import SCORES, ranking_scores, unit
+from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
 from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, padded, texts_of
@@ -125,7 +125,8 @@ class SimilarityTask(TableTask, PerExampleTask):
             with noted(faults):
                 loaded[name] = task._split_of(name, table, line if name == "train" else "")
         raise_all(faults)
-        task, loaded = task._with_validation(splits, loaded)
+        together = [texts[0] for texts in loaded["train"].examples["texts"]] if "train" in loaded else None
+        task, loaded = task._with_validation(splits, loaded, together=together)
         return task, task._limited(splits, loaded)
 
     def _split_of(self, name: str, table: Table, line: str) -> Split:
@@ -240,7 +241,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         its negatives (NaN without negatives), (N, 6).
 
         A query is the first text, ranked are all other texts of the split, and relevant the positives of all examples
-        with the same query. Examples of one query share a weight of 1.
+        with the same query. Only the first example of a query has a weight, 1, so that intervals are those of queries.
         """
         rows, vectors = list(map(list, examples["texts"])), self._vectors(outputs)
         places: dict[str, tuple[int, int]] = {}  # document → where its vector is
@@ -256,19 +257,18 @@ class SimilarityTask(TableTask, PerExampleTask):
         documents = np.stack([vectors[place] for place in places.values()])
         of_query = ranking_scores(vectors[list(first.values()), 0], documents, list(relevant.values()))
         order = {query: number for number, query in enumerate(first)}
-        repeats = np.bincount([order[texts[0]] for texts in rows])
+        scores = of_query[[order[texts[0]] for texts in rows]]
+        weights = np.isin(np.arange(len(rows)), list(first.values()))
         nearer = [float(row[0] > max(row[1:])) if len(row) > 1 else np.nan for row in self._cosines(outputs, examples)]
-        queries = [order[texts[0]] for texts in rows]
-        return np.column_stack([1 / repeats[queries], of_query[queries], nearer])
+        return np.column_stack([weights, scores, nearer])
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         if self.task.form in _COMPARED:
             scores = metrics.compute("glue/stsb", predictions, references)
             return {name: scores[name] for name in ("spearmanr", "pearson")}
-        table = np.asarray(predictions, dtype=np.float64)
-        weights, of_query, nearer = table[:, 0], table[:, 1:-1], table[:, -1]
-        means = weights @ of_query / weights.sum()
-        scores = dict(zip(SCORES, means.tolist(), strict=True))
+        rows = np.asarray(predictions, dtype=np.float64)
+        scores = mean_scores(rows[:, :-1])
+        nearer = rows[:, -1]
         if not np.isnan(nearer).any():
             scores["triplet_accuracy"] = float(nearer.mean())
         return scores

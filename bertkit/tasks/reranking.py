@@ -1,0 +1,201 @@
+"""Reranking: a model reads a query and a passage together and scores how well the passage answers it (a cross-encoder).
+
+The model reads [CLS] query [SEP] passage [SEP] (Nogueira and Cho 2019). Its logit is learnt with the binary
+cross-entropy of the relevance, which is that of sentence-transformers' ``BinaryCrossEntropyLoss``: that class tokenizes
+texts itself, and so cannot be given batches of encoded inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from bertkit.checkpoint.encoders import label_fields
+from bertkit.errors import DataError, noted, quoted, raise_all
+from bertkit.metrics import MetricSettings
+from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
+from bertkit.options import option, setting
+from bertkit.progress import counted
+from bertkit.tables import Table
+from bertkit.tasks.base import Outputs, one_array
+from bertkit.tasks.classification.decisions import sigmoid
+from bertkit.tasks.classification.task import DataSettings
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.similarity.columns import SCORE_COLUMNS, read_texts, scores_of, usual_texts
+from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.table_data import TableTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_RELEVANT = 0.5  # relevance from which a passage counts as relevant in rankings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings(MetricSettings):
+    """Columns of the tables. Those that are not set are derived from the training data and stored in the checkpoint."""
+
+    label_names: ClassVar[tuple[str, ...]] = ()  # a score has no classes
+
+    name: str = setting("Name of the task in results.", default="reranking")
+    text_columns: list[str] = option(
+        "Columns of the query and of the passage; by default those with usual names.",
+        factory=list,
+        flag="--text-column",
+    )
+    negative_columns: list[str] = option(
+        "Columns of passages that do not answer the query; by default those named negative, negative_1, …",
+        factory=list,
+        flag="--negative-column",
+    )
+    label_column: str | None = option(
+        "Column of the relevance of the passage, from 0 to 1; by default one with a usual name.", default=None
+    )
+
+    def __post_init__(self) -> None:
+        if len(self.text_columns) not in (0, 2) or len(set(self.text_columns)) < len(self.text_columns):
+            raise ValueError(
+                f"text_columns: expected two, the query and the passage, got {', '.join(self.text_columns)}"
+            )
+        if self.negative_columns and self.label_column:
+            raise ValueError("label_column: rows with negatives have no label; remove label_column or negative_columns")
+
+
+class RerankingTask(TableTask, TextClassification):
+    """Scores of pairs of a query and a passage, by which the passages of a query are ranked."""
+
+    kind: ClassVar[str] = "reranking"
+    settings = TaskSettings
+    data_settings = DataSettings
+    pipeline_tag = "text-ranking"
+    main_metric = SCORES[0]
+    task: TaskSettings
+    data: DataSettings
+
+    def config(self) -> dict[str, Any]:
+        return {**label_fields(["relevance"]), "problem_type": self.problem_type}
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
+        splits = self.splits if splits is None else splits
+        tables = self.data.tables(splits)
+        task = self
+        if tables and not (self.task.text_columns and (self.task.label_column or self.task.negative_columns)):
+            task = self._with_columns(next(iter(tables.values())))
+        loaded: dict[str, Split] = {}
+        faults: list[str] = []
+        for name, table in tables.items():
+            with noted(faults):
+                loaded[name] = task._split_of(name, table)
+        raise_all(faults)
+        query, _ = task.task.text_columns or ("", "")
+        together = loaded["train"].examples[query] if "train" in loaded else None
+        task, loaded = task._with_validation(splits, loaded, together=together)
+        return task, task._limited(splits, loaded)
+
+    def _with_columns(self, table: Table) -> Self:
+        """Returns a copy of the task with the column names of the table."""
+        settings, names = self.task, list(table.columns)
+        texts = [*settings.text_columns, *settings.negative_columns] or usual_texts(names, table.source)
+        label = settings.label_column
+        if label is None and len(texts) == 2:
+            label = next((name for name in SCORE_COLUMNS if name in names and name not in texts), None)
+        missing = [name for name in (*texts, *filter(None, [label])) if name not in names]
+        if missing:
+            raise DataError(f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}")
+        if label is None and len(texts) == 2:
+            raise DataError(
+                f"{table.source}: pairs of {texts[0]} and {texts[1]} without others to compare with; give a column of "
+                "their relevance with --label-column, or passages that do not answer the query with --negative-column"
+            )
+        return self.with_settings(text_columns=texts[:2], negative_columns=texts[2:], label_column=label)
+
+    def _split_of(self, name: str, table: Table) -> Split:
+        query, passage = self.task.text_columns
+        if self.task.negative_columns and (name != "test" or set(self.task.negative_columns) <= set(table.columns)):
+            rows = read_texts(table, [query, passage, *self.task.negative_columns])
+            pairs = [(row, text, float(text == texts[1])) for row, texts in enumerate(rows) for text in texts[1:]]
+            columns: dict[str, list[Any]] = {
+                query: [rows[row][0] for row, _, _ in pairs],
+                passage: [text for _, text, _ in pairs],
+                "labels": [label for _, _, label in pairs],
+            }
+            split = Split.of_table(columns, table)
+            numbers = table.numbers_of_rows
+            places = range(1, len(rows) + 1) if numbers is None else numbers
+            return Split(
+                split.examples, table.source, table.fingerprint, numbers=[places[row] for row, _, _ in pairs],
+                unit=table.unit,
+            )  # fmt: skip
+        read = read_texts(table, [query, passage])
+        columns = {query: [row[0] for row in read], passage: [row[1] for row in read]}
+        if self._needs_labels(name) or self.task.label_column in table.columns:
+            columns["labels"] = self._relevance(table, columns[query], is_trained=name == "train")
+        return Split.of_table(columns, table)
+
+    def _relevance(self, table: Table, queries: Sequence[str], *, is_trained: bool) -> list[Any]:
+        """Reads the relevance of each row.
+
+        Raises:
+            DataError: one is not in [0, 1], all are equal, or a query has no relevant passage.
+        """
+        column = str(self.task.label_column)
+        scores = scores_of(table, column, is_trained=is_trained)
+        outside = next((row for row, score in enumerate(scores) if not 0 <= score <= 1), None)
+        if outside is not None:
+            raise DataError(
+                f"{table.place(outside)}: {column} is {scores[outside]:g}; expected a relevance from 0 to 1; divide "
+                "larger scores by the largest one"
+            )
+        answered = {query for query, score in zip(queries, scores, strict=True) if score >= _RELEVANT}
+        without = [row for row, query in enumerate(queries) if query not in answered]
+        if without:
+            number = counted(len({queries[row] for row in without}), "query has", "queries have")
+            raise DataError(
+                f"{table.place(without[0])}: {number} no relevant passage, first {queries[without[0]][:60]!r}; remove "
+                f"the rows of such a query, or add a passage whose {column} is 1"
+            )
+        return scores
+
+    # ---- loss and scores --------------------------------------------------------------------------------------------
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the binary cross-entropy of the relevance as `Task.loss`."""
+        from bertkit.model.loss_bert import loss_of_problem
+
+        return loss_of_problem("multi_label_classification", outputs["logits"], batch["labels"][:, None], count)
+
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """Returns the ``score`` of each pair, in (0, 1), as sentence-transformers' ``CrossEncoder`` does."""
+        return [{"score": float(value)} for value in sigmoid(one_array(outputs)[:, 0])]
+
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns for each pair the weight and the `SCORES` of its query, N rows of 5 numbers, and its relevance.
+
+        Only the first pair of a query has a weight, 1, so that intervals are those of queries; none if no passage of
+        the query is relevant.
+        """
+        logits, labels = one_array(outputs)[:, 0], np.asarray(features["labels"], dtype=np.float64)
+        of_query: dict[str, list[int]] = {}
+        for row, query in enumerate(examples[self.task.text_columns[0]]):
+            of_query.setdefault(query, []).append(row)
+        rows = np.zeros((len(logits), 1 + len(SCORES)))
+        for members in of_query.values():
+            ranked = sorted(members, key=lambda row: -logits[row])
+            is_relevant = labels[ranked] >= _RELEVANT
+            if is_relevant.any():
+                rows[members, 1:] = scores_of_ranking(is_relevant, int(is_relevant.sum()))
+                rows[members[0], 0] = 1
+        return list(rows), labels.tolist()
+
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        return mean_scores(np.asarray(predictions, dtype=np.float64))
+
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
+        return [float(row[1]) if np.ndim(row) else float(row) for row in values]
