@@ -210,6 +210,19 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
 
 
 @contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Context in which the tokenizers library uses one thread; it does not warn then about a fork after it had more."""
+    threads = os.environ.get(_THREADS)
+    os.environ[_THREADS] = "false"
+    try:
+        yield
+    finally:
+        os.environ.pop(_THREADS)
+        if threads is not None:
+            os.environ[_THREADS] = threads
+
+
+@contextlib.contextmanager
 def worker_pool(call: Callable[[Any], Any], num_workers: int) -> Iterator[ProcessPoolExecutor]:
     """Context of a pool whose processes compute ``call`` by `call_in_worker`, with one thread each.
 
@@ -218,12 +231,10 @@ def worker_pool(call: Callable[[Any], Any], num_workers: int) -> Iterator[Proces
     """
     context = get_context("fork" if sys.platform == "linux" else "spawn")
     pool = ProcessPoolExecutor(num_workers, context, _start_worker, (call, os.getpid()))
-    threads = os.environ.get(_THREADS)
-    # The processes start at the first batch and inherit this variable: more threads than cores would slow them down,
-    # and if it is not set the library warns about a fork after it has used threads.
-    os.environ[_THREADS] = "false"
     try:
-        yield pool
+        # The processes start at the first batch and inherit it: more threads than cores would slow them down.
+        with one_thread():
+            yield pool
     except BrokenProcessPool as error:
         if error.__cause__ is not None:  # a result could not be unpickled; no process died
             raise
@@ -234,9 +245,6 @@ def worker_pool(call: Callable[[Any], Any], num_workers: int) -> Iterator[Proces
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
-        os.environ.pop(_THREADS)
-        if threads is not None:
-            os.environ[_THREADS] = threads
 
 
 _call: Callable[[Any], Any]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertkit.corpus.settings import Workers
-from bertkit.corpus.store.encoding import call_in_worker, send_by_value, worker_pool
+from bertkit.corpus.store.encoding import call_in_worker, one_thread, send_by_value, worker_pool
 from bertkit.errors import PlacementError
 from bertkit.placement.ray_cluster import connected
 from bertkit.progress import say
@@ -43,9 +43,10 @@ def run_units(
     if workers.engine == "ray":
         yield from _in_ray(work_on, job, units, workers)
     elif workers.number == 1 or len(units) < workers.number:
-        for unit in units:
-            work_on(job, unit, workers.number, report)
-            yield unit
+        with one_thread():
+            for unit in units:
+                work_on(job, unit, workers.number, report)
+                yield unit
     else:
         yield from _in_processes(work_on, job, units, workers.number)
 
