@@ -1,4 +1,4 @@
-"""Pages from RESULTS.json: RESULTS.md, and the marked blocks of README and docs.
+"""Pages from RESULTS.json and SCORES.json: RESULTS.md, and the marked blocks of README and docs.
 
 A block is what stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``.
 """
@@ -14,7 +14,7 @@ from rows import ROWS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-RESULTS, PAGE = HERE / "RESULTS.json", HERE / "RESULTS.md"
+RESULTS, PAGE, SCORES = HERE / "RESULTS.json", HERE / "RESULTS.md", HERE / "SCORES.json"
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
@@ -31,6 +31,17 @@ SPEED = (
     "serve",
     "int8",
 )
+SCORED = {
+    "sst2": "SST-2, accuracy",
+    "rte": "RTE, accuracy",
+    "mrpc": "MRPC, mean of accuracy and F1",
+    "stsb": "STS-B, mean of both correlations",
+    "wnut17": "WNUT-17, entity F1",
+    "conll2000-chunking": "CoNLL-2000 chunks, F1",
+    "squad": "SQuAD 1.1, F1",
+    "squad2": "SQuAD 2.0, F1 at the best threshold",
+}
+"""Task of ``scores.py`` → its name and score for readers."""
 SIDES = {
     "example": "the example script's defaults",
     "stock": "the Trainer at its best settings",
@@ -161,7 +172,66 @@ def corpus(results: dict[str, Any]) -> str:
     return f"`{row['command']}`, synthetic text, {results['machine']['cpu']}:\n\n{table}"
 
 
-BLOCKS = {"speed": speed, "expectation": expectation, "int8": int8, "lines": lines_table, "corpus": corpus}
+def scale(results: dict[str, Any]) -> str:
+    """Rates of large work, and the arithmetic from them."""
+    from scale import FILE, section
+
+    return section(json.loads(FILE.read_text(encoding="utf-8"))) if FILE.exists() else NOTHING
+
+
+def mean_scores(results: dict[str, Any]) -> str:
+    """Means and standard deviations of both libraries, one line for each task."""
+    lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
+    for name, task in of_tasks(results):
+        decimals = decimals_of(task)
+        cells = (
+            f"{task[side]['mean']:.{decimals}f} ± {task[side]['sd']:.{decimals}f}" for side in ("stock", "bertkit")
+        )
+        lines.append(f"| {SCORED[name]} | {' | '.join(cells)} |")
+    commits: dict[str, list[str]] = {}
+    for name, task in of_tasks(results):
+        commits.setdefault(task["commit"], []).append(SCORED[name].partition(",")[0])
+    of_commits = "; ".join(f"{commit}: {', '.join(names)}" for commit, names in commits.items())
+    return "\n".join([*lines, "", f"Measured with {of_commits}."])
+
+
+def decimals_of(task: dict[str, Any]) -> int:
+    """Decimals of a score: of a share four, of per cent two."""
+    return 2 if task["stock"]["mean"] > 1 else 4
+
+
+def seed_scores(results: dict[str, Any]) -> str:
+    """Scores of each seed of both libraries, with the commands, machines and commits."""
+    parts = ["| | seeds | transformers' Trainer | bertkit |", "| --- | --- | --- | --- |"]
+    commands: dict[str, str] = {}
+    for name, task in of_tasks(results):
+        cells = [", ".join(task["bertkit"]["scores"])]
+        decimals = decimals_of(task)
+        for side in ("stock", "bertkit"):
+            cells.append(" ".join(f"{score:.{decimals}f}" for score in task[side]["scores"].values()))
+        parts.append(f"| {SCORED[name]} | {' | '.join(cells)} |")
+        machine = task["machine"]
+        versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
+        commands[task["command"]] = f"{machine['cpu']}, {versions}; {task['commit']}, {task['date']}"
+    parts += [""] + [f"- `{command}`: {facts}." for command, facts in commands.items()]
+    return "\n".join(parts)
+
+
+def of_tasks(results: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The tasks of SCORES.json in the order of `SCORED`."""
+    return [(name, results["scores"][name]) for name in SCORED if name in results["scores"]]
+
+
+BLOCKS = {
+    "speed": speed,
+    "expectation": expectation,
+    "int8": int8,
+    "lines": lines_table,
+    "corpus": corpus,
+    "scale": scale,
+    "scores": mean_scores,
+    "seeds": seed_scores,
+}
 
 
 def filled(text: str, results: dict[str, Any]) -> str:
@@ -229,8 +299,9 @@ def page(results: dict[str, Any]) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has numbers of RESULTS.json → its text with these numbers."""
+    """Every page that has numbers of RESULTS.json or SCORES.json → its text with these numbers."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    results["scores"] = json.loads(SCORES.read_text(encoding="utf-8"))
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     of_blocks = {path: filled(text, results) for path, text in texts.items() if BLOCK.search(text)}

@@ -5,6 +5,7 @@
     python benchmarks/scores.py --model CHECKPOINT --data-dir SQUAD --tasks squad squad2 [--max-steps 300]
                                 [--learning-rate 5e-5] [--eval-limit N]
     all: [--seeds 42 43 44] [--side stock|bertkit|both] [--mixed-precision bf16|no] [--limit N]
+         [--output benchmarks/SCORES.json]
 
 Both sides: learning rate 5e-5 (unless given, of SQuAD), linear decay, no warm-up, no weight decay, bf16 autocast over
 float32 weights (or float32 throughout), examples of like length grouped into a batch, which makes three seeds bearable
@@ -14,7 +15,8 @@ weights of the last epoch, entities on the test set scored by the package seqeva
 windows of 384 tokens of which 128 are shared, answers of at most 30 tokens, scored by ``bertkit.metrics``.
 
 The plain side is what transformers' examples do: the tokenizer's own windows, the Trainer, and for SQuAD a loop over
-the 20 best starts and ends of each window. Each run prints one JSON line; the last line is the summary.
+the 20 best starts and ends of each window. Each run prints one JSON line; the last line is the summary. ``--output``
+adds it to a file with machine, commit and date; the tables of README and docs are made from SCORES.json.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -353,6 +356,27 @@ TASKS: dict[str, tuple[str, Run, Run]] = {
 """Task → the score of the summary, the plain side, and bertkit's."""
 
 
+def record(output: Path, summary: dict[str, Any], args: argparse.Namespace) -> None:
+    """Adds the summary of tasks to a JSON file, with the command, the commit and the machine that gave it."""
+    from run_all import commit, this_machine
+
+    known = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
+    options = {"tasks": args.tasks, "seeds": args.seeds, "mixed-precision": [args.mixed_precision]}
+    if set(args.tasks) & set(SQUAD):
+        options |= {"max-steps": [args.max_steps], "learning-rate": [args.learning_rate]}
+    options |= {name: [value] for name in ("limit", "eval-limit") if (value := getattr(args, name.replace("-", "_")))}
+    words = (f"--{name} {' '.join(map(str, values))}" for name, values in options.items())
+    data_dir = args.data_dir.name.upper()
+    facts = {
+        "command": f"python benchmarks/scores.py --model MODEL --data-dir {data_dir} {' '.join(words)}",
+        "commit": commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": this_machine(),
+    }
+    tasks = {name: {**task, **facts} for name, task in summary.items()}
+    output.write_text(json.dumps({**known, **tasks}, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
@@ -366,6 +390,7 @@ def main() -> None:
     parser.add_argument("--eval-limit", type=int, default=None, help="of SQuAD: questions of dev")
     parser.add_argument("--max-steps", type=int, default=300, help="of SQuAD")
     parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE, help="of SQuAD")
+    parser.add_argument("--output", type=Path, help="JSON file to which the summary is added")
     args = parser.parse_args()
 
     import torch
@@ -392,6 +417,8 @@ def main() -> None:
             each = dict(zip(map(str, args.seeds), (round(value, 4) for value in values), strict=True))
             summary[task][side] = {"scores": each, "mean": round(statistics.mean(values), 4), "sd": spread}
     print(json.dumps({"summary": summary}), flush=True)
+    if args.output is not None:
+        record(args.output, summary, args)
 
 
 if __name__ == "__main__":
