@@ -298,10 +298,15 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def read_results() -> dict[str, Any]:
+    """RESULTS.json, with SCORES.json as ``scores``."""
+    results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return {**results, "scores": json.loads(SCORES.read_text(encoding="utf-8"))}
+
+
 def pages() -> dict[Path, str]:
     """Every page that has numbers of RESULTS.json or SCORES.json → its text with these numbers."""
-    results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    results["scores"] = json.loads(SCORES.read_text(encoding="utf-8"))
+    results = read_results()
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     of_blocks = {path: filled(text, results) for path, text in texts.items() if BLOCK.search(text)}

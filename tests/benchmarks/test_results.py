@@ -1,8 +1,7 @@
-"""Numbers of speed and memory in README and docs are those of benchmarks/RESULTS.json, whose rows are complete."""
+"""Numbers in README and docs are those of benchmarks/RESULTS.json, whose rows are complete, and SCORES.json."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ import render  # noqa: E402
 from rows import DEFAULT, ROWS  # noqa: E402
 from run_all import compared  # noqa: E402
 
-RESULTS = json.loads(render.RESULTS.read_text(encoding="utf-8"))
+RESULTS = render.read_results()
 SPEED = re.compile(
     r"\d[\d.,]* (times as fast|(examples|tokens|requests|rows|texts|sentences)(/s| (a|per) second)|[GT]FLOP/s)"
 )
