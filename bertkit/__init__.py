@@ -53,6 +53,7 @@ _PUBLIC = {
     "load": "bertkit.inference.loaded:load",
     "load_recipe": "bertkit.tasks.registry:load_recipe",
     "metrics": "bertkit.metrics",
+    "mine_negatives": "bertkit.inference.negatives:mine_negatives",
     "predict": "bertkit.inference.files:predict_stream",
     "predict_folder": "bertkit.scaling.folders:predict_folder",
     "pretrain": "bertkit.run.pretrain:pretrain",

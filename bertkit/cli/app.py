@@ -20,6 +20,7 @@ from bertkit.cli import (
     explain,
     finetune,
     grids,
+    negatives,
     predict,
     pretrain,
     quickstart,
@@ -59,6 +60,7 @@ command(app, (), ())(predict.predict)
 app.command("fill-mask")(predict.fill_mask)
 command(app, (), ())(embed.embed)
 command(app, "classification", sharing.OF_EXPORT)(sharing.export)
+app.command("negatives")(negatives.negatives)
 app.command("explain")(explain.explain)
 app.command("serve")(serve.serve)
 app.command("demo")(serve.demo)

@@ -1,0 +1,135 @@
+"""Hard negatives: for pairs of texts, other texts that are close to the first one but are not its positive."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.files import check_new_file, write_json_lines, write_whole
+from bertkit.progress import without_library_bars
+from bertkit.tables import read_table
+from bertkit.tasks.similarity.columns import read_texts, usual_texts
+
+_FORMATS = (".csv", ".jsonl")  # a .tsv has no quotes, so that a text with a tab does not fit
+
+
+@dataclass(frozen=True)
+class MinedNegatives:
+    """A table of pairs with hard negatives.
+
+    Attributes:
+        path: the file.
+        pairs: rows of the table of pairs.
+        rows: rows of the file; pairs with fewer texts that are distant enough than asked for are left out.
+    """
+
+    path: Path
+    pairs: int
+    rows: int
+
+
+def mine_negatives(
+    pairs: str | Path,
+    out: str | Path,
+    *,
+    model: str,
+    number: int = 3,
+    margin: float = 0.05,
+    text_columns: Sequence[str] = (),
+    batch_size: int = 32,
+) -> MinedNegatives:
+    """Writes a table of pairs with hard negatives, for ``finetune similarity`` and ``finetune reranking``.
+
+    The negatives are the positives of other rows whose vectors are nearest to that of the first text, by
+    sentence-transformers' ``mine_hard_negatives``. All positives of a text are left out.
+
+    Args:
+        pairs: table with a text and its positive: .csv, .tsv, .jsonl or .parquet.
+        out: a new file, .csv or .jsonl, with the columns of both texts and ``negative_1``, ``negative_2``, …
+        model: checkpoint whose vectors are compared, of bertkit or sentence-transformers, a folder or a Hub id.
+        number: negatives of each pair.
+        margin: a text counts as another positive and not as a negative if its cosine is above that of the positive less
+            this share of it, in [0, 1).
+        text_columns: the two columns; by default those with usual names.
+        batch_size: texts that are encoded at once.
+
+    Raises:
+        RecipeError: the extra sentence-transformers is not installed, or an argument is out of its range.
+        DataError: the table cannot be read, or has too few different positives.
+        CheckpointError: the checkpoint cannot be loaded.
+        OutputError: the file exists or cannot be written.
+    """
+    from bertkit.tasks.similarity.losses import check_extra
+
+    check_extra()
+    target = Path(out)
+    if target.suffix not in _FORMATS:
+        raise RecipeError(f"{target}: expected a file with the ending {', '.join(_FORMATS)}")
+    if number < 1 or not 0 <= margin < 1:
+        raise RecipeError(f"number {number}, margin {margin}: expected a number from 1, and a margin from 0 to below 1")
+    check_new_file(target, str(target))
+    table = read_table(str(pairs))
+    columns = list(text_columns) or usual_texts(list(table.columns), table.source)[:2]
+    if len(columns) != 2:
+        raise RecipeError(f"--text-column: expected two, the text and its positive, got {', '.join(columns)}")
+    rows = [(row[0], row[1]) for row in read_texts(table, columns)]
+    different = len({positive for _, positive in rows})
+    if different <= number:
+        raise DataError(
+            f"{table.source}: {different} different texts in {columns[1]!r} are too few for {number} negatives of each "
+            "pair; give more pairs, or a smaller --number"
+        )
+    mined = _mined(rows, model, number, margin, batch_size)
+    if not mined:
+        raise DataError(
+            f"{table.source}: no text is further from its first one than the positive, by a margin of {margin}; give a "
+            "smaller --margin, or another --model"
+        )
+    names = [*columns, *(f"negative_{place + 1}" for place in range(number))]
+    if target.suffix == ".jsonl":
+        write_json_lines(target, [dict(zip(names, row, strict=True)) for row in mined])
+    else:
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerows([names, *mined])
+        write_whole(target, stream.getvalue())
+    return MinedNegatives(target, len(rows), len(mined))
+
+
+def _mined(
+    rows: Sequence[tuple[str, str]], model: str, number: int, margin: float, batch_size: int
+) -> list[tuple[str, ...]]:
+    """Returns the pairs, each with its negatives, the nearest first."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.util import mine_hard_negatives
+
+    # The library takes the rows of a query as neighbours.
+    order = {query: place for place, query in enumerate(dict.fromkeys(query for query, _ in rows))}
+    unique = sorted(dict.fromkeys(rows), key=lambda row: order[row[0]])
+    with without_library_bars():
+        try:
+            network: Any = SentenceTransformer(model)
+        except (OSError, ValueError, KeyError) as error:
+            raise CheckpointError(
+                f"{model}: sentence-transformers cannot load it: {str(error).splitlines()[0]}"
+            ) from error
+        most = min(len({positive for _, positive in rows}) - 1, max(10 * number, 50))
+        outcome = mine_hard_negatives(
+            Dataset.from_dict({"query": [query for query, _ in unique], "positive": [text for _, text in unique]}),
+            network,
+            anchor_column_name="query",
+            positive_column_name="positive",
+            num_negatives=number,
+            relative_margin=margin,
+            range_max=most,
+            output_format="n-tuple",
+            batch_size=batch_size,
+            verbose=False,
+        )
+    return list(zip(*(outcome[name] for name in outcome.column_names), strict=True))

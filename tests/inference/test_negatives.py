@@ -1,0 +1,64 @@
+"""Hard negatives: what is near but no positive, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+import bertkit
+from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.tables import read_table
+
+pytestmark = pytest.mark.numeric
+
+WORDS = "lovely good bad awful".split()
+PAIRS = [(f"a {first} film", f"the {second} story") for first in WORDS for second in WORDS[:3]]
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("query,passage\n" + "".join(f"{query},{passage}\n" for query, passage in PAIRS[::2] + PAIRS[1::2]))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def library():
+    return pytest.importorskip("sentence_transformers")
+
+
+def test_negatives_are_no_positives_of_the_query(pairs, tmp_path, checkpoint):
+    pairs.write_text(pairs.read_text() + "".join(f'the plot {word},"the ""{word}"", plot"\n' for word in WORDS))
+    done = bertkit.mine_negatives(pairs, tmp_path / "out.csv", model=str(checkpoint), number=2, margin=0.0)
+    assert done.pairs == 16
+    columns = read_table(str(done.path)).columns
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    assert 0 < len(rows) == done.rows
+    known = {*PAIRS, *((f"the plot {word}", f'the "{word}", plot') for word in WORDS)}
+    for row in rows:
+        assert (row["query"], row["passage"]) in known
+        for name in ("negative_1", "negative_2"):
+            assert (row["query"], row[name]) not in known
+            assert row[name] in {passage for _, passage in known}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"number": 9}, DataError, "3 different texts in 'passage' are too few for 9 negatives"),
+        ({"number": 0}, RecipeError, "expected a number from 1"),
+        ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
+        ({"text_columns": ["query"]}, RecipeError, "expected two, the text and its positive, got query"),
+        ({"model": "/nowhere"}, CheckpointError, "/nowhere: sentence-transformers cannot load it"),
+    ],
+)
+def test_impossible_arguments(pairs, tmp_path, checkpoint, options, error, message):
+    with pytest.raises(error, match=message):
+        bertkit.mine_negatives(pairs, tmp_path / "out.csv", **{"model": str(checkpoint), "number": 1, **options})
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_an_existing_file_and_another_format_are_refused(pairs, tmp_path, checkpoint):
+    with pytest.raises(RecipeError, match="expected a file with the ending"):
+        bertkit.mine_negatives(pairs, tmp_path / "out.txt", model=str(checkpoint))
+    with pytest.raises(OutputError):
+        bertkit.mine_negatives(pairs, pairs, model=str(checkpoint))
