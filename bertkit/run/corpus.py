@@ -19,7 +19,7 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.placement.processes import share_of, usable_cores
 from bertkit.progress import Bar
-from bertkit.run.directory import check_output_dir
+from bertkit.run.directory import check_output_dir, check_place
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.initialization import cache_folder, corpus_tokenizer, save_trained_tokenizer
 from bertkit.training.pretraining.recipe import check_tokenizer_settings
@@ -121,6 +121,7 @@ def build_corpus(
     """
     data = _data([str(path) for path in corpus], settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
+    check_place(Path(output_dir))
     share = None if part is None else share_of(part)
     if share is not None and data.tokenizer is None:
         raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")

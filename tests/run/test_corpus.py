@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertkit import build_corpus, join_corpus, pretrain, verify_corpus
-from bertkit.errors import BertkitError, DataError, RecipeError
+from bertkit.errors import BertkitError, DataError, OutputError, RecipeError
 from tests.training.conftest import TINY
 
 STORED = {key: value for key, value in TINY.items() if key != "data.vocab_size"}
@@ -124,6 +124,13 @@ def test_arguments_that_are_wrong_write_nothing(corpus, tmp_path, settings, faul
     with pytest.raises(BertkitError, match=fault):
         build_corpus([corpus], tmp_path / "new", **settings)
     assert not list(tmp_path.glob("new*"))
+
+
+def test_a_file_in_the_place_of_the_store_is_refused_at_once(corpus, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="a file of that name exists; give a folder"):
+        build_corpus([corpus], tmp_path / "file", vocab_size=90)
+    assert not (tmp_path / "file.building").exists()
 
 
 def test_a_store_is_not_built_of_a_store(store, tmp_path):

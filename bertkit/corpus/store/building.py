@@ -27,7 +27,7 @@ from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_ori
 from bertkit.errors import DataError, OutputError, listed
 from bertkit.files import into_folder, new_folder, remove_unfinished, unlocked
 from bertkit.json_text import dumps
-from bertkit.progress import counted, say
+from bertkit.progress import counted, inflected, say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -151,7 +151,8 @@ def join_store(place: Path) -> TokenStore:
         parts = sorted({number % plan["shares"] + 1 for number in missing})
         names = ", ".join(f"{part}/{plan['shares']}" for part in parts)
         raise OutputError(
-            f"{work}: {counted(len(missing), 'unit')} of {len(records)} are missing; repeat --part {names}"
+            f"{work}: {counted(len(missing), 'unit')} of {len(records)} {inflected(len(missing), 'is', 'are')} missing; "
+            f"repeat --part {names}"
         )
     with unlocked(work) as free:
         if not free:
