@@ -150,10 +150,8 @@ def join_store(place: Path) -> TokenStore:
     if missing := [number for number, record in enumerate(records) if not record.is_file()]:
         parts = sorted({number % plan["shares"] + 1 for number in missing})
         names = ", ".join(f"{part}/{plan['shares']}" for part in parts)
-        raise OutputError(
-            f"{work}: {counted(len(missing), 'unit')} of {len(records)} {inflected(len(missing), 'is', 'are')} missing; "
-            f"repeat --part {names}"
-        )
+        units = f"{counted(len(missing), 'unit')} of {len(records)} {inflected(len(missing), 'is', 'are')} missing"
+        raise OutputError(f"{work}: {units}; repeat --part {names}")
     with unlocked(work) as free:
         if not free:
             raise OutputError(f"--output-dir {place}: another process builds this store; wait for it")
