@@ -7,7 +7,7 @@ texts itself, and so cannot be given batches of encoded inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -25,10 +25,11 @@ from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.similarity.columns import SCORE_COLUMNS, read_texts, scores_of, usual_texts
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, Split, groups
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from torch import Tensor
 
 _RELEVANT = 0.5  # relevance from which a passage counts as relevant in rankings
@@ -92,9 +93,7 @@ class RerankingTask(TableTask, TextClassification):
             with noted(faults):
                 loaded[name] = task._split_of(name, table)
         raise_all(faults)
-        query, _ = task.task.text_columns or ("", "")
-        together = loaded["train"].examples[query] if "train" in loaded else None
-        task, loaded = task._with_validation(splits, loaded, together=together)
+        task, loaded = task._with_validation(splits, loaded)
         return task, task._limited(splits, loaded)
 
     def _with_columns(self, table: Table) -> Self:
@@ -199,3 +198,11 @@ class RerankingTask(TableTask, TextClassification):
 
     def to_labels(self, values: Sequence[Any]) -> list[Any]:
         return [float(row[1]) if np.ndim(row) else float(row) for row in values]
+
+
+@groups.register(RerankingTask)
+def _(task: RerankingTask, examples: Dataset) -> Sequence[Hashable] | None:
+    """Returns the queries, or the values of a column of the examples, since a row of the table may be several."""
+    if task.data.group_column is None:
+        return list(examples[task.task.text_columns[0]])
+    return groups.dispatch(object)(task, examples)

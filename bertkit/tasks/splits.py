@@ -346,14 +346,16 @@ def strata(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
 
 
 @singledispatch
-def groups(task: Task, examples: Dataset) -> Sequence[Hashable]:
-    """Returns the group of each training example, its value in ``data.group_column``; a group stays in one fold.
+def groups(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
+    """Returns the group of each training example, which stays in one fold: its value in ``data.group_column``, or a
+    value that the task knows, such as a query. None: examples are independent.
 
     Raises:
         DataError: the column does not exist.
     """
-    column = str(task.data.group_column)
-    known = examples.column_names
+    column, known = task.data.group_column, examples.column_names
+    if column is None:
+        return None
     if column not in known:
         raise DataError(
             f"data.group_column: the training data of {task.name} have no column {column!r}; expected one of "
@@ -365,28 +367,27 @@ def groups(task: Task, examples: Dataset) -> Sequence[Hashable]:
 def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
     """Returns the fold of each training example, (N,) int64: the same for the same data and ``data.split_seed``.
 
-    The folds have about the same size and the same shares of the classes of `strata`. With ``data.group_column``
-    all examples of a group are in one fold.
+    The folds have about the same size and the same shares of the classes of `strata`. All examples of one of `groups`
+    are in one fold.
 
     Raises:
         DataError: there are fewer examples or groups than folds.
     """
     from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-    number, rows = int(task.data.folds or 0), len(examples)
-    grouped = task.data.group_column is not None
-    group_of_each = groups(task, examples) if grouped else None
-    units = len(set(group_of_each)) if group_of_each is not None else rows
+    number, rows, group_of_each = int(task.data.folds or 0), len(examples), groups(task, examples)
+    of_column = "" if task.data.group_column is None else f" in {task.data.group_column}"
+    units = rows if group_of_each is None else len(set(group_of_each))
     if units < number:
-        what = f"groups in {task.data.group_column}" if grouped else "training examples"
+        what = "training examples" if group_of_each is None else f"groups{of_column}"
         raise DataError(f"data.folds: {number} folds of {units} {what}; give at most {units}")
     classes = strata(task, examples)
     if classes is not None and max(Counter(classes).values()) < number:
         classes = None  # scikit-learn refuses folds of classes that are all smaller
     if classes is not None:
-        kind = StratifiedGroupKFold if grouped else StratifiedKFold
+        kind = StratifiedKFold if group_of_each is None else StratifiedGroupKFold
     else:
-        kind = GroupKFold if grouped else KFold
+        kind = KFold if group_of_each is None else GroupKFold
     folds = kind(number, shuffle=True, random_state=task.data.split_seed)
     found = np.zeros(rows, dtype=np.int64)
     with warnings.catch_warnings():
@@ -394,5 +395,5 @@ def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
         for fold, (_, held_out) in enumerate(folds.split(np.zeros(rows), classes, group_of_each)):
             found[held_out] = fold
     if len(np.unique(found)) < number:  # groups of very different sizes
-        raise DataError(f"data.folds: the groups of {task.data.group_column} do not fill {number} folds; give fewer")
+        raise DataError(f"data.folds: the groups{of_column} do not fill {number} folds; give fewer")
     return found

@@ -147,27 +147,27 @@ class TableData(HubData):
         return load_hub_table(self.dataset_name, self.dataset_config, place)
 
     def held_out(
-        self, train: Split, classes: Sequence[Hashable] | None, together: Sequence[Hashable] | None = None
+        self, train: Split, classes: Sequence[Hashable] | None, groups: Sequence[Hashable] | None = None
     ) -> dict[str, Split]:
         """Splits one table into a training and a validation set.
 
         Args:
             train: the whole table.
             classes: class of each row, for a stratified split; None samples from all rows alike.
-            together: value of each row; rows with the same value, such as a query, stay together. Without classes.
+            groups: group of each row, as of `bertkit.tasks.splits.groups`; without classes.
 
         Raises:
             DataError: the table has too few rows.
         """
         rows = len(train.examples)
-        if together is None:
+        if groups is None:
             kept, held = hold_out(classes, rows, self.validation_fraction, self.split_seed)
         else:
-            values = list(dict.fromkeys(together))
+            values = list(dict.fromkeys(groups))
             _, drawn = hold_out(None, len(values), self.validation_fraction, self.split_seed)
             of_validation = {values[number] for number in drawn}
-            kept = [row for row, value in enumerate(together) if value not in of_validation]
-            held = [row for row, value in enumerate(together) if value in of_validation]
+            kept = [row for row, value in enumerate(groups) if value not in of_validation]
+            held = [row for row, value in enumerate(groups) if value in of_validation]
         if not held:
             raise DataError(
                 f"{train.source}: {rows} rows are too few to hold out {self.validation_fraction} of "
@@ -192,14 +192,13 @@ class TableTask(Task):
         splits: Sequence[str],
         loaded: dict[str, Split],
         classes: Sequence[Hashable] | None = None,
-        together: Sequence[Hashable] | None = None,
     ) -> tuple[Self, dict[str, Split]]:
         """Holds out a validation set from the training set if one is requested and missing.
 
         Args:
             splits: names of the requested splits.
             loaded: the splits that were read.
-            classes, together: as for `TableData.held_out`.
+            classes: as for `TableData.held_out`.
 
         Returns:
             The task, with its scored split set, and the splits.
@@ -213,7 +212,7 @@ class TableTask(Task):
             )
         task = copy.copy(self)
         task.scored_split = "train"
-        return task, loaded | self.data.held_out(loaded["train"], classes, together)
+        return task, loaded | self.data.held_out(loaded["train"], classes, groups(self, loaded["train"].examples))
 
     def _limited(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""
@@ -221,8 +220,10 @@ class TableTask(Task):
 
 
 @groups.register(TableTask)
-def _(task: TableTask, examples: Dataset) -> list[str]:
+def _(task: TableTask, examples: Dataset) -> list[str] | None:
     """Returns the values of any column of the training table, also of one that is no input."""
+    if task.data.group_column is None:
+        return None
     rows = task.data.tables(["train"])["train"].column(str(task.data.group_column))
     return list(map(str, rows[: len(examples)]))
 

@@ -66,6 +66,7 @@ def test_a_task_has_few_public_members():
         *("kind", "name", "settings", "data_settings", "recipe", "head", "pipeline_tag", "config", "prepare"),
         *("splits", "load", "with_settings", "learn_from"),
         *("encode", "collate", "label_columns", "count", "loss", "decode", "score", "main_metric"),
+        "joins_batch",
         *("read_input", "columns_of", "write_predictions"),
     }
     assert len(members) <= 25

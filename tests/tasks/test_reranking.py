@@ -12,6 +12,7 @@ import bertkit
 from bertkit.errors import DataError
 from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.reranking import RerankingTask, TaskSettings
+from bertkit.tasks.splits import load_splits
 
 pytestmark = pytest.mark.numeric
 
@@ -65,6 +66,14 @@ def test_queries_are_held_out_whole(task):
     _, splits = task(train_csv=LABELLED, validation_fraction=0.25).load(["train", "validation"])
     queries = {name: set(split.examples["query"]) for name, split in splits.items()}
     assert len(splits["validation"].examples) == 9
+    assert not queries["train"] & queries["validation"]
+
+
+@pytest.mark.parametrize("content", [LABELLED, NEGATIVES], ids=["labelled", "negatives"])
+def test_folds_do_not_divide_queries(task, content):
+    _, splits = load_splits(task(train_csv=content, folds=3, fold=1), ["train", "validation"])
+    queries = {name: set(split.examples["query"]) for name, split in splits.items()}
+    assert queries["validation"]
     assert not queries["train"] & queries["validation"]
 
 

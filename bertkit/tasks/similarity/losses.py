@@ -57,8 +57,10 @@ class SentenceForward:
     def __init__(self, model: Any, task: TaskSettings):
         self._model, self._forward, self._task = model, model.forward, task
 
-    def __call__(self, input_ids: Tensor, attention_mask: Tensor, **inputs: Tensor) -> ModelOutput:
-        columns = {"input_ids": input_ids, "attention_mask": attention_mask, **inputs}
+    def __call__(self, *args: Any, **columns: Any) -> Any:
+        input_ids = columns.get("input_ids")
+        if input_ids is None or input_ids.ndim != 3:  # as an encoder, such as for attention and layers
+            return self._forward(*args, **columns)
         if self._task.mini_batch_size and self._model.training and torch.is_grad_enabled():
             return ModelOutput(loss=self._cached_loss(columns))
         flat = {name: values.flatten(0, 1) for name, values in columns.items()}

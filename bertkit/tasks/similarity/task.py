@@ -8,7 +8,7 @@ Dimension letters: N inputs, B examples of a batch, C texts of an example, S tok
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -22,10 +22,11 @@ from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, padded, texts_of
 from bertkit.tasks.similarity.columns import Form, label_values, read_texts, settled_columns
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, Split, groups
 from bertkit.tasks.table_data import TableData, TableTask
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -125,8 +126,7 @@ class SimilarityTask(TableTask, PerExampleTask):
             with noted(faults):
                 loaded[name] = task._split_of(name, table, line if name == "train" else "")
         raise_all(faults)
-        together = [texts[0] for texts in loaded["train"].examples["texts"]] if "train" in loaded else None
-        task, loaded = task._with_validation(splits, loaded, together=together)
+        task, loaded = task._with_validation(splits, loaded)
         return task, task._limited(splits, loaded)
 
     def _split_of(self, name: str, table: Table, line: str) -> Split:
@@ -299,3 +299,11 @@ def _(task: SimilarityTask, examples: Columns) -> dict[str, list[str]]:
         name: [row[column] if column < len(row) else "" for row in rows]
         for name, column in zip(names, columns, strict=True)
     }
+
+
+@groups.register(SimilarityTask)
+def _(task: SimilarityTask, examples: Dataset) -> Sequence[Hashable] | None:
+    """Returns the first texts, such as queries, unless a column is given."""
+    if task.data.group_column is None:
+        return [texts[0] for texts in examples["texts"]]
+    return groups.dispatch(TableTask)(task, examples)

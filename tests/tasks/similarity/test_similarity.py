@@ -194,6 +194,12 @@ def test_more_numbers_than_a_vector_are_refused(run, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_the_model_is_still_an_encoder(run):
+    folder = str(run("pairs").output_dir)
+    assert bertkit.load(folder).embed(TEXTS[:2], layers=[0, -1]).shape == (2, 64)
+    bertkit.explain(folder, TEXTS[0])  # layers and attention of one text
+
+
 # ---- losses ---------------------------------------------------------------------------------------------------------
 
 
