@@ -16,9 +16,10 @@ paragraphs, documents parted by a separator line, the same for the same seed. A 
 of its data.
 
 Each stage and command runs in a process of its own, which is watched from outside ten times a second: ``resident`` is
-the RSS of the main process, ``tree_resident`` the sum over it and its workers, in which pages that they share count
-several times, and ``tree_proportional`` the sum of their PSS, in which they count once. Pages of mapped files are in
-all three. ``cpu_seconds`` are those of all its processes. Prints JSON lines; memory is in MiB.
+the RSS of the main process, ``private`` that without mapped files and libraries, ``tree_resident`` the sum over it and
+its workers, in which pages that they share count several times, and ``tree_proportional`` the sum of their PSS, in
+which they count once. Pages of mapped files are in all but ``private``. ``cpu_seconds`` are those of all its processes.
+Prints JSON lines; memory is in MiB.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def plan(work: Path) -> dict[str, int]:
 def watched(arguments: Sequence[str]) -> tuple[dict[str, float], str]:
     """Runs Python in a process of its own: its seconds and its peaks in MiB, and what it prints."""
     started, before = time.perf_counter(), cpu_seconds()
-    peaks = {"resident": 0, "tree_resident": 0, "tree_proportional": 0}
+    peaks = {"resident": 0, "private": 0, "tree_resident": 0, "tree_proportional": 0}
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
             for name, size in memory_of(process.pid).items():
@@ -203,10 +204,11 @@ def cpu_seconds() -> float:
 
 def memory_of(root: int) -> dict[str, int]:
     """Bytes of a process and of all below it."""
-    sizes = {"resident": 0, "tree_resident": 0, "tree_proportional": 0}
+    sizes = {"resident": 0, "private": 0, "tree_resident": 0, "tree_proportional": 0}
     with suppress(psutil.Error):  # it has ended
         main = psutil.Process(root)
-        sizes["resident"] = main.memory_info().rss
+        memory = main.memory_info()
+        sizes["resident"], sizes["private"] = memory.rss, memory.rss - memory.shared
         for process in (main, *main.children(recursive=True)):
             with suppress(psutil.Error):
                 info = process.memory_full_info()

@@ -60,7 +60,7 @@ def forward_in_batches(
     model.eval()
     is_cpu = model.device.type == "cpu"
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
-    kept: dict[int, Kept] = {}
+    kept: list[Any] = [None] * len(order)
     start = 0
     with fast_products(model.modules() if is_cpu else ()):
         while start < len(order):
@@ -78,11 +78,12 @@ def forward_in_batches(
                 for values in _tensors(outputs):
                     if not _is_finite(values, batch.get("attention_mask")):
                         raise not_finite(name, str(values.dtype).removeprefix("torch."))
-                kept.update(zip(numbers, keep(numbers, outputs), strict=True))
+                for number, value in zip(numbers, keep(numbers, outputs), strict=True):
+                    kept[number] = value
             start += len(numbers)
             if on_progress is not None:
                 on_progress(start, len(order))
-    return [kept[number] for number in range(len(order))]
+    return kept
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

@@ -119,26 +119,32 @@ class Predictor:
                 rows = [{name: column[row] for name, column in columns.items()} for row in numbers]
             return self.task.collate(rows, self.tokenizer, self.inputs)
 
-        def keep(_: list[int], outputs: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
-            arrays = [values.float().cpu().numpy() for name, values in outputs.items() if name not in ignored]
-            return zip(*arrays, strict=True)
+        arrays: dict[str, np.ndarray] = {}
 
+        def keep(numbers: list[int], outputs: Mapping[str, Tensor]) -> list[None]:
+            for name, values in outputs.items():
+                if name not in ignored:
+                    arrays[name] = _with_rows(arrays.get(name), numbers, values.float().cpu().numpy(), number)
+            return [None] * len(numbers)
+
+        number = len(features["length"])
         with Bar("predicting", "inputs") if on_progress is None else nullcontext(on_progress) as progress:
-            rows = forward_in_batches(
-                self.model, features["length"], collate, keep, self.batch_size, self.name, progress
-            )
-        arrays = [_to_one_length(values) for values in zip(*rows, strict=True)]
-        return arrays[0] if len(arrays) == 1 else tuple(arrays)
+            forward_in_batches(self.model, features["length"], collate, keep, self.batch_size, self.name, progress)
+        return next(iter(arrays.values())) if len(arrays) == 1 else tuple(arrays.values())
 
 
-def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Stacks N arrays (S, …) into one (N, S, …), padded to the longest with -100."""
-    lengths = {len(row) for row in rows}
-    if len(lengths) == 1:
-        return np.stack(rows)
-    whole = np.full((len(rows), max(lengths), *rows[0].shape[1:]), IGNORE_INDEX, rows[0].dtype)
-    for index, row in enumerate(rows):
-        whole[index, : len(row)] = row
+def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, number: int) -> np.ndarray:
+    """Writes rows (B, S, …) into an array (N, S', …) padded with -100, which is made, or made longer, if need be.
+
+    The longest inputs come first, so it is hardly ever made longer.
+    """
+    length = rows.shape[1]
+    if whole is None or whole.shape[1] < length:
+        longer = np.full((number, length, *rows.shape[2:]), IGNORE_INDEX, rows.dtype)
+        if whole is not None:
+            longer[:, : whole.shape[1]] = whole
+        whole = longer
+    whole[numbers, :length] = rows
     return whole
 
 

@@ -33,6 +33,7 @@ _REMEDIES = {
     ";": "if ';' separates its columns, save it with commas",
 }
 _LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
+_FEW_VALUES = 256  # different values of a column, such as labels, that are kept once
 
 _Row = tuple[int, list[str]]  # first line, from 1; fields, none for a blank line
 
@@ -209,16 +210,30 @@ def delimited_parts(
         uneven = skipped if skip_ragged else faults
         even = _even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)
         is_empty = True
-        while part := list(itertools.islice(even, size)):
+        while len((part := _columns(itertools.islice(even, size), len(names)))[0]):
             if faults:
                 break
             is_empty = False
-            values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
-            yield Table(values, source, "", array("q", [line for line, _ in part]), skipped=len(skipped))
+            starts, fields = part
+            values = {name: column for name, column in zip(names, fields, strict=True) if name}
+            yield Table(values, source, "", starts, skipped=len(skipped))
         if is_empty and not faults and not may_be_empty:
             left = f", but {len(skipped)} with a different number of fields" if skipped else ""
             faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
     raise_listed(faults)
+
+
+def _columns(rows: Iterable[_Row], width: int) -> tuple[array[int], list[list[str]]]:
+    """Returns the lines and the columns of rows; equal values of a column, such as labels, are one string if there are
+    few of them."""
+    lines, columns = array("q"), [[] for _ in range(width)]  # type: ignore[var-annotated]
+    known: list[dict[str, str]] = [{} for _ in range(width)]
+    for line, fields in rows:
+        lines.append(line)
+        for column, values, value in zip(columns, known, fields, strict=True):
+            known_value = values.setdefault(value, value) if len(values) < _FEW_VALUES else values.get(value, value)
+            column.append(known_value)
+    return lines, columns
 
 
 def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]) -> list[str]:
