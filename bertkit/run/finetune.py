@@ -16,7 +16,6 @@ from transformers import (
 )
 
 from bertkit.checkpoint.encoders import head_class, model_inputs
-from bertkit.files import write_json
 from bertkit.inference.predicted import further_metrics
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
@@ -275,15 +274,13 @@ def _write_forms_of_others(task: Task, run: RunInProgress, trainer: BertkitTrain
     """Writes what other libraries need to load a checkpoint of this kind; nothing without the feature that knows it."""
     if not has_room("sharing"):
         return
-    from bertkit.sharing.kinds import shared
+    from bertkit.sharing.kinds import shared, write_files_of_others
 
-    files = shared(task).files_of_others(trainer.model.config)
-    if files:
+    config = trainer.model.config
+    if shared(task).files_of_others(config):
         with run.files() as folder:
             if run.is_main_process:
-                for name, content in files.items():
-                    (folder / name).parent.mkdir(exist_ok=True)
-                    write_json(folder / name, content)
+                write_files_of_others(task, config, folder)
 
 
 def _card(

@@ -17,16 +17,13 @@ from bertkit.progress import counted, is_score
 from bertkit.recipe.files import parse_value, to_yaml, without_paths
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP, LORA, LoraSettings, distillation_settings
-from bertkit.sharing.kinds import shared
+from bertkit.sharing.kinds import ADDRESS, shared
 from bertkit.sharing.markdown import code, escape
 from bertkit.tasks.base import Task, truncation_hint
 from bertkit.tasks.splits import Split, Truncation, hub_dataset
 
 if TYPE_CHECKING:
     from bertkit.training.initialization import Initialization
-
-ADDRESS = "PATH_OR_HUB_ID"
-"""Placeholder for the address of a checkpoint that has none yet."""
 
 _TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
@@ -77,6 +74,7 @@ class CardFacts:
         module: the module of ``auto_class``.
         is_stock: whether transformers' own classes load the checkpoint, whatever its family.
         report: what to show of ``report.html``; ``None`` if there is no report.
+        example: Python that uses the checkpoint, with ``ADDRESS`` in place of its name; empty for `bertkit predict`.
     """
 
     title: str
@@ -105,6 +103,7 @@ class CardFacts:
     module: str = "transformers"
     is_stock: bool = False
     report: CardReport | None = None
+    example: str = ""
 
     @property
     def is_own(self) -> bool:
@@ -170,7 +169,7 @@ def finetuned_card(
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
         head=head_class(task.head, config, str(source)).__name__,
-        auto_class=task.head.replace("BertFor", "AutoModelFor") if isinstance(task.head, str) else task.head.__name__,
+        auto_class=_auto_class(task.head) if isinstance(task.head, str) else task.head.__name__,
         module="transformers" if isinstance(task.head, str) else task.head.__module__,
         pipeline_tag=task.pipeline_tag,
         task=" ".join(_about_training(task, recipe, encoder)),
@@ -186,7 +185,17 @@ def finetuned_card(
         training_sets=() if dataset is None or has_own_train_file else dataset[:1],
         family=family,
         note=" ".join(filter(None, (note, warning))),
+        example=shared(task).example(),
     )
+
+
+def _auto_class(head: str) -> str:
+    """Returns the Auto class of a head.
+
+    >>> _auto_class("BertForSequenceClassification"), _auto_class("BertModel")
+    ('AutoModelForSequenceClassification', 'AutoModel')
+    """
+    return f"AutoModel{head.removeprefix('Bert').removeprefix('Model')}"
 
 
 def _about_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:

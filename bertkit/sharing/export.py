@@ -15,7 +15,7 @@ from bertkit.inference.embedding import Pooling
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.progress import without_library_bars
-from bertkit.sharing.kinds import shared
+from bertkit.sharing.kinds import shared, write_files_of_others
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
 from bertkit.sharing.stock import Comparison, write_stock
 from bertkit.tasks.base import Task
@@ -152,6 +152,7 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
     with without_library_bars():
         model, _ = load_model(head, checkpoint, config, new_head=False)
         model_class, comparison = write_stock(model, tokenizer, folder, checkpoint)
+    write_files_of_others(task, config, folder)
     note = None if task is None else shared(task).stock_note()
     return model_class, comparison, () if note is None else (note,)
 

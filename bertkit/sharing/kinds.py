@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.files import write_json
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.classification.text_classification import TextClassification
@@ -13,6 +15,10 @@ from bertkit.tasks.registry import by_kind_of_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
+
+
+ADDRESS = "PATH_OR_HUB_ID"
+"""Placeholder for the address of a checkpoint that has none yet."""
 
 
 class Shared:
@@ -37,6 +43,10 @@ class Shared:
         """Returns why the task cannot be exported to ONNX; ``None`` if it can."""
         return None
 
+    def example(self) -> str:
+        """Returns Python that uses a checkpoint, which it calls `ADDRESS`; empty by default, for `bertkit predict`."""
+        return ""
+
     def files_of_others(self, config: PreTrainedConfig) -> dict[str, Any]:
         """Returns files of a checkpoint that other libraries load: path → content, as JSON; by default none.
 
@@ -44,6 +54,14 @@ class Shared:
             config: configuration of the model.
         """
         return {}
+
+
+def write_files_of_others(task: Task | None, config: PreTrainedConfig, folder: Path) -> None:
+    """Writes `Shared.files_of_others` of a checkpoint into its folder; nothing without a task."""
+    files = {} if task is None else shared(task).files_of_others(config)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_json(folder / name, content)
 
 
 @by_kind_of_task

@@ -16,6 +16,7 @@ from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.files import to_yaml, without_paths
 from bertkit.recipe.settings import ANY_DATA
 from bertkit.sharing.card_facts import CardFacts, CardReport
+from bertkit.sharing.kinds import ADDRESS
 from bertkit.sharing.markdown import code, code_block, escape
 
 if TYPE_CHECKING:
@@ -251,6 +252,10 @@ import bertkit
 
 bertkit.load("{facts.address}").{use}
 ```
+"""
+    if facts.example:
+        return f"""
+{code_block((_REGISTERS if facts.is_own else "") + facts.example.replace(ADDRESS, facts.address), "python")}
 """
     return f"""
 With bertkit, which includes the encoding and decoding of the task: `bertkit predict {facts.address} "TEXT"`.

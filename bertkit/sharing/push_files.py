@@ -22,8 +22,9 @@ from bertkit.recipe.files import read_recipe_file, to_yaml, without_paths
 from bertkit.recipe.settings import HubSettings
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.export import export_stock
+from bertkit.sharing.kinds import write_files_of_others
 from bertkit.sharing.model_card import hub_metric, is_as_recorded, main_metric, model_card, recorded_facts
-from bertkit.tasks.checkpoints import own_head
+from bertkit.tasks.checkpoints import own_head, task_of_checkpoint
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -106,6 +107,8 @@ def _write_native(checkpoint: str, folder: Path) -> None:
         model, _ = load_model(head, checkpoint, config, new_head=False)
         model.save_pretrained(folder)
     save_tokenizer(load_tokenizer(checkpoint, config=config), folder)
+    if getattr(config, "bertkit_task", None) is not None:
+        write_files_of_others(task_of_checkpoint(config, checkpoint), config, folder)
 
 
 def _write_card(source: Path, there: Path, facts: CardFacts | None) -> list[str]:

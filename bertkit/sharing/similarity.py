@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bertkit.sharing.kinds import Shared, shared
+from bertkit.sharing.kinds import ADDRESS, Shared, shared
 from bertkit.sharing.sentence_embedding import module_files
 from bertkit.tasks.similarity.task import SimilarityTask
 
@@ -19,6 +19,12 @@ class SharedSimilarity(Shared):
     def files_of_others(self, config: PreTrainedConfig) -> dict[str, Any]:
         """Returns the modules of sentence-transformers."""
         return module_files(self.task.task.pooling, False, config.hidden_size, self.task.data.max_seq_length)
+
+    def example(self) -> str:
+        return (
+            "from sentence_transformers import SentenceTransformer\n\n"
+            f'SentenceTransformer("{ADDRESS}").encode(["a gripping film"])'
+        )
 
     def stock_note(self) -> str:
         return (

@@ -50,13 +50,21 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         )
     if len(columns) < 2:
         raise DataError(f"{table.source}: one column of texts, {columns[0]!r}; give --text-column twice or more often")
+    if repeated := {name for name in columns if [*columns, label].count(name) > 1}:
+        raise DataError(
+            f"{table.source}: the column {min(repeated)!r} is given more than once; each text and the label need their "
+            "own"
+        )
     form = task.form or _form_of(columns, label, table)
     if form in ("pairs", "triplets"):
         label = None
     elif label is None:
         raise DataError(f"{table.source}: {form} need a column of scores or labels; give it with --label-column")
     if (len(columns) == 2) == (form == "triplets"):
-        raise DataError(f"{table.source}: {form} with the {len(columns)} texts {quoted(columns)}; give other columns")
+        number = "three or more" if form == "triplets" else "two"
+        raise DataError(
+            f"{table.source}: {form} have {number} texts, not {quoted(columns)}; name the columns with --text-column"
+        )
     with_label = f", with {label!r}" if label else ""
     line = f"form: {form} of the columns {', '.join(columns)}{with_label}"
     return {"form": form, "text_columns": columns, "label_column": label}, line

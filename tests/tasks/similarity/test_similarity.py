@@ -13,6 +13,8 @@ import torch
 import bertkit
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import DataError, RecipeError
+from bertkit.recipe.settings import HubSettings
+from bertkit.sharing.push_files import write_push
 from bertkit.tasks.similarity.task import DataSettings, SimilarityTask, TaskSettings
 
 pytestmark = pytest.mark.numeric
@@ -97,7 +99,17 @@ def test_the_form_is_inferred(task, form):
         ("anchor,positive,negative\nx,y,y\n", {}, "line 2: negative is the text of positive too"),
         ("anchor,positive,negative\nx,y,x\n", {}, "line 2: negative is the text of anchor too"),
         ("query,passage\nx,y\n", {"form": "nli"}, "nli need a column of scores or labels"),
-        ("query,passage\nx,y\n", {"form": "triplets"}, "triplets with the 2 texts"),
+        ("query,passage\nx,y\n", {"form": "triplets"}, "triplets have three or more texts, not 'query', 'passage'"),
+        (
+            "sentence1,sentence2,score\nx,y,1\n",
+            {"text_columns": ["sentence1"] * 2},
+            "'sentence1' is given more than once",
+        ),
+        (
+            "sentence1,sentence2,score\nx,y,1\n",
+            {"label_column": "sentence2", "text_columns": ["sentence1", "sentence2"]},
+            "more than once",
+        ),
         ("query,passage\nx,y\n", {"text_columns": ["query", "answer"]}, "no column 'answer'"),
         ("query,passage\nx,y\n", {"text_columns": ["query"]}, "give --text-column twice or more"),
         (
@@ -160,6 +172,18 @@ def test_the_result_loads_in_sentence_transformers(run):
     [several] = loaded.predict(["\t".join(TEXTS[:3])])
     assert len(several["similarities"]) == 2
     assert several["similarity"] == pytest.approx(prediction["similarity"], abs=1e-5)
+
+
+@pytest.mark.parametrize("form", ["bert", "bertkit"])
+def test_a_pushed_checkpoint_keeps_its_pooling(run, tmp_path, form):
+    from sentence_transformers import SentenceTransformer
+
+    folder = str(run("scored_pairs", overrides={"task.pooling": "cls"}).output_dir)
+    write_push(folder, tmp_path, "me/similar", HubSettings(form=form))
+    theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(bertkit.load(folder).embed(TEXTS, pooling="cls"), theirs, rtol=0, atol=1e-5)
+    assert 'SentenceTransformer("me/similar")' in (tmp_path / "README.md").read_text()
+    assert ("import bertkit" in (tmp_path / "README.md").read_text()) == (form == "bertkit")
 
 
 @pytest.mark.parametrize("overrides", [{}, {"task.mini_batch_size": 2}], ids=["plain", "cached"])
