@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 
 import bertkit
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
-from bertkit.errors import DataError, RecipeError
+from bertkit.errors import DataError, PlacementError, RecipeError
 from bertkit.recipe.settings import HubSettings
 from bertkit.sharing.push_files import write_push
 from bertkit.tasks.similarity.task import DataSettings, SimilarityTask, TaskSettings
@@ -204,6 +205,40 @@ def test_a_killed_run_continues_exactly(run, tmp_path, overrides):
     weights = [bertkit.BertModel.from_pretrained(each.output_dir).state_dict() for each in (whole, resumed)]
     for name, values in weights[0].items():
         torch.testing.assert_close(values, weights[1][name], msg=name)
+
+
+def test_a_batch_that_does_not_fit_is_not_divided(run, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
+
+    monkeypatch.setattr(bertkit.training.trainer.BertkitTrainer, "compute_part", full)
+    with pytest.raises(PlacementError, match="which cannot be computed in parts; use a smaller"):
+        run("pairs", tmp_path / "run")
+
+
+def test_a_missing_extra_is_named(task, monkeypatch):
+    original = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "sentence_transformers":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(RecipeError, match=r"pip install 'bertkit\[sentence-transformers\]'"):
+        task(train_csv=PAIRS).load(["train"])
+
+
+def test_another_family(stock_models, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    stock = stock_models.stock_checkpoint(tmp_path / "stock", "distilbert", "AutoModel")
+    (tmp_path / "train.csv").write_text(PAIRS)
+    values = {"data.train_file": str(tmp_path / "train.csv"), "data.max_seq_length": 16, "train.report": False}
+    values |= {"train.num_train_epochs": 1, "data.validation_fraction": 0.25}
+    run = bertkit.finetune("finetune/similarity", model=str(stock), output_dir=tmp_path / "run", overrides=values)
+    theirs = SentenceTransformer(str(run.output_dir), device="cpu").encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(bertkit.load(run.output_dir).embed(TEXTS), theirs, rtol=0, atol=1e-5)
 
 
 def test_a_divided_batch_is_refused(run, tmp_path):
