@@ -54,6 +54,11 @@ class Reason:
     steps: int
     correlation: float | None
 
+    @property
+    def parts(self) -> np.ndarray:
+        """Gradients as parts of the largest one, (W,) float64 in [-1, 1]."""
+        return self.gradients / (abs(self.gradients).max(initial=0) or 1.0)
+
     def warnings(self) -> list[str]:
         """Returns what a reader must know before trusting the numbers."""
         warnings = []

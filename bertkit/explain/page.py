@@ -37,10 +37,8 @@ def _percent(value: float) -> str:
 
 
 def drawn_attribution(attribution: Attribution) -> dict[str, Any]:
-    """Returns what the page shows of an attribution: the largest value of each reason, and the lines of a curve."""
-    drawn: dict[str, Any] = {
-        "reasons_most": [float(abs(reason.gradients).max()) or 1.0 for reason in attribution.reasons]
-    }
+    """Returns what the page shows of an attribution beside its values: the lines of a curve."""
+    drawn: dict[str, Any] = {}
     if (curve := attribution.curve) is not None:
         most = float(max(curve.start.max(), curve.end.max())) or 1.0
         step = 1000 / max(len(curve.words) - 1, 1)

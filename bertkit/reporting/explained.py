@@ -64,8 +64,7 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
         except DataError:
             explained.append(mistake)
             continue
-        values = attribution.reasons[0].gradients
-        most = float(abs(values).max(initial=0)) or 1.0
-        words = [(word.text, float(value / most)) for word, value in zip(attribution.words, values, strict=True)]
-        explained.append(replace(mistake, words=words))
+        reason = attribution.reasons[0]
+        words = [(word.text, float(part)) for word, part in zip(attribution.words, reason.parts, strict=True)]
+        explained.append(replace(mistake, words=words, warnings=reason.warnings()))
     return [*explained, *mistakes[number:]]

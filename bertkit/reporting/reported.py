@@ -123,6 +123,7 @@ class Mistake:
         measure: what ``confidence`` is, the heading of its column.
         words: words of the texts, each with what it adds to the prediction, as a part of the largest such value: -1 to
             1. Empty if it is not explained.
+        warnings: doubts about the values of the words.
     """
 
     row: int
@@ -133,6 +134,7 @@ class Mistake:
     suspect: bool = False
     measure: Literal["confidence", "error"] = "confidence"
     words: Sequence[tuple[str, float]] = ()
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

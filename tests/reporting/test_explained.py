@@ -59,3 +59,12 @@ def test_what_does_not_go_together_is_refused(hostile_run, tmp_path, arguments, 
 def test_runs_without_wrong_texts_are_refused():
     with pytest.raises(RecipeError, match="has no wrong predictions"):
         explained.check_explained(2, True, None)
+
+
+def test_doubts_about_words_are_shown(copied, tmp_path, monkeypatch):
+    from bertkit.explain.attribution import Reason
+
+    monkeypatch.setattr(Reason, "warnings", lambda self: ["the values of <b>words</b> are doubtful"])
+    folder = copied()
+    page = report.report(folder, output=tmp_path / "page.html", explain=2).read_text(encoding="utf-8")
+    assert page.count("The values of &lt;b&gt;words&lt;/b&gt; are doubtful.") == 2
