@@ -10,6 +10,7 @@ L layers, A heads of a layer, S tokens.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from bertkit.errors import CheckpointError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces
+from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -101,14 +103,17 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     Raises:
         CheckpointError: the family does not return probabilities of attention to all tokens.
     """
-    batch = pieces.batch(network)
-    weights = _weights(network, batch, len(pieces.ids))[0]
+    inputs = [{name: values[0].tolist() for name, values in pieces.batch(network).items()}]
+    inputs.append({name: values for name, values in _half(pieces).items() if name in inputs[0]})
+    both = padded(inputs, network.tokenizer, list(inputs[0]))
+    of_both = _weights(network, network.on_device(both), len(pieces.ids))
+    weights = of_both[0]
     separators = np.isin(pieces.ids, [id for id in (network.tokenizer.sep_token_id,) if id is not None])
     measures = _measures(weights, separators)
-    return Attention(pieces.labels(), weights, measures, _names(measures), _padding(network, pieces, batch))
+    return Attention(pieces.labels(), weights, measures, _names(measures), _padding(network, both, of_both[1]))
 
 
-def _weights(network: Network, batch: dict[str, Tensor], length: int) -> np.ndarray:
+def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
     """Returns the attention to a batch, (B, L, A, S, S) float32.
 
     Raises:
@@ -162,12 +167,8 @@ def _names(measures: dict[str, np.ndarray]) -> np.ndarray:
     return np.where(stacked.max(axis=0) >= _MOST, best, others)
 
 
-def _padding(network: Network, pieces: Pieces, batch: dict[str, Tensor]) -> Padding:
-    """Puts the first half of the words of the first text in a batch with the whole input."""
-    import torch
-
-    from bertkit.tasks.base import padded
-
+def _half(pieces: Pieces) -> dict[str, list[int]]:
+    """Returns inputs of the first half of the words of the first text, with its special tokens."""
     own = [word for word in pieces.words if word.segment == 0]
     last = own[(len(own) - 1) // 2]
     ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < own[0].start)].tolist()
@@ -178,14 +179,13 @@ def _padding(network: Network, pieces: Pieces, batch: dict[str, Tensor]) -> Padd
         after += 1
         if len(pieces.texts) > 1:
             break
-    short = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
-    whole = {name: values[0].tolist() for name, values in batch.items()}
-    both = padded([whole, {name: short[name] for name in whole}], network.tokenizer, list(whole))
-    on_device = network.on_device(both)
-    with torch.inference_mode():
-        weights = _weights(network, on_device, len(pieces.ids))[1]
+    return {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+
+
+def _padding(network: Network, both: Mapping[str, Tensor], weights: np.ndarray) -> Padding:
+    """Returns what is shown of the second input of a batch, from its attention (L, A, S, S)."""
     mask = both["attention_mask"][1].numpy()
-    to_padding = weights[:, :, : len(ids), len(ids) :]
+    to_padding = weights[:, :, mask == 1][..., mask == 0]
     return Padding(
         tokens=network.tokenizer.convert_ids_to_tokens(both["input_ids"][1].tolist()),
         mask=mask,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,18 @@ from bertkit.errors import DataError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
+from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import counted
 from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import is_table, read_table
 from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tasks.base import padded
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _FOLDS = 5
+_TOKENS = 1024  # of a batch, all of whose layers are kept
 _SHAPES = ("circle", "square", "triangle", "diamond")
 
 
@@ -166,7 +172,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
             f"{file}: {counted(len(found), 'occurrence')} of {word!r} as a word; expected three or more, in the part "
             f"of a text that {network.name} reads"
         )
-    vectors = np.stack([_vectors(network, pieces, start, end) for _, pieces, start, end in found], axis=1)
+    vectors = np.stack(_vectors(network, [(pieces, start, end) for _, pieces, start, end in found]), axis=1)
     of_words = None if labels is None else [labels[number] for number, *_ in found]
     return WordContexts(
         network.name,
@@ -188,13 +194,46 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
     return texts_of_column(table, "text"), labels
 
 
-def _vectors(network: Network, pieces: Pieces, start: int, end: int) -> np.ndarray:
-    """Returns the mean vector of some tokens in each layer, (L + 1, H) float32."""
-    import torch
+def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:
+    """Returns the mean vector of each occurrence's tokens in each layer, N of (L + 1, H) float32.
 
-    with torch.inference_mode():
-        outputs = network.model.base_model(**pieces.batch(network), output_hidden_states=True, return_dict=True)
-    return np.stack([states[0, start:end].mean(dim=0).float().cpu().numpy() for states in outputs.hidden_states])
+    Args:
+        network: any encoder.
+        occurrences: pieces of the text, first token, and the one after the last; those of a text are neighbours.
+    """
+    texts: list[Pieces] = []
+    places: list[list[tuple[int, int]]] = []
+    for pieces, start, end in occurrences:
+        if not texts or texts[-1] is not pieces:
+            texts.append(pieces)
+            places.append([])
+        places[-1].append((start, end))
+
+    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
+        rows = [
+            {name: values[0].tolist() for name, values in texts[number].batch(network).items()} for number in numbers
+        ]
+        return padded(rows, network.tokenizer, list(rows[0]))
+
+    def keep(numbers: list[int], outputs: Any) -> Iterator[list[np.ndarray]]:
+        for row, number in enumerate(numbers):
+            means = [
+                [states[row, start:end].mean(dim=0).float().cpu().numpy() for states in outputs["hidden_states"]]
+                for start, end in places[number]
+            ]
+            yield [np.stack(each) for each in means]
+
+    vectors = forward_in_batches(
+        network.model.base_model,
+        [len(pieces.ids) for pieces in texts],
+        collate,
+        keep,
+        max(1, _TOKENS // max(len(pieces.ids) for pieces in texts)),
+        network.name,
+        output_hidden_states=True,
+        return_dict=True,
+    )
+    return [each for of_text in vectors for each in of_text]
 
 
 def _layer(vectors: np.ndarray, labels: Sequence[str] | None) -> LayerOfContexts:
