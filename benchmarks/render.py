@@ -85,7 +85,7 @@ def speed(results: dict[str, Any]) -> str:
 
 
 def speed_of(name: str, side: dict[str, Any]) -> str:
-    """What counts of a side of a row, with the score that stands beside."""
+    """Returns the median of a side of a row, with its unit and the score that stands beside."""
     row = ROWS[name]
     score = f", {row.score} {side['numbers'][row.score]:.2f}" if row.score else ""
     return f"{number(side['median'])} {row.unit}{score}"

@@ -87,7 +87,7 @@ def of_rounds(row: Row, stderr: str) -> dict[str, Any]:
 
 
 def compared(row: Row, sides: dict[str, Any]) -> dict[str, Any]:
-    """How many times as fast bertkit is as each peer, and as the strongest, whose ratio is the least."""
+    """Returns the ratio of bertkit's speed to that of each peer, and to the strongest, whose ratio is the least."""
     own = sides["bertkit"]["rounds"]
     ratios: dict[str, float] = {}
     for side, each in sides.items():

@@ -1,4 +1,4 @@
-"""What a masked language model would fill in: each word masked in turn, and the pseudo-likelihood of texts.
+"""Predictions of a masked language model: each word masked in turn, and the pseudo-likelihood of texts.
 
 A piece is predicted with the further pieces of its word masked too (Kauf and Ivanova, 2023): otherwise the rest of a
 cut word gives it away, and rare words seem probable. The pseudo-log-likelihood of a text (Salazar et al., 2020) is the

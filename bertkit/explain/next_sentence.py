@@ -38,7 +38,7 @@ class NextSentence:
 
     @property
     def claim(self) -> str:
-        """What the probability is of."""
+        """Statement that the probability is of."""
         return "the second text follows the first" if self.objective == "next" else "the texts are in this order"
 
     def record(self) -> dict[str, Any]:

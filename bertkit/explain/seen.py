@@ -1,4 +1,4 @@
-"""What pre-training sees: examples of a token store as a run would take them, with masks and segments marked."""
+"""Examples of a token store as a run of pre-training takes them, with masks and segments marked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.corpus.examples.dataset import PretrainingExamples
+from bertkit.corpus.examples.masking import MASK_SHARE, RANDOM_SHARE
 from bertkit.corpus.settings import PretrainingData
 from bertkit.corpus.store.opening import names_store, open_store
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
@@ -104,8 +105,10 @@ class SeenExamples(Shown):
     def shares(self) -> list[tuple[str, float, str]]:
         """Returns name, share and expectation of each count."""
         rows = [("predicted, of all tokens", self.predicted / self.tokens, f"{self.data.mlm_probability:.0%}")]
-        expected = {"masked": "80%", "kept": "10%", "replaced": "10%"}
-        rows += [(f"{name}, of these", self.kinds[name] / max(self.predicted, 1), expected[name]) for name in _KINDS]
+        expected = {"masked": MASK_SHARE, "kept": 1 - MASK_SHARE - RANDOM_SHARE, "replaced": RANDOM_SHARE}
+        rows += [
+            (f"{name}, of these", self.kinds[name] / max(self.predicted, 1), f"{expected[name]:.0%}") for name in _KINDS
+        ]
         if self.random_pairs is not None:
             rows.append((self.meaning(1), self.random_pairs, "50%"))
         return rows

@@ -1,4 +1,4 @@
-"""What can be attributed to words: the input of a task, and the numbers of its output that decide the prediction.
+"""Subjects of an attribution to words: the input of a task, and the numbers of its output that decide the prediction.
 
 The kinds of tasks register theirs beside this module, see `subject_of`.
 

@@ -1,4 +1,4 @@
-"""What pre-training sees: the trainer's own tensors, with the truth beside them."""
+"""Examples of pre-training: the trainer's own tensors, with the truth beside them."""
 
 from __future__ import annotations
 
