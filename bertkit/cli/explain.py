@@ -59,6 +59,9 @@ def explain(
         int | None, options.option(help="With --corpus: number of the example in the epoch; 0 without it.")
     ] = None,
     epoch: Annotated[int | None, options.option(help="With --corpus: number of the epoch; 0 without it.")] = None,
+    phase: Annotated[
+        int | None, options.option(help="With --corpus: number of the phase of the run, from 0; 0 without it.")
+    ] = None,
     output: Annotated[Path | None, options.option(metavar="FILE", help="A new HTML file with all of it.")] = None,
     device: options.Device = "auto",
     revision: options.Revision = None,
@@ -80,6 +83,7 @@ def explain(
         recipe=recipe,
         example=example,
         epoch=epoch,
+        phase=phase,
         output=output,
         device=device,
         revision=revision,

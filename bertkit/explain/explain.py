@@ -94,6 +94,7 @@ def explain(
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
     example: int | None = None,
     epoch: int | None = None,
+    phase: int | None = None,
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
     revision: str | None = None,
@@ -118,7 +119,8 @@ def explain(
             line.
         corpus: instead of a model: a token store, examples of which are shown as pre-training takes them.
         recipe: with ``corpus``: recipe of the pre-training; ``pretrain/bert-base`` by default.
-        example, epoch: with ``corpus``: numbers of the example in the epoch and of the epoch; 0, the first, by default.
+        example, epoch, phase: with ``corpus``: numbers of the example in the epoch, of the epoch in the phase, and of
+            the phase of the run; 0, the first, by default.
         output: a new HTML file to write.
         device: ``auto`` or ``cpu``.
         revision, trust_remote_code: as for `bertkit.load`.
@@ -134,7 +136,7 @@ def explain(
         OutputError: the file exists or cannot be written.
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
-    others = {"text": (text_b, label, sentences), "word": (texts,), "corpus": (recipe, example, epoch)}
+    others = {"text": (text_b, label, sentences), "word": (texts,), "corpus": (recipe, example, epoch, phase)}
     subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
@@ -143,7 +145,7 @@ def explain(
     if corpus is not None:
         from bertkit.explain.seen import seen_examples
 
-        shown = seen_examples(corpus, recipe, example or 0, epoch or 0)
+        shown = seen_examples(corpus, recipe, example or 0, epoch or 0, phase or 0)
     else:
         name = model.name if isinstance(model, LoadedCheckpoint) else str(model)
         network = load_network(at_revision(name, revision, trust_remote_code), device)

@@ -12,13 +12,14 @@ import numpy as np
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.corpus.examples.dataset import PretrainingExamples
 from bertkit.corpus.examples.masking import MASK_SHARE, RANDOM_SHARE
-from bertkit.corpus.settings import PretrainingData
+from bertkit.corpus.settings import EPOCHS_OF_A_PHASE, PretrainingData
 from bertkit.corpus.store.opening import names_store, open_store
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.explain.shown import Shown
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import load_corpus
 from bertkit.training.pretraining.initialization import cache_folder
@@ -72,6 +73,7 @@ class SeenExamples(Shown):
 
     Attributes:
         store: folder or URL of the store.
+        phase: of the run, from 0.
         data: settings of the examples.
         examples: the chosen one, and that of the next epoch whose text begins nearest to it.
         in_epoch: number of examples of the epoch.
@@ -82,6 +84,7 @@ class SeenExamples(Shown):
     """
 
     store: str
+    phase: int
     data: PretrainingData
     examples: list[SeenExample]
     in_epoch: int
@@ -128,11 +131,11 @@ class SeenExamples(Shown):
             for each in self.examples
         ]
         counts = {"examples": self.counted, "tokens": self.tokens, **self.kinds, "random_pairs": self.random_pairs}
-        return {"examples": examples, "in_epoch": self.in_epoch, "counts": counts}
+        return {"phase": self.phase, "examples": examples, "in_epoch": self.in_epoch, "counts": counts}
 
     def lines(self) -> list[str]:
         """Returns the result for a terminal."""
-        lines = []
+        lines = [f"phase {self.phase}: examples of at most {self.data.max_seq_length} tokens"]
         for example in self.examples:
             marks = {"masked": "[MASK→{}]", "kept": "[{}]", "replaced": "[{}←{}]"}
             words = [
@@ -154,39 +157,46 @@ def seen_examples(
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
     example: int = 0,
     epoch: int = 0,
+    phase: int = 0,
 ) -> SeenExamples:
-    """Reads examples of a token store as a run of `bertkit.pretrain` takes them in its first phase.
+    """Reads examples of a token store as a run of `bertkit.pretrain` takes them in one of its phases.
 
     Args:
         corpus: a token store of `bertkit.build_corpus`, a folder or a URL.
         recipe: recipe of the run; ``pretrain/bert-base`` by default.
         example: number of the example in the epoch, from 0.
-        epoch: number of the epoch, from 0.
+        epoch: number of the epoch in the phase, from 0.
+        phase: number of the phase, from 0; phases of equal length count as one.
 
     Raises:
         DataError: there is no such store, or it has too little text.
-        RecipeError: the recipe is invalid, or the epoch has no such example.
+        RecipeError: the recipe is invalid, the run has no such phase, or the epoch no such example.
     """
-    if example < 0 or epoch < 0:
-        raise RecipeError(f"example {example}, epoch {epoch}: expected numbers from 0")
+    if min(example, epoch, phase) < 0 or epoch + 1 >= EPOCHS_OF_A_PHASE:
+        raise RecipeError(
+            f"example {example}, epoch {epoch}, phase {phase}: expected numbers from 0, and an epoch below "
+            f"{EPOCHS_OF_A_PHASE - 1:,}"
+        )
     if not names_store([str(corpus)]):
         raise DataError(f"{corpus}: no token store; build one with bertkit corpus build")
-    store, tokenizer, now = _examples_of(corpus, recipe, epoch)
+    first = phase * EPOCHS_OF_A_PHASE  # as in a run, so that masks differ from phase to phase
+    store, tokenizer, now = _examples_of(corpus, recipe, first + epoch, phase)
     size = len(now)
     if example >= size:
         raise RecipeError(f"example {example}: epoch {epoch} has examples 0 to {size - 1}")
-    after = _of_epoch(now.view, now.vocabulary, now.data, epoch + 1)
+    after = _of_epoch(now.view, now.vocabulary, now.data, first + epoch + 1)
     starts = after.segments(range(len(after)))[:, 0]
     nearest = int(abs(starts - now.segments([example])[0, 0]).argmin())
     chosen = [_example(now, store, tokenizer, epoch, example), _example(after, store, tokenizer, epoch + 1, nearest)]
-    counted = min(size, _COUNTED)
-    batch = now.__getitems__(range(counted))
+    number = min(size, _COUNTED)
+    batch = now.__getitems__(range(number))
     return SeenExamples(
         store=str(corpus),
+        phase=phase,
         data=now.data,
         examples=chosen,
         in_epoch=size,
-        counted=counted,
+        counted=number,
         tokens=int(batch["attention_mask"].sum()),
         kinds=_counts(batch, now.vocabulary.mask_token_id),
         random_pairs=float(batch["next_sentence_label"].mean()) if "next_sentence_label" in batch else None,
@@ -194,17 +204,23 @@ def seen_examples(
 
 
 def _examples_of(
-    corpus: str | Path, recipe: str | Path | Mapping[str, Any] | Recipe | None, epoch: int
+    corpus: str | Path, recipe: str | Path | Mapping[str, Any] | Recipe | None, epoch: int, phase: int
 ) -> tuple[TokenStore, Any, PretrainingExamples]:
-    """Returns a store, its tokenizer, and the examples of an epoch of the first phase of a run."""
+    """Returns a store, its tokenizer, and the examples of an epoch, numbered over all phases of a run."""
     settings = checked_recipe(pretraining_recipe(recipe, [corpus], None, None))
     if settings.model.get("attention") == "left_to_right":
         raise RecipeError(f"recipe {settings.name}: a left_to_right model masks no tokens; give another recipe")
+    lengths = settings.data.lengths()
+    if phase >= len(lengths):
+        raise RecipeError(
+            f"phase {phase}: recipe {settings.name} has {counted(len(lengths), 'phase')}, numbered from 0; "
+            "see data.phases"
+        )
     store = open_store(settings.data.corpus[0], cache_folder())
     tokenizer = load_tokenizer(settings.data.tokenizer or store.folder / TOKENIZER_FOLDER, for_pretraining=True)
     objective, seed = settings.task.pair_objective, settings.train["seed"]
     text = load_corpus(settings.data, tokenizer, seed, cache_folder(), store=store, pair_objective=objective)
-    data = settings.data.examples(settings.data.lengths()[0][0], seed, objective)
+    data = settings.data.examples(lengths[phase][0], seed, objective)
     return store, tokenizer, _of_epoch(text.train, Vocabulary.of(tokenizer), data, epoch)
 
 

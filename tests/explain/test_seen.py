@@ -45,6 +45,24 @@ def test_examples_are_the_trainers_own(store, tmp_path):
             np.testing.assert_array_equal(seen.examples[0].arrays[name], values)
 
 
+def test_examples_of_a_later_phase_are_the_trainers_own(store, tmp_path):
+    from bertkit.run.pretrain import prepare_pretraining
+    from bertkit.training.pretraining.recipe import pretraining_recipe
+
+    phased = {**RECIPE, "data": {**RECIPE["data"], "phases": {16: 0.5, 32: 0.5}}}
+    recipe = pretraining_recipe(phased, [store], None, {"model.hidden_size": 32, "model.num_attention_heads": 2})
+    parts = prepare_pretraining(recipe, tmp_path / "run").examples.train.parts
+    for phase, length in enumerate((16, 32)):
+        seen = explain(corpus=store, recipe=phased, example=2, phase=phase)
+        assert (seen.phase, seen.data.max_seq_length, seen.examples[1].epoch) == (phase, length, 1)
+        for name, values in parts[phase][2].items():
+            np.testing.assert_array_equal(seen.examples[0].arrays[name], values)
+    with pytest.raises(RecipeError, match=r"phase 2: .* has 2 phases, numbered from 0"):
+        explain(corpus=store, recipe=phased, phase=2)
+    with pytest.raises(RecipeError, match="phase -1: expected numbers from 0"):
+        explain(corpus=store, recipe=phased, phase=-1)
+
+
 def test_tokens_show_mask_and_truth(store, checkpoint):
     from bertkit.checkpoint.load import load_tokenizer
 
