@@ -190,6 +190,11 @@ def finetuned_teacher(
         raise RecipeError(
             f"recipe {recipe.name}: train.distill.objective: minilm is for pre-training (--corpus); remove it"
         )
+    if task.joins_batch:
+        raise RecipeError(
+            f"recipe {recipe.name}: train.distill: the loss of {task.name} compares the examples of a batch, and that "
+            "of a teacher is one of single examples; remove it"
+        )
     first = ColumnsOf(train.examples.select(range(1)))
     if settings.weight < 1 and not set(task.label_columns) <= set(task.encode(first, start.tokenizer)):
         raise DataError(

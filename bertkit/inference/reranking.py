@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.classification import PredictedClassification
-from bertkit.inference.predicted import predicted
+from bertkit.inference.predicted import collapse_of, predicted
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.ranking import ranking_terms
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.reranking import RerankingTask
+from bertkit.tasks.splits import Columns
 
 
 class PredictedPairs(PredictedClassification):
@@ -19,6 +21,10 @@ class PredictedPairs(PredictedClassification):
 
     task: RerankingTask
     column_settings = frozenset({"text_columns", "negative_columns", "label_column"})
+
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """As `Predicted.collapse`, of the scores: that all rankings are perfect is no fault."""
+        return collapse_of((each["score"],) for each in self.task.decode(outputs, features, examples))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return ranking_terms(name, np.asarray(predictions))

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Predicted, predicted
+from bertkit.inference.predicted import Predicted, collapse_of, predicted
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.metrics.ranking import ranking_terms
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.similarity.task import SimilarityTask
+from bertkit.tasks.splits import Columns
 
 
 class PredictedSimilarity(Predicted):
@@ -21,6 +23,10 @@ class PredictedSimilarity(Predicted):
 
     def format_prediction(self, prediction: Mapping[str, Any]) -> str:
         return "\t".join(f"{each:.4f}" for each in prediction.get("similarities", [prediction["similarity"]]))
+
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """As `Predicted.collapse`, of the cosines: that all rankings are perfect is no fault."""
+        return collapse_of((round(each["similarity"], 6),) for each in self.task.decode(outputs, features, examples))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         rows = np.asarray(predictions)

@@ -10,6 +10,7 @@ import torch
 
 import bertkit
 from bertkit.errors import DataError
+from bertkit.inference.predicted import predicted
 from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.reranking import RerankingTask, TaskSettings
 from bertkit.tasks.splits import load_splits
@@ -105,6 +106,15 @@ def test_rankings_are_those_of_the_queries(task):
     assert scores["accuracy_at_1"] == 0.5
     rows, _ = settled.predictions_and_references(logits, columns, columns)
     assert [row[0] for row in rows] == [1, 0, 1, 0, 0]  # one row of each query counts
+
+
+def test_perfect_rankings_are_no_collapse(task):
+    settled, splits = task(train_csv="query,passage,label\nq,a,0\nq,b,1\nr,c,1\nr,d,0\n").load(["train"])
+    columns = {name: splits["train"].examples[name] for name in ("query", "passage", "labels")}
+    logits = np.array([[0.1], [0.5], [2.0], [-1.0]])
+    assert settled.score(logits, columns, columns)["ndcg_at_10"] == 1
+    assert predicted(settled).collapse(logits, columns, columns) is None
+    assert predicted(settled).collapse(np.ones((4, 1)), columns, columns)
 
 
 def test_the_loss_is_the_binary_cross_entropy(task):

@@ -14,6 +14,7 @@ import torch
 import bertkit
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import DataError, PlacementError, RecipeError
+from bertkit.inference.predicted import predicted
 from bertkit.recipe.settings import HubSettings
 from bertkit.sharing.push_files import write_push
 from bertkit.tasks.similarity.task import DataSettings, SimilarityTask, TaskSettings
@@ -205,6 +206,21 @@ def test_a_killed_run_continues_exactly(run, tmp_path, overrides):
     weights = [bertkit.BertModel.from_pretrained(each.output_dir).state_dict() for each in (whole, resumed)]
     for name, values in weights[0].items():
         torch.testing.assert_close(values, weights[1][name], msg=name)
+
+
+def test_a_teacher_is_refused(run, tmp_path):
+    with pytest.raises(RecipeError, match="compares the examples of a batch, and that of a teacher"):
+        run("pairs", tmp_path / "run", overrides={"train.distill.teacher": str(run("pairs").output_dir)})
+    assert not (tmp_path / "run").exists()
+
+
+def test_perfect_rankings_are_no_collapse(task):
+    settled, splits = task(train_csv="query,passage\nx,y\nz,w\n").load(["train"])
+    columns = {"texts": splits["train"].examples["texts"], "labels": [1.0, 1.0]}
+    vectors = np.array([[[1.0, 0.0], [1.0, 0.1]], [[0.0, 1.0], [0.3, 1.0]]])
+    assert settled.score(vectors, columns, columns)["ndcg_at_10"] == 1
+    assert predicted(settled).collapse(vectors, columns, columns) is None
+    assert predicted(settled).collapse(np.ones((2, 2, 2)), columns, columns)
 
 
 def test_a_batch_that_does_not_fit_is_not_divided(run, tmp_path, monkeypatch):
