@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -28,6 +28,10 @@ def explain(
             help="Label to explain, the predicted one by default; for tagging a word of TEXT, for multiple choice the "
             "number of an ending."
         ),
+    ] = None,
+    unit: Annotated[
+        Literal["logit", "probability"] | None,
+        options.option(help="What is attributed to words; the logit without it."),
     ] = None,
     sentences: Annotated[
         Path | None,
@@ -74,6 +78,7 @@ def explain(
         text,
         text_b,
         label=label,
+        unit=unit,
         sentences=sentences,
         rank=rank,
         pairs=pairs,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from bertkit.explain.subjects import Curve, Subject, Target, subject_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+Unit = Literal["logit", "probability"]
 _STEPS = (32, 64, 128, 256, 512)
 _LARGEST_ERROR = 0.02
 _AGREEMENT = 0.5  # rank correlation
@@ -123,17 +124,20 @@ class Attribution:
         return lines
 
 
-def attribution_of(network: Network, texts: Sequence[str], label: str | None = None) -> Attribution:
+def attribution_of(
+    network: Network, texts: Sequence[str], label: str | None = None, unit: Unit = "logit"
+) -> Attribution:
     """Attributes the prediction for a text, or a pair, to its words.
 
     Args:
         network: a fine-tuned checkpoint.
         texts: one or two.
         label: the label, or for tagging the word, that is asked about; by default what is predicted.
+        unit: what is attributed: the logit, or the probability.
 
     Raises:
         CheckpointError: the checkpoint was not fine-tuned.
-        DataError: the texts do not fit the task, or there is no such label.
+        DataError: the texts do not fit the task, or there is no such label, or no probability of it.
         RecipeError: captum is not installed.
     """
     if network.task is None:
@@ -142,7 +146,8 @@ def attribution_of(network: Network, texts: Sequence[str], label: str | None = N
     masked = network.tokenizer.mask_token_id
     if masked is None:
         masked = network.tokenizer.pad_token_id
-    reasons = [_reason(network, subject, target, int(masked)) for target in subject.targets]
+    targets = [target.in_probability() for target in subject.targets] if unit == "probability" else subject.targets
+    reasons = [_reason(network, subject, target, int(masked)) for target in targets]
     name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
     return Attribution(subject.prediction, subject.words, reasons, name, subject.curve)
 

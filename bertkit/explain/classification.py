@@ -61,10 +61,17 @@ def _targets(task: TextClassification, logits: np.ndarray, label: str | None) ->
     else:
         chosen = [int(task.predicted(logits)[0])]
 
-    def of(index: int) -> Any:
+    temperature = getattr(task.task, "temperature", None) or 1.0
+
+    def target(index: int) -> Target:
         def logit(outputs: Any) -> Tensor:
             return outputs["logits"][:, index]
 
-        return logit
+        def probability(outputs: Any) -> Tensor:
+            logits = outputs["logits"].float() / temperature
+            is_multi_label = task.problem_type == "multi_label_classification"
+            return (logits.sigmoid() if is_multi_label else logits.softmax(dim=-1))[:, index]
 
-    return [Target(names[index], of(index), float(probabilities[index])) for index in chosen]
+        return Target(names[index], logit, float(probabilities[index]), as_probability=probability)
+
+    return [target(index) for index in chosen]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
-from bertkit.explain.attribution import Attribution, attribution_of
+from bertkit.explain.attribution import Attribution, Unit, attribution_of
 from bertkit.explain.contexts import contexts_of
 from bertkit.explain.filling import Filling, filling_of, rank_texts, score_pairs
 from bertkit.explain.network import Network, load_network
@@ -85,6 +85,7 @@ def explain(
     text_b: str | None = None,
     *,
     label: str | None = None,
+    unit: Unit | None = None,
     sentences: str | Path | None = None,
     rank: str | Path | Sequence[str] | None = None,
     pairs: str | Path | None = None,
@@ -109,8 +110,9 @@ def explain(
         model: a run directory, a folder, a Hub id, or the result of `bertkit.load`; none with ``corpus``.
         text: text, or the first one of a pair.
         text_b: the second one.
-        label: the label whose logit is attributed to words; by default the predicted one. For tagging a word of the
+        label: the label that is attributed to words; by default the predicted one. For tagging a word of the
             text, for multiple choice the number of an ending.
+        unit: what is attributed to words: ``logit``, the default, or ``probability``.
         sentences: a text file, of whose sentences five take the place of ``text_b`` for comparison.
         rank: instead of ``text``: texts, or a file with one in each line, to rank by their pseudo-perplexity.
         pairs: instead of ``text``: a table of minimal pairs with the columns ``good`` and ``bad``.
@@ -136,7 +138,7 @@ def explain(
         OutputError: the file exists or cannot be written.
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
-    others = {"text": (text_b, label, sentences), "word": (texts,), "corpus": (recipe, example, epoch, phase)}
+    others = {"text": (text_b, label, unit, sentences), "word": (texts,), "corpus": (recipe, example, epoch, phase)}
     subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
@@ -158,7 +160,7 @@ def explain(
             shown = contexts_of(network, word, texts)
         else:
             both = [each for each in (subject, text_b) if each is not None]
-            shown = _explained(network, both, label, sentences)
+            shown = _explained(network, both, label, unit or "logit", sentences)
     if target is not None:
         write_whole(target, shown.html())
     return shown
@@ -184,6 +186,8 @@ def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], m
             raise RecipeError(
                 f"explain: an argument is given that only goes with {subject}; remove it, or give {subject}"
             )
+    if others["text"][2] not in (None, *get_args(Unit)):
+        raise RecipeError(f"unit: expected 'logit' or 'probability', got {others['text'][2]!r}")
     if (model is None) != (name == "corpus"):
         raise RecipeError("explain: give a checkpoint" if model is None else "explain: corpus takes no checkpoint")
     if name == "word" and None in others["word"]:
@@ -194,7 +198,9 @@ def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], m
     return subjects[name]
 
 
-def _explained(network: Network, texts: Sequence[str], label: str | None, sentences: str | Path | None) -> Explanation:
+def _explained(
+    network: Network, texts: Sequence[str], label: str | None, unit: Unit, sentences: str | Path | None
+) -> Explanation:
     """Computes every part that fits the checkpoint."""
     pieces = pieces_of(network, texts)
     explanation = Explanation(network.name, network.family, pieces)
@@ -210,7 +216,7 @@ def _explained(network: Network, texts: Sequence[str], label: str | None, senten
             explanation.missing[name] = str(error)
             return None
 
-    explanation.attribution = part("attribution", lambda: attribution_of(network, texts, label))
+    explanation.attribution = part("attribution", lambda: attribution_of(network, texts, label, unit))
     explanation.attention = part("attention", lambda: attention_of(network, pieces))
     explanation.filling = part("filling", lambda: filling_of(network, pieces))
     explanation.next_sentence = part("next_sentence", lambda: next_sentence_of(network, pieces, sentences))

@@ -50,7 +50,11 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None) 
         def logit(outputs: Any) -> Tensor:
             return outputs["logits"][:, position, index]
 
-        return Target(f"{word.text}: {names[index]}", logit, float(probabilities[number, index]))
+        def probability(outputs: Any) -> Tensor:
+            return outputs["logits"][:, position].float().softmax(dim=-1)[:, index]
+
+        name = f"{word.text}: {names[index]}"
+        return Target(name, logit, float(probabilities[number, index]), as_probability=probability)
 
     numbers = _chosen(tokens, [str(names[index]) for index in best], label)
     by_number = {int(features["word_ids"][0][word.start]): word for word in words}

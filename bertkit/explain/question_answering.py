@@ -45,7 +45,10 @@ def _(task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label
         def logit(outputs: Any) -> Tensor:
             return outputs[key][:, position]
 
-        return Target(name, logit, probability)
+        def of_tokens(outputs: Any) -> Tensor:
+            return outputs[key].float().softmax(dim=-1)[:, position]
+
+        return Target(name, logit, probability, as_probability=of_tokens)
 
     curve = Curve(
         [texts[1][a:b] for a, b in zip(starts, ends, strict=True)],

@@ -8,7 +8,7 @@ B inputs, S tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,13 +31,29 @@ class Target:
         name: such as a label.
         of: outputs of B inputs → (B,), differentiable.
         probability: of the label, in [0, 1]; None for a number.
-        unit: of the number: ``logit``, or ``score`` for regression.
+        unit: of the number: ``logit``, ``probability``, or ``score`` for regression.
+        as_probability: outputs of B inputs → (B,) in [0, 1], differentiable; None where the number has no probability,
+            or one that depends on other inputs too.
     """
 
     name: str
     of: Callable[[Any], Tensor]
     probability: float | None = None
     unit: str = "logit"
+    as_probability: Callable[[Any], Tensor] | None = None
+
+    def in_probability(self) -> Target:
+        """Returns the target with its probability as the number that is attributed.
+
+        Raises:
+            DataError: it has none.
+        """
+        if self.as_probability is None:
+            raise DataError(
+                f"unit probability: {self.name!r} has no probability that depends on this input alone; "
+                "leave out the unit"
+            )
+        return replace(self, of=self.as_probability, unit="probability")
 
 
 @dataclass(frozen=True)

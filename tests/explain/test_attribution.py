@@ -9,6 +9,7 @@ import pytest
 
 import bertkit
 from bertkit import explain
+from bertkit.errors import RecipeError
 from bertkit.explain.attribution import Reason
 
 pytest.importorskip("captum", reason="the extra explain is not installed")
@@ -92,6 +93,29 @@ def test_value_is_that_of_the_prediction(fine_tuned):
     regression = explain(fine_tuned("pairs"), *TEXTS["pairs"]).attribution.reasons[0]
     score = bertkit.load(fine_tuned("pairs")).predict("\t".join(TEXTS["pairs"]))[0]["score"]
     assert (regression.value, regression.unit) == (pytest.approx(score, abs=1e-5), "score")
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("kind", ["film", "topics", "entities", "answers", "maybe"])
+def test_probabilities_are_attributed(fine_tuned, kind):
+    inside = explain(fine_tuned(kind), *TEXTS[kind], unit="probability")
+    check_sums(inside.attribution)
+    for reason in inside.attribution.reasons:
+        assert reason.unit == "probability"
+        assert reason.value == pytest.approx(reason.probability, abs=1e-5)
+        assert 0 <= reason.baseline <= 1
+
+
+@pytest.mark.parametrize("kind", ["pairs", "choices"])
+def test_numbers_without_a_probability_are_named(fine_tuned, kind):
+    inside = explain(fine_tuned(kind), *TEXTS[kind], unit="probability")
+    assert "has no probability that depends on this input alone" in inside.missing["attribution"]
+    assert inside.attention is not None
+
+
+def test_an_unknown_unit_is_refused(fine_tuned):
+    with pytest.raises(RecipeError, match="unit: expected 'logit' or 'probability', got 'odds'"):
+        explain(fine_tuned("film"), "a film", unit="odds")
 
 
 @pytest.mark.numeric
