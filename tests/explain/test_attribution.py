@@ -242,3 +242,54 @@ def test_a_planted_word_comes_first(checkpoint, tmp_path):
             best = int(getattr(attribution.reasons[0], method).argmax())
             first[method] += attribution.words[best].text == word
     assert min(first.values()) >= 95, first
+
+
+@pytest.mark.slow
+@pytest.mark.numeric
+def test_no_word_stands_out_of_random_labels(checkpoint, tmp_path):
+    """Of 8 trainings on labels by chance, a word that was named before is mostly first in no more than chance allows.
+
+    A model of random labels does use a few words, those that go with a label by chance in its own training set, and
+    texts of one model are no independent draws. So a training is the unit. All words are equally frequent, and the
+    weights are drawn anew, so that in each training every word is first in most texts with probability 1/9; 5 of 8 or
+    more have probability 0.0007.
+    """
+    words = ["lovely", *"a the film story plot is or awful".split()]
+    mostly_first = [_word_of_random_labels(words, checkpoint, tmp_path / str(seed), seed) for seed in range(8)]
+    assert mostly_first.count(words[0]) < 5, mostly_first
+
+
+def _word_of_random_labels(words, checkpoint, folder, seed):
+    """Returns the word that is first in most of 20 texts, after training from new weights on random labels."""
+    from collections import Counter
+
+    import torch
+
+    from bertkit import BertForPreTraining
+    from bertkit.checkpoint.load import load_config, load_tokenizer
+    from bertkit.explain.attribution import attribution_of
+    from bertkit.explain.network import load_network
+
+    generator = random.Random(seed)
+    torch.manual_seed(seed)
+    BertForPreTraining(load_config(str(checkpoint))).save_pretrained(folder / "model")
+    load_tokenizer(str(checkpoint)).save_pretrained(folder / "model")
+    rows = [(" ".join(generator.sample(words, 8)), generator.choice(("one", "two"))) for _ in range(400)]
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    overrides = {
+        "data.train_file": str(folder / "rows.csv"),
+        "data.max_seq_length": 16,
+        "train.learning_rate": 2e-3,
+        "train.num_train_epochs": 3,
+        "placement.device": "cpu",
+        "placement.mixed_precision": "no",
+    }
+    run = bertkit.finetune(
+        "classification", model=str(folder / "model"), output_dir=folder / "run", overrides=overrides
+    )
+    network = load_network(str(run.output_dir))
+    first: Counter[str] = Counter()
+    for _ in range(20):
+        attribution = attribution_of(network, [" ".join(generator.sample(words, 8))])
+        first[attribution.words[int(attribution.reasons[0].gradients.argmax())].text] += 1
+    return first.most_common(1)[0][0]
