@@ -191,6 +191,31 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+def opened(browser: Any, path: Path, width: int, scheme: str = "light", drawn: str = "true") -> Any:
+    """Opens a page in Chromium and checks what holds for every page: no message, no request, no horizontal scrolling.
+
+    Args:
+        browser: of the fixture.
+        path: the file.
+        width: of the window, pixels.
+        scheme: ``light`` or ``dark``.
+        drawn: expression of JavaScript that is true when the page's script has drawn.
+    """
+    page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_function(drawn)
+    assert said == []
+    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    return page
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of the real data sets, or a skip that says why."""

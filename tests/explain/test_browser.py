@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bertkit import explain
+from tests import conftest
 
 pytestmark = pytest.mark.browser
 HOSTILE = '<script>alert(1)</script> "><img src=x onerror=alert(2)> lovely film'
@@ -21,20 +22,9 @@ def page_file(checkpoint, tmp_path_factory) -> Path:
 
 
 def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Any:
-    """Opens a page and checks what holds for every page."""
-    page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
-    page.wait_for_function("!document.querySelector('#matrix') || document.querySelector('#matrix svg')")
-    assert said == []
-    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    return page
+    """Opens a page, and waits for the matrix of a head if it has one."""
+    drawn = "!document.querySelector('#matrix') || document.querySelector('#matrix svg')"
+    return conftest.opened(browser, path, width, scheme, drawn)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bertkit import finetune, pretrain, report
+from tests import conftest
 
 pytestmark = pytest.mark.browser
 WIDTHS = (400, 1600)
@@ -30,18 +31,8 @@ SHORT = {
 
 
 def opened(browser: Any, path: Path, width: int) -> Any:
-    """Opens a page and checks what holds for every report."""
-    page = browser.new_page(viewport={"width": width, "height": 1000})
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(dialog.message))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
-    assert said == []
-    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    """Opens a report and checks its pictures."""
+    page = conftest.opened(browser, path, width)
     assert page.evaluate(
         "[...document.images].every(each => each.alt && each.naturalWidth && each.getBoundingClientRect().width > 100)"
     )
