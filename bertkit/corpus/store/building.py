@@ -62,7 +62,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """What the workers of a build need.
+    """Settings and folder that the workers of a build share.
 
     Attributes:
         work: folder of the parts.
