@@ -312,7 +312,7 @@ def _run(
     if 0 < len(missing) < len(units):
         say(f"continuing: {len(units) - len(missing)} of {len(units)} parts are finished")
     total = sum(unit.size for unit in units)
-    done = [unit.size for unit in units if unit not in missing]
+    done = [unit.size for unit in units if unit.record(job.work, kind).is_file()]
 
     def report(size: int) -> None:
         if progress is not None and total:
@@ -341,8 +341,9 @@ def _exact_faults(unit: Unit, form: DocumentForm) -> Iterator[None]:
         yield
     except DataError:
         for source in unit.sources:
-            for _ in source.whole().paragraphs(form):
-                pass
+            if (whole := source.whole()) is not source:
+                for _ in whole.paragraphs(form):
+                    pass
         raise
 
 

@@ -77,8 +77,8 @@ def _pooled(
     """Yields items when a process has done them; ``running`` holds those that processes work on."""
     waiting = deque(items)
     others = set(multiprocessing.active_children())
-    try:
-        with worker_pool(call, number) as pool:
+    with worker_pool(call, number) as pool:
+        try:
             while waiting or running:
                 while waiting and len(running) < number:
                     item = waiting.popleft()
@@ -87,10 +87,10 @@ def _pooled(
                 for future in finished:
                     future.result()
                     yield running.pop(future)
-    except BaseException:
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()  # a unit takes too long to wait for its end
-        raise
+        except BaseException:
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()  # the pool would wait for the ends of their units
+            raise
 
 
 def _one(work_on: WorkOn, job: Job, unit: Unit) -> None:
