@@ -38,8 +38,8 @@ def tokenizer() -> object:
 def write_corpus(folder: Path, examples: int) -> None:
     """Writes a store whose parts are links to one file."""
     from bertkit.corpus.store.encoding import EncodedBatch, SentenceEncoder
+    from bertkit.corpus.store.parts import write_manifest, write_parts
     from bertkit.corpus.store.token_store import FORMAT
-    from bertkit.corpus.store.writer import write_manifest, write_parts
 
     rng = np.random.default_rng(0)
 

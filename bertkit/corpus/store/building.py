@@ -21,9 +21,10 @@ from bertkit.corpus.settings import DocumentFilter, Workers
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.store.filters import document_digests, repeated_documents, without_documents, without_short
 from bertkit.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
+from bertkit.corpus.store.parts import write_manifest, write_parts
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.corpus.store.unit_workers import run_units
-from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_origin, write_manifest, write_parts
+from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_origin
 from bertkit.errors import DataError, OutputError, listed
 from bertkit.files import into_folder, new_folder, remove_unfinished, unlocked
 from bertkit.json_text import dumps
@@ -264,7 +265,7 @@ def _plan_of(work: Path) -> dict[str, Any] | None:
 
 
 def _note_changes(before: dict[str, Any] | None, origin: dict[str, Any]) -> None:
-    """Says which sources have changed since a killed build."""
+    """Prints the sources that have changed since a killed build."""
     if before is None:
         return
     known = dict(zip(before["origin"]["names"], before["origin"]["sources"], strict=True))

@@ -5,7 +5,7 @@ part is one record batch in Arrow's stream format, the format of the ``datasets`
 it). Its only column is ``sentences``, ``large_list<large_list<id>>``: a row is a document, a list of sentences, each a
 list of token ids.
 
-`writer.py` writes stores; this module reads them. A part is mapped when something in it is read, and its checksum,
+`parts.py` writes parts; this module reads them. A part is mapped when something in it is read, and its checksum,
 CRC-32, is compared then: it detects damaged disks and interrupted copies, at about the speed of reading memory.
 """
 

@@ -15,7 +15,7 @@ from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sentences import split_sentences
 from bertkit.corpus.settings import DocumentFilter, Workers
 from bertkit.corpus.sources import find_sources
-from bertkit.corpus.store import building, unit_workers, writer
+from bertkit.corpus.store import building, parts, unit_workers
 from bertkit.corpus.store.building import build_store, join_store
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.errors import DataError, OutputError, PlacementError
@@ -79,7 +79,7 @@ def test_a_small_text_is_one_part_as_in_pretraining(corpus):
 
 def test_a_part_ends_with_a_document(corpus, files, monkeypatch):
     expected = arrays(corpus.build(files, BLANK))
-    monkeypatch.setattr(writer, "PART_TOKENS", 100)
+    monkeypatch.setattr(parts, "PART_TOKENS", 100)
     monkeypatch.setattr("bertkit.corpus.store.encoding._BATCH_CHARACTERS", 200)
     monkeypatch.setattr(building, "_LEAST_BYTES", 10**6)
     store = build(corpus, files)
@@ -264,7 +264,7 @@ def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus, files):
 
 
 def test_duplicates_of_all_units(corpus, files):
-    """Documents of the second file that are in the first one are left out, whatever the unit."""
+    """A document is left out if another unit before has it."""
     text = files[0].read_text()
     [more] = corpus.write(more=f"{text}\n\nt1 t2 t3")
     chosen = DocumentFilter(deduplicate="exact")

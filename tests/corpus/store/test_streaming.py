@@ -155,7 +155,7 @@ def test_examples_depend_on_their_number_alone(stream, tokenizer):
 
 
 def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
-    from bertkit.corpus.store.writer import StoreDraft
+    from bertkit.corpus.store.parts import StoreDraft
 
     blocks = stream()
     finish = StoreDraft.finish

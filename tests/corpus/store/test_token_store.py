@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from bertkit.corpus.documents import DocumentForm, Paragraph
-from bertkit.corpus.store import encoding, writer
+from bertkit.corpus.store import encoding, parts
 from bertkit.corpus.store.encoding import EncodedBatch
+from bertkit.corpus.store.parts import StoreDraft
 from bertkit.corpus.store.token_store import FORMAT, TokenStore
-from bertkit.corpus.store.writer import StoreDraft, write_token_store
+from bertkit.corpus.store.writer import write_token_store
 from bertkit.errors import DataError
 from bertkit.files import lock
 
@@ -155,7 +156,7 @@ def test_arrays_lie_in_the_mapped_file(store_of):
 def test_no_page_of_the_drafts_stays_resident(tmp_path, monkeypatch):
     """Else preparing a corpus takes as much memory as its tokens."""
     resident = []
-    write = writer._FlatSink.write
+    write = parts._FlatSink.write
 
     def watched(sink, data):
         written = write(sink, data)
@@ -164,12 +165,12 @@ def test_no_page_of_the_drafts_stays_resident(tmp_path, monkeypatch):
         resident.append(sum(map(int, found)))
         return written
 
-    monkeypatch.setattr(writer._FlatSink, "write", watched)
+    monkeypatch.setattr(parts._FlatSink, "write", watched)
     number = 4 << 20
     draft = StoreDraft(tmp_path, np.int32)
     lengths, documents = np.full(number // 16, 16), np.ones(number // 16, np.int64)
     draft.append(EncodedBatch(np.arange(number, dtype=np.int32), lengths, documents, 1, 0))
-    writer.write_manifest(tmp_path, {"format": FORMAT}, draft.finish())
+    parts.write_manifest(tmp_path, {"format": FORMAT}, draft.finish())
     assert len(resident) > 3
     assert max(resident) < number * 4 // 1024 // 16
     assert TokenStore.open(tmp_path).tokens[-1] == number - 1
