@@ -189,6 +189,9 @@ class _File(Source):
         self._range: tuple[int, int] | None = None
         self.position = 0
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "path": self.path.absolute()}  # workers of Ray have other working folders
+
     def fingerprint(self) -> str:
         read_as = [str(self.path.resolve()), self.size, self._changed, self._range, *self.kind, self.text_column]
         return hashlib.sha256(dumps(read_as).encode()).hexdigest()

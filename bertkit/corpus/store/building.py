@@ -114,6 +114,7 @@ def build_store(
         OutputError: ``place`` has other content, or another process builds it.
         PlacementError: a worker was killed twice at the same unit.
     """
+    place = place.absolute()  # workers of Ray have other working folders
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
     origin = store_origin(sources, form, encode, splitter)
     if facts := chosen.facts():
