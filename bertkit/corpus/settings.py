@@ -41,6 +41,19 @@ class ExampleSettings:
         gt=0,
         le=1,
     )
+    mask_replace_prob: float = setting(
+        "Share of the predicted tokens that [MASK] replaces, 0 to 1 (BERT §3.1: 0.8; its §C.2 varies it).",
+        default=0.8,
+        ge=0,
+        le=1,
+    )
+    random_replace_prob: float = setting(
+        "Share of the predicted tokens that a random token replaces (BERT §3.1: 0.1); with `mask_replace_prob` at "
+        "most 1, and the rest is unchanged.",
+        default=0.1,
+        ge=0,
+        le=1,
+    )
     whole_word_mask: bool = option(
         "Select words to predict, with all their pieces, instead of single tokens.", default=False
     )
@@ -77,10 +90,23 @@ class PretrainingData(ExampleSettings):
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if self.unchanged_prob < 0:
+            total = self.mask_replace_prob + self.random_replace_prob
+            raise ValueError(f"mask_replace_prob and random_replace_prob add up to {total:g}; expected at most 1")
         if self.pair_objective not in get_args(PairObjective):
             raise ValueError(
                 f"pair_objective: {self.pair_objective!r} is not one of {', '.join(get_args(PairObjective))}"
             )
+
+    @property
+    def unchanged_prob(self) -> float:
+        """Returns the share of the predicted tokens that are unchanged.
+
+        >>> PretrainingData(mask_replace_prob=0.6, random_replace_prob=0.4).unchanged_prob
+        0.0
+        """
+        # Rounded, as 1 - 0.6 - 0.4 is not 0 in floating point, and other sums are hardly above 1.
+        return round(1 - self.mask_replace_prob - self.random_replace_prob, 9)
 
     @property
     def predictions_per_seq(self) -> int:

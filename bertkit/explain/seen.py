@@ -11,7 +11,6 @@ import numpy as np
 
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.corpus.examples.dataset import PretrainingExamples
-from bertkit.corpus.examples.masking import MASK_SHARE, RANDOM_SHARE
 from bertkit.corpus.settings import EPOCHS_OF_A_PHASE, PretrainingData
 from bertkit.corpus.store.opening import names_store, open_store
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
@@ -108,7 +107,11 @@ class SeenExamples(Shown):
     def shares(self) -> list[tuple[str, float, str]]:
         """Returns name, share and expectation of each count."""
         rows = [("predicted, of all tokens", self.predicted / self.tokens, f"{self.data.mlm_probability:.0%}")]
-        expected = {"masked": MASK_SHARE, "kept": 1 - MASK_SHARE - RANDOM_SHARE, "replaced": RANDOM_SHARE}
+        expected = {
+            "masked": self.data.mask_replace_prob,
+            "kept": self.data.unchanged_prob,
+            "replaced": self.data.random_replace_prob,
+        }
         rows += [
             (f"{name}, of these", self.kinds[name] / max(self.predicted, 1), f"{expected[name]:.0%}") for name in _KINDS
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,21 @@ def test_a_checkpoint_may_have_fields_of_its_own():
 def test_a_shorter_longest_input_cuts_every_phase():
     assert load_recipe("bert-tiny", {"data.max_seq_length": 128}).data.lengths() == [(128, 1.0)]
     assert load_recipe("bert-tiny", {"data.max_seq_length": 256}).data.lengths() == [(128, 0.9), (256, 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"mask_replace_prob": 0.95}, "mask_replace_prob and random_replace_prob add up to 1.05; expected at most 1"),
+        ({"mask_replace_prob": 1.5}, "mask_replace_prob: expected 0 to 1, got 1.5"),
+        ({"random_replace_prob": -0.1}, "random_replace_prob: expected 0 to 1, got -0.1"),
+        ({"mask_replace_prob": "most"}, "mask_replace_prob: expected a number, got 'most'"),
+        ({"mlm_probability": 0}, "mlm_probability: expected more than 0, at most 1, got 0"),
+    ],
+)
+def test_shares_of_masking_are_checked(values, expected):
+    with pytest.raises(RecipeError, match=re.escape(expected)):
+        load_recipe("bert-tiny", {f"data.{key}": value for key, value in values.items()})
 
 
 def test_phases_are_saved_and_read_back(tmp_path):

@@ -89,6 +89,8 @@ class PretrainingExamples(Dataset[Arrays]):
             vocabulary.mask_token_id,
             vocabulary.ordinary_ids,
             vocabulary.words if data.whole_word_mask else None,
+            data.mask_replace_prob,
+            data.random_replace_prob,
         )
         self._has_pairs = OBJECTIVES[data.pair_objective].has_label
         self._special_tokens = vocabulary.pair if self._has_pairs else vocabulary.single

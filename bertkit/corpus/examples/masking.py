@@ -18,8 +18,6 @@ from bertkit.corpus.examples.randomness import Stream, halves_of_streams
 from bertkit.corpus.vocabulary.structure import WordMarks
 from bertkit.model.labels_bert import IGNORE_INDEX
 
-MASK_SHARE = 0.8
-RANDOM_SHARE = 0.1
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _HALF = np.uint64(32)
 
@@ -32,11 +30,12 @@ class MaskingRules:
         seed: seed of the run.
         mlm_probability: share of the tokens of an example that is predicted, above 0, at most 1.
         max_predictions_per_seq: P, maximum number of predictions of an example.
-        mask_token_id: id that replaces 80 % of the predicted tokens.
-        ordinary_ids: ``(N,)`` int64, ids that replace 10 % of the predicted tokens, drawn uniformly; the other 10 %
-            are unchanged.
+        mask_token_id: id of [MASK].
+        ordinary_ids: ``(N,)`` int64, ids of random replacements, drawn uniformly.
         words: marks of the pieces that continue the word of the piece before them, for whole-word masking. None for
             masking of single tokens.
+        mask_replace_prob, random_replace_prob: shares of the predicted tokens that become [MASK] and a random token;
+            the other ones are unchanged.
     """
 
     seed: int
@@ -45,6 +44,8 @@ class MaskingRules:
     mask_token_id: int
     ordinary_ids: NDArray[np.int64]
     words: WordMarks | None = None
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +75,8 @@ def mask_tokens(
 
     An example of ``length`` tokens has
     ``min(max_predictions_per_seq, max(1, round(length × mlm_probability)))`` tokens to predict, or all its candidates
-    if these are fewer. Each becomes [MASK] with probability 0.8, a random ordinary token (possibly itself) with
-    probability 0.1, and is unchanged with probability 0.1.
+    if these are fewer. Each becomes [MASK] with probability ``mask_replace_prob``, a random ordinary token (possibly
+    itself) with ``random_replace_prob``, and is unchanged otherwise: 0.8, 0.1 and 0.1 in the paper.
 
     Whole words are drawn in random order. A word is selected with all its pieces if they fit into the remaining number,
     else skipped, so there can be fewer predictions. If every word has too many pieces, the first pieces of the word
@@ -118,8 +119,9 @@ def mask_tokens(
     action, pick = (replacements[row, 2 * slot + which] * 2.0**-32 for which in (0, 1))
     random_ids = rules.ordinary_ids[(pick * len(rules.ordinary_ids)).astype(np.int64)]
     masked = input_ids.copy()
-    masked[row, column] = np.where(action < MASK_SHARE + RANDOM_SHARE, random_ids, originals)
-    masked[row[action < MASK_SHARE], column[action < MASK_SHARE]] = rules.mask_token_id
+    is_mask = action < rules.mask_replace_prob
+    is_changed = action < rules.mask_replace_prob + rules.random_replace_prob
+    masked[row, column] = np.select([is_mask, is_changed], [rules.mask_token_id, random_ids], originals)
     return MaskedBatch(masked, positions, labels)
 
 

@@ -227,6 +227,16 @@ def test_numbers_outside_the_run(run):
             run[number]
 
 
+@pytest.mark.parametrize(("mask", "changes"), [(0, False), (1, True)])
+def test_shares_of_replacements_are_those_of_the_settings(store, vocabulary, mask, changes):
+    data = PretrainingData(max_seq_length=24, seed=7, mask_replace_prob=mask, random_replace_prob=0)
+    for example in PretrainingExamples(store.whole(), vocabulary, data, 20):
+        positions = example["masked_positions"][example["labels"] != -100]
+        assert len(positions)
+        assert (example["input_ids"][positions] == MASK).all() == changes
+        assert (example["input_ids"] == restored(example)).all() != changes
+
+
 def test_one_document_is_refused_at_once(store, vocabulary):
     with pytest.raises(DataError, match="random segments from other documents"):
         PretrainingExamples(store.subset([0]), vocabulary, DATA, 10)

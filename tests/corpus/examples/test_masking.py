@@ -28,9 +28,11 @@ def batch(lengths: list[int], width: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return ids, candidates, np.array(lengths)
 
 
-def rules(share: float = 0.15, most: int = 20, seed: int = 42, continuation: np.ndarray | None = None) -> MaskingRules:
+def rules(
+    share: float = 0.15, most: int = 20, seed: int = 42, continuation: np.ndarray | None = None, **replaced: float
+) -> MaskingRules:
     words = None if continuation is None else WordMarks(continuation, None)
-    return MaskingRules(seed, share, most, MASK, ORDINARY, words)
+    return MaskingRules(seed, share, most, MASK, ORDINARY, words, **replaced)
 
 
 def restored(masked: MaskedBatch) -> np.ndarray:
@@ -132,6 +134,22 @@ def test_shares():
     chosen = np.bincount(masked.masked_positions[used], minlength=128)
     assert (chosen[1:99] > 0).all()
     assert all(within(int(count), rows, 15 / 98) for count in chosen[1:99])
+
+
+@pytest.mark.parametrize(
+    ("mask", "kept", "random"), [(1, 0, 0), (0.8, 0, 0.2), (0.8, 0.2, 0), (0, 0.2, 0.8), (0, 0, 1), (0, 1, 0)]
+)
+def test_other_shares_of_replacements(mask, kept, random):
+    """The first five are those of BERT §C.2, table 8."""
+    rows = 2000
+    ids, candidates, lengths = batch([100] * rows, 128)
+    replaced = {"mask_replace_prob": mask, "random_replace_prob": random}
+    masked = mask_tokens(ids, candidates, lengths, rules(**replaced), 0, np.arange(rows))
+    used = masked.labels != -100
+    new = np.take_along_axis(masked.input_ids, masked.masked_positions, axis=1)[used]
+    is_mask, is_kept = new == MASK, new == masked.labels[used]
+    for tokens, share in ((is_mask, mask), (is_kept, kept), (~is_mask & ~is_kept, random)):
+        assert abs(tokens.mean() - share) <= 4.5 * math.sqrt(share * (1 - share) / len(new))
 
 
 def test_replacement_does_not_depend_on_the_position():
