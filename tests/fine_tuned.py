@@ -16,6 +16,12 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         _SHORT,
         "BertForSequenceClassification",
     ),
+    "chunks": (
+        "classification",
+        {**_TEXT, "problem": "single_label", "label_names": ["bad", "fair", "good"]},
+        {**_SHORT, "long_text": "chunk"},
+        "BertForSequenceClassification",
+    ),
     "threshold": (
         "classification",
         {**_TEXT, "problem": "single_label", "label_names": ["bad", "good"], "threshold": 0.99},

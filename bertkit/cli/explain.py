@@ -33,6 +33,13 @@ def explain(
         Literal["logit", "probability"] | None,
         options.option(help="What is attributed to words; the logit without it."),
     ] = None,
+    window: Annotated[
+        int | None,
+        options.option(
+            help="Number, from 0, of the window of a TEXT longer than the model reads; without it the one that decides "
+            "the prediction, or the first."
+        ),
+    ] = None,
     sentences: Annotated[
         Path | None,
         options.option(metavar="FILE", help="Text whose sentences are compared with TEXT_B as the next one."),
@@ -79,6 +86,7 @@ def explain(
         text_b,
         label=label,
         unit=unit,
+        window=window,
         sentences=sentences,
         rank=rank,
         pairs=pairs,

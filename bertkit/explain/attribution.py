@@ -86,6 +86,7 @@ class Attribution:
         reasons: one for each attributed number.
         masked_with: token that stands for a masked word.
         curve: for question answering.
+        note: sentence on what the numbers are of, if it is not the prediction.
     """
 
     prediction: str
@@ -93,6 +94,7 @@ class Attribution:
     reasons: list[Reason]
     masked_with: str
     curve: Curve | None
+    note: str = ""
 
     def record(self) -> dict[str, Any]:
         """Returns the part as plain data."""
@@ -107,11 +109,11 @@ class Attribution:
         ]
         words = [word.text for word in self.words]
         spans = [] if self.curve is None else [list(span) for span in self.curve.spans]
-        return {"prediction": self.prediction, "words": words, "reasons": reasons, "spans": spans}
+        return {"prediction": self.prediction, "words": words, "reasons": reasons, "spans": spans, "note": self.note}
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""
-        lines = [f"prediction: {self.prediction}"]
+        lines = [f"prediction: {self.prediction}", *([f"  {self.note}"] if self.note else [])]
         for reason in self.reasons:
             order = np.argsort(-abs(reason.gradients), kind="stable")[:8]
             best = ", ".join(f"{self.words[word].text} {reason.gradients[word]:+.3f}" for word in order)
@@ -124,45 +126,59 @@ class Attribution:
         return lines
 
 
-def attribution_of(
-    network: Network, texts: Sequence[str], label: str | None = None, unit: Unit = "logit"
-) -> Attribution:
-    """Attributes the prediction for a text, or a pair, to its words.
+def explained_subject(
+    network: Network, texts: Sequence[str], label: str | None = None, window: int | None = None
+) -> Subject:
+    """Returns what is attributed of the prediction for a text, or a pair.
 
     Args:
         network: a fine-tuned checkpoint.
         texts: one or two.
         label: the label, or for tagging the word, that is asked about; by default what is predicted.
-        unit: what is attributed: the logit, or the probability.
+        window: number of the window of a long text; by default the one that decides most.
 
     Raises:
         CheckpointError: the checkpoint was not fine-tuned.
-        DataError: the texts do not fit the task, or there is no such label, or no probability of it.
-        RecipeError: captum is not installed.
+        DataError: the texts do not fit the task, or there is no such label.
+        RecipeError: there is no such window.
     """
     if network.task is None:
         raise CheckpointError(f"{network.name}: it was not fine-tuned and predicts no label; fine-tune it first")
-    subject = subject_of(network.task, network, texts, label)
+    return subject_of(network.task, network, texts, label, window)
+
+
+def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> Attribution:
+    """Attributes a prediction to the words of its input.
+
+    Args:
+        network: a fine-tuned checkpoint.
+        subject: of `explained_subject`.
+        unit: what is attributed: the logit, or the probability.
+
+    Raises:
+        DataError: there is no probability that depends on the input alone.
+        RecipeError: captum is not installed.
+    """
     masked = network.tokenizer.mask_token_id
     if masked is None:
         masked = network.tokenizer.pad_token_id
     targets = [target.in_probability() for target in subject.targets] if unit == "probability" else subject.targets
     reasons = [_reason(network, subject, target, int(masked)) for target in targets]
     name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
-    return Attribution(subject.prediction, subject.words, reasons, name, subject.curve)
+    return Attribution(subject.prediction, subject.pieces.words, reasons, name, subject.curve, subject.note)
 
 
 def _reason(network: Network, subject: Subject, target: Target, masked: int) -> Reason:
-    baseline = subject.ids.copy()
-    for word in subject.words:
+    baseline = subject.pieces.ids.copy()
+    for word in subject.pieces.words:
         baseline[word.start : word.end] = masked
-    rows = np.tile(subject.ids, (len(subject.words), 1))
-    for row, word in zip(rows, subject.words, strict=True):
+    rows = np.tile(subject.pieces.ids, (len(subject.pieces.words), 1))
+    for row, word in zip(rows, subject.pieces.words, strict=True):
         row[word.start : word.end] = masked
-    values = _values(network, subject, target, np.concatenate([[subject.ids, baseline], rows]))
+    values = _values(network, subject, target, np.concatenate([[subject.pieces.ids, baseline], rows]))
     value, lowest = values[:2].tolist()
     of_tokens, error, steps = _integrated(network, subject, target, baseline, value - lowest)
-    gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.words])
+    gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.pieces.words])
     occlusion = value - values[2:]
     correlation = _correlation(gradients, occlusion)
     return Reason(
@@ -192,7 +208,7 @@ def _integrated(
     except ModuleNotFoundError as missing:
         raise RecipeError("attribution needs the extra explain: pip install 'bertkit[explain]'") from missing
     names = list(network.inputs)
-    batch = subject.batch(network, subject.ids[None])
+    batch = subject.batch(network, subject.pieces.ids[None])
     others = tuple(batch[name] for name in names if name != "input_ids")
 
     def forward(input_ids: Tensor, *further: Tensor) -> Tensor:
@@ -200,14 +216,14 @@ def _integrated(
         return target.of(subject.call({"input_ids": input_ids, **rest}))
 
     method: Any = LayerIntegratedGradients(forward, network.model.get_input_embeddings())
-    values, error, steps = np.zeros(len(subject.ids)), 0.0, 0
+    values, error, steps = np.zeros(len(subject.pieces.ids)), 0.0, 0
     for steps in _STEPS:
         attributed = method.attribute(
             batch["input_ids"],
             baselines=subject.batch(network, baseline[None])["input_ids"],
             additional_forward_args=others,
             n_steps=steps,
-            internal_batch_size=max(1, _TOKENS // len(subject.ids)),
+            internal_batch_size=max(1, _TOKENS // len(subject.pieces.ids)),
         )
         values = attributed[0].double().sum(dim=-1).cpu().numpy()
         error = abs(float(values.sum()) - difference) / max(abs(difference), _LEAST)

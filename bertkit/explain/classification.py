@@ -9,6 +9,7 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.explain.network import Network
+from bertkit.explain.pieces import checked_window
 from bertkit.explain.subjects import Subject, Target, index_of, outputs_of, pieces_like, subject_of
 from bertkit.inference.predicted import predicted
 from bertkit.progress import counted
@@ -21,46 +22,55 @@ _MOST = 3  # labels of a multi-label prediction
 
 
 @subject_of.register
-def _(task: TextClassification, network: Network, texts: Sequence[str], label: str | None) -> Subject:
+def _(
+    task: TextClassification, network: Network, texts: Sequence[str], label: str | None, window: int | None
+) -> Subject:
     columns = list(task.read_input(["a\tb"]))  # one column of texts, or two of pairs
     if len(texts) != len(columns):
         raise DataError(f"{task.name} reads {counted(len(columns), 'text')} ({', '.join(columns)}), got {len(texts)}")
     examples = {column: [text] for column, text in zip(columns, texts, strict=True)}
     features = task.encode(examples, network.tokenizer)
-    rows = features["input_ids"]
-    windows = rows[0] if task.data.long_text == "chunk" else rows
-    if len(windows) > 1:
-        raise DataError(f"the text has {len(windows)} windows, and words are attributed to in one; give a shorter text")
-    pieces = pieces_like(network, texts, windows[0])
-    logits = outputs_of(network, pieces.batch(network))["logits"].float().cpu().numpy()
+    row = {name: features[name][0] for name in network.inputs}
+    batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
+    logits = outputs_of(network, batch)["logits"].float().cpu().numpy()
     prediction = predicted(task).format_prediction(task.decode(logits, features, examples)[0])
-    return Subject(
-        prediction,
-        pieces.ids,
-        pieces.segments,
-        pieces.words,
-        _targets(task, logits, label),
-        lambda batch: network.model(**batch),
-    )
+    chosen = _chosen(task, logits, label)
+    rows = row["input_ids"] if task.data.long_text == "chunk" else [row["input_ids"]]
+    number, note = checked_window(window, len(rows)), ""
+    if len(rows) > 1:
+        batch.pop("window_counts")
+        logits = outputs_of(network, batch)["logits"].float().cpu().numpy()
+        number = checked_window(window, len(rows), int(logits[:, chosen[0]].argmax()))
+        note = (
+            f"the prediction is of all {len(rows)} windows together; the numbers are of window {number} alone, by "
+            "default the one with the largest output for the label"
+        )
+    pieces = pieces_like(network, texts, rows[number], number)
+    targets = _targets(task, logits[number], chosen)
+    return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), note=note)
 
 
-def _targets(task: TextClassification, logits: np.ndarray, label: str | None) -> list[Target]:
-    """Returns the chosen label, or the predicted ones; logits are (1, C)."""
-    names = task.task.label_names
+def _chosen(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
+    """Returns the ids of the given label, or of the predicted ones; logits are (1, C)."""
     if task.problem_type == "regression":
         if label is not None:
             raise DataError(f"label {label!r}: {task.name} predicts a number; remove it")
-        return [Target(str(task.task.label_column or "score"), lambda outputs: outputs["logits"][:, 0], None, "score")]
-    probabilities = task.probabilities(logits)[0]
+        return [0]
     if label is not None:
-        chosen = [index_of(label, names, "one of the labels")]
-    elif task.problem_type == "multi_label_classification":
+        return [index_of(label, task.task.label_names, "one of the labels")]
+    if task.problem_type == "multi_label_classification":
+        probabilities = task.probabilities(logits)[0]
         labels = np.flatnonzero(task.predicted(logits)[0])
         order = labels if len(labels) else np.array([logits[0].argmax()])
-        chosen = sorted(order.tolist(), key=lambda index: -probabilities[index])[:_MOST]
-    else:
-        chosen = [int(task.predicted(logits)[0])]
+        return sorted(order.tolist(), key=lambda index: -probabilities[index])[:_MOST]
+    return [int(task.predicted(logits)[0])]
 
+
+def _targets(task: TextClassification, logits: np.ndarray, chosen: Sequence[int]) -> list[Target]:
+    """Returns the numbers of an input that are attributed: those of chosen labels, from its logits (C,)."""
+    if task.problem_type == "regression":
+        return [Target(str(task.task.label_column or "score"), lambda outputs: outputs["logits"][:, 0], None, "score")]
+    names, probabilities = task.task.label_names, task.probabilities(logits[None])[0]
     temperature = getattr(task.task, "temperature", None) or 1.0
 
     def target(index: int) -> Target:

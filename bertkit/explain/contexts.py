@@ -161,7 +161,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
     for number, text in enumerate(texts):
         if not text.strip():
             continue
-        pieces = pieces_of(network, [text], name=f"{file}: text {number + 1}", with_summands=False)
+        pieces = pieces_of(network, [text], name=f"{file}: text {number + 1}")
         found += [
             (number, pieces, each.start, each.end)
             for each in pieces.words

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import BertkitError, RecipeError
+from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
-from bertkit.explain.attribution import Attribution, Unit, attribution_of
+from bertkit.explain.attribution import Attribution, Unit, attribution_of, explained_subject
 from bertkit.explain.contexts import contexts_of
 from bertkit.explain.filling import Filling, filling_of, rank_texts, score_pairs
 from bertkit.explain.network import Network, load_network
 from bertkit.explain.next_sentence import NextSentence, next_sentence_of
 from bertkit.explain.page import drawn_attention, drawn_attribution
-from bertkit.explain.pieces import Pieces, pieces_of
+from bertkit.explain.pieces import Pieces, pieces_of, with_summands
 from bertkit.explain.shown import Shown
 from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
@@ -86,6 +86,7 @@ def explain(
     *,
     label: str | None = None,
     unit: Unit | None = None,
+    window: int | None = None,
     sentences: str | Path | None = None,
     rank: str | Path | Sequence[str] | None = None,
     pairs: str | Path | None = None,
@@ -113,6 +114,8 @@ def explain(
         label: the label that is attributed to words; by default the predicted one. For tagging a word of the
             text, for multiple choice the number of an ending.
         unit: what is attributed to words: ``logit``, the default, or ``probability``.
+        window: number, from 0, of the window of a text that is longer than the model reads; by default the one that
+            decides the prediction, and for a pre-trained checkpoint the first.
         sentences: a text file, of whose sentences five take the place of ``text_b`` for comparison.
         rank: instead of ``text``: texts, or a file with one in each line, to rank by their pseudo-perplexity.
         pairs: instead of ``text``: a table of minimal pairs with the columns ``good`` and ``bad``.
@@ -132,13 +135,17 @@ def explain(
         `bertkit.explain.contexts.WordContexts`; or `bertkit.explain.seen.SeenExamples`.
 
     Raises:
-        RecipeError: the arguments do not go together.
+        RecipeError: the arguments do not go together, or there is no such window.
         CheckpointError: the checkpoint cannot be loaded; or has no masked-LM head, for ``rank`` and ``pairs``.
         DataError: a text is empty, or a file cannot be read.
         OutputError: the file exists or cannot be written.
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
-    others = {"text": (text_b, label, unit, sentences), "word": (texts,), "corpus": (recipe, example, epoch, phase)}
+    others = {
+        "text": (text_b, label, unit, sentences, window),
+        "word": (texts,),
+        "corpus": (recipe, example, epoch, phase),
+    }
     subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
@@ -160,7 +167,7 @@ def explain(
             shown = contexts_of(network, word, texts)
         else:
             both = [each for each in (subject, text_b) if each is not None]
-            shown = _explained(network, both, label, unit or "logit", sentences)
+            shown = _explained(network, both, label, unit or "logit", window, sentences)
     if target is not None:
         write_whole(target, shown.html())
     return shown
@@ -199,24 +206,33 @@ def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], m
 
 
 def _explained(
-    network: Network, texts: Sequence[str], label: str | None, unit: Unit, sentences: str | Path | None
+    network: Network,
+    texts: Sequence[str],
+    label: str | None,
+    unit: Unit,
+    window: int | None,
+    sentences: str | Path | None,
 ) -> Explanation:
     """Computes every part that fits the checkpoint."""
-    pieces = pieces_of(network, texts)
-    explanation = Explanation(network.name, network.family, pieces)
-    if pieces.left_out:
-        explanation.missing["end of the text"] = (
-            f"{pieces.left_out} tokens are left out, since the model reads at most {network.longest}"
-        )
+    missing: dict[str, str] = {}
+    subject = None
+    try:
+        subject = explained_subject(network, texts, label, window)
+        pieces = subject.pieces
+    except (CheckpointError, DataError) as error:
+        missing["attribution"] = str(error)
+        pieces = pieces_of(network, texts, window=window or 0)
+    explanation = Explanation(network.name, network.family, with_summands(network, pieces), missing=missing)
 
     def part(name: str, compute: Callable[[], Part]) -> Part | None:
         try:
             return compute()
         except BertkitError as error:
-            explanation.missing[name] = str(error)
+            missing[name] = str(error)
             return None
 
-    explanation.attribution = part("attribution", lambda: attribution_of(network, texts, label, unit))
+    if subject is not None:
+        explanation.attribution = part("attribution", lambda: attribution_of(network, subject, unit))
     explanation.attention = part("attention", lambda: attention_of(network, pieces))
     explanation.filling = part("filling", lambda: filling_of(network, pieces))
     explanation.next_sentence = part("next_sentence", lambda: next_sentence_of(network, pieces, sentences))

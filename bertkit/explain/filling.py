@@ -304,7 +304,7 @@ def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
     check_fills(network)
     every = []
     for number, text in enumerate(texts, start=1):
-        pieces = pieces_of(network, [text], name=f"text {number}", with_summands=False)
+        pieces = pieces_of(network, [text], name=f"text {number}")
         if pieces.left_out:
             raise DataError(
                 f"text {number}: {pieces.left_out} tokens more than the {network.longest} that {network.name} reads; "

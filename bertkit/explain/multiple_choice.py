@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 @subject_of.register
-def _(task: MultipleChoiceTask, network: Network, texts: Sequence[str], label: str | None) -> Subject:
+def _(
+    task: MultipleChoiceTask, network: Network, texts: Sequence[str], label: str | None, window: int | None
+) -> Subject:
     if len(texts) != 2:
         raise DataError(f"{task.name} reads a context, and its endings with tabs between them; give both")
     columns = task.read_input(["\t".join(texts)])
@@ -28,7 +30,7 @@ def _(task: MultipleChoiceTask, network: Network, texts: Sequence[str], label: s
     numbers = list(map(str, range(len(columns["endings"][0]))))
     choice = decoded["choice"] if label is None else index_of(label, numbers, "the number of an ending, one of")
     ending = columns["endings"][0][choice]
-    pieces = pieces_like(network, [columns["context"][0], ending], features["input_ids"][0][choice])
+    pieces = pieces_like(network, [columns["context"][0], ending], features["input_ids"][0][choice], window)
 
     def call(batch: Mapping[str, Tensor]) -> Any:
         import torch
@@ -39,4 +41,4 @@ def _(task: MultipleChoiceTask, network: Network, texts: Sequence[str], label: s
 
     target = Target(f"ending {choice}", lambda outputs: outputs["logits"][:, 0], decoded["probabilities"][choice])
     prediction = predicted(task).format_prediction(decoded)
-    return Subject(prediction, pieces.ids, pieces.segments, pieces.words, [target], call)
+    return Subject(prediction, pieces, [target], call)

@@ -9,10 +9,10 @@ import numpy as np
 
 from bertkit.errors import DataError, quoted
 from bertkit.explain.network import Network
-from bertkit.explain.pieces import Word
+from bertkit.explain.pieces import Pieces, Word, checked_window, pieces_with
 from bertkit.explain.subjects import Subject, Target, outputs_of, subject_of
 from bertkit.metrics.entities import OUTSIDE
-from bertkit.tasks.ner.inputs import NO_WORD
+from bertkit.tasks.ner.inputs import NO_WORD, word_pieces
 from bertkit.tasks.ner.task import NerTask
 
 if TYPE_CHECKING:
@@ -22,27 +22,31 @@ _MOST = 5  # words whose tags are attributed
 
 
 @subject_of.register
-def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None) -> Subject:
+def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, window: int | None) -> Subject:
     if len(texts) != 1:
         raise DataError(f"{task.name} reads one text, got {len(texts)}")
     # Words, also for a checkpoint that records no task, which reads raw texts whole.
     columns = {"tokens": NerTask.read_input(task, list(texts))["tokens"]}
     features = task.encode(columns, network.tokenizer)
-    if len(features["input_ids"]) > 1:
-        raise DataError(
-            f"the text has {len(features['input_ids'])} windows, and words are attributed to in one; give a shorter "
-            "text"
-        )
-    ids = np.array(features["input_ids"][0])
     tokens = columns["tokens"][0]
-    words = _words(np.array(features["word_ids"][0]), tokens)
-    if not words:
+    window_of = {
+        word: row for row, words in enumerate(features["word_ids"]) for word in words if word != NO_WORD
+    }  # a word is tagged in one window
+    if not window_of:
         raise DataError("the tokenizer leaves no word of the text; give a text with at least one word")
-    subject = Subject("", ids, np.zeros_like(ids), words, [], lambda batch: network.model(**batch))
-    outputs = outputs_of(network, subject.batch(network, ids[None]))["logits"].float().cpu().numpy()
-    probabilities = task.word_probabilities(outputs, features, columns)[0]
+    probabilities = task.word_probabilities(_logits(task, network, features), features, columns)[0]
     names, best = task.model_labels, probabilities.argmax(axis=-1)
-    tags = [f"{token}/{names[index]}" for token, index in zip(tokens, best, strict=True)]
+    tags = [str(names[index]) for index in best]
+    numbers = [number for number in _chosen(tokens, tags, label) if number in window_of] or [min(window_of)]
+    window = checked_window(window, len(features["input_ids"]), window_of[numbers[0]])
+    numbers = [number for number in numbers if window_of[number] == window]
+    if label is not None and not numbers:
+        raise DataError(f"label {label!r}: it is tagged in another window than {window}")
+    numbers = numbers or [number for number, row in window_of.items() if row == window]
+    if not numbers:
+        raise DataError(f"window {window}: it tags no word; choose another window")
+    pieces = _pieces(network, texts, tokens, features, window)
+    word_at = {int(features["word_ids"][window][word.start]): word for word in pieces.words}
 
     def target(number: int, word: Word) -> Target:
         position, index = word.start, int(best[number])
@@ -56,21 +60,39 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None) 
         name = f"{word.text}: {names[index]}"
         return Target(name, logit, float(probabilities[number, index]), as_probability=probability)
 
-    numbers = _chosen(tokens, [str(names[index]) for index in best], label)
-    by_number = {int(features["word_ids"][0][word.start]): word for word in words}
-    targets = [target(number, by_number[number]) for number in numbers if number in by_number]
-    return Subject(" ".join(tags), ids, subject.segments, words, targets, subject.call)
+    prediction = " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
+    targets = [target(number, word_at[number]) for number in numbers[:_MOST]]
+    return Subject(prediction, pieces, targets, lambda batch: network.model(**batch))
 
 
-def _words(word_ids: np.ndarray, tokens: Sequence[str]) -> list[Word]:
-    """Returns the words with all of their tokens; the last token is the separator."""
-    starts = [
-        position
-        for position in range(len(word_ids))
-        if word_ids[position] != NO_WORD and (position == 0 or word_ids[position] != word_ids[position - 1])
+def _logits(task: NerTask, network: Network, features: Any) -> np.ndarray:
+    """Returns the logits of the R windows, (R, S, C) float32, padded with zeros."""
+    rows = []
+    for number in range(len(features["input_ids"])):
+        row = {name: features[name][number] for name in network.inputs}
+        batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
+        rows.append(outputs_of(network, batch)["logits"][0].float().cpu().numpy())
+    logits = np.zeros((len(rows), max(map(len, rows)), rows[0].shape[-1]), np.float32)
+    for row, values in zip(logits, rows, strict=True):
+        row[: len(values)] = values
+    return logits
+
+
+def _pieces(network: Network, texts: Sequence[str], tokens: Sequence[str], features: Any, window: int) -> Pieces:
+    """Returns the pieces of a window: all of its words, also those that are tagged in another one."""
+    lengths = np.array([len(pieces) for pieces in word_pieces([tokens], network.tokenizer)[0]])
+    ends = lengths.cumsum()
+    ids, word_ids = features["input_ids"][window], np.array(features["word_ids"][window])
+    position = int(np.flatnonzero(word_ids != NO_WORD)[0])
+    first = int(ends[word_ids[position]] - lengths[word_ids[position]]) - position  # place of the first token
+    last = len(ids) - 1  # the separator
+    words = [
+        Word(token, 0, max(int(end - length) - first, 1), min(int(end) - first, last))
+        for token, length, end in zip(tokens, lengths, ends, strict=True)
+        if length and end - first > 1 and end - length - first < last
     ]
-    ends = [*starts[1:], len(word_ids) - 1]
-    return [Word(tokens[word_ids[start]], 0, start, end) for start, end in zip(starts, ends, strict=True)]
+    segments = features["token_type_ids"][window]
+    return pieces_with(network, texts, ids, segments, words, window=window, windows=len(features["input_ids"]))
 
 
 def _chosen(tokens: Sequence[str], tags: Sequence[str], label: str | None) -> list[int]:
@@ -78,6 +100,6 @@ def _chosen(tokens: Sequence[str], tags: Sequence[str], label: str | None) -> li
     if label is not None:
         if label not in tokens:
             raise DataError(f"label {label!r}: expected a word of the text: {quoted(dict.fromkeys(tokens))}")
-        return [number for number, token in enumerate(tokens) if token == label][:_MOST]
+        return [number for number, token in enumerate(tokens) if token == label]
     tagged = [number for number, tag in enumerate(tags) if tag != OUTSIDE]
-    return (tagged or [0])[:_MOST]
+    return tagged or [0]

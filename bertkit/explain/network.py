@@ -18,6 +18,7 @@ from bertkit.inference.predictor import load_task
 from bertkit.placement.inference import inference_device
 from bertkit.progress import without_library_bars
 from bertkit.tasks.checkpoints import has_task
+from bertkit.tasks.splits import WindowedData
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +61,14 @@ class Network:
         """Number of tokens of the longest input: of the model and of its task, at most 512."""
         of_task = self.task.data.max_seq_length if self.task is not None else _LONGEST
         return min(longest_input(self.model.config), of_task, _LONGEST)
+
+    @property
+    def overlap(self) -> int | None:
+        """Tokens that neighbouring windows of a long text share; None where the task cuts long texts."""
+        if self.task is None:
+            return self.longest // 4
+        data = self.task.data
+        return data.overlap if isinstance(data, WindowedData) and getattr(data, "long_text", "") != "cut" else None
 
     def on_device(self, batch: Any) -> dict[str, Tensor]:
         """Returns the tensors of a batch on the device of the model, without labels."""

@@ -74,10 +74,10 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
         raise DataError("give a second text to see whether it follows the first")
     first, second = pieces.texts
     objective, probability = _probability(network, pieces)
-    _, swapped = _probability(network, pieces_of(network, [second, first], with_summands=False))
+    _, swapped = _probability(network, pieces_of(network, [second, first]))
     others = []
     for sentence in _others(sentences) if sentences is not None else ():
-        changed = pieces_of(network, [first, sentence], with_summands=False)
+        changed = pieces_of(network, [first, sentence])
         others.append((sentence, _probability(network, changed)[1]))
     return NextSentence(objective, probability, swapped, others)
 

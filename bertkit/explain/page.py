@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from bertkit.explain.attention import Attention
@@ -24,7 +25,7 @@ _MEANINGS = {
 
 def render(template: str, **values: Any) -> str:
     """Renders a template of this folder with its style and script."""
-    filters = {"number": _number, "percent": _percent}
+    filters: dict[str, Callable[..., str]] = {"number": _number, "percent": _percent, "sentence": _sentence}
     return render_page("bertkit.explain", template, "explain.js", "explain.css", filters, **values)
 
 
@@ -34,6 +35,10 @@ def _number(value: float) -> str:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def drawn_attribution(attribution: Attribution) -> dict[str, Any]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.explain.network import Network
-from bertkit.explain.subjects import Curve, Subject, Target, outputs_of, pieces_like, subject_of
+from bertkit.explain.pieces import Pieces, checked_window, pieces_with, words_at
+from bertkit.explain.subjects import Curve, Subject, Target, outputs_of, subject_of
 from bertkit.inference.predicted import predicted
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.base import softmax
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
+from bertkit.tasks.question_answering.windows import pair_form
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +24,9 @@ _SPANS = 5
 
 
 @subject_of.register
-def _(task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label: str | None) -> Subject:
+def _(
+    task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label: str | None, window: int | None
+) -> Subject:
     if label is not None:
         raise DataError(f"label {label!r}: {task.name} has no labels; remove it")
     if len(texts) != 2:
@@ -30,16 +34,21 @@ def _(task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label
     columns = {"question": [texts[0]], "context": [texts[1]]}
     features = task.encode(columns, network.tokenizer)
     outputs = _all_windows(task, network, features)
-    decoded = task.decoded_spans(outputs, features, columns)[0]
     prediction = predicted(task).format_prediction(task.decode(outputs, features, columns)[0])
+    count, note = len(features["input_ids"]), ""
+    chosen = checked_window(window, count)
+    if window is not None and count > 1:  # the best answer in this window
+        features = {name: [values[chosen]] for name, values in features.items()}
+        outputs = outputs[0][chosen : chosen + 1], outputs[1][chosen : chosen + 1]
+        note = f"the prediction is of all {count} windows; the numbers are of the best answer in window {window}"
+    decoded = task.decoded_spans(outputs, features, columns)[0]
     if not decoded.spans:
         raise DataError("the tokenizer leaves nothing of the context; give one with at least one word")
-    window, start, end = _place(features, decoded.spans[0].start, decoded.spans[0].end, outputs)
-    starts, ends = features["char_starts"][window], features["char_ends"][window]
-    ids = features["input_ids"][window]
-    pieces = pieces_like(network, [texts[0], texts[1][starts[0] : ends[-1]]], ids)
-    first = features["context_begin"][window]
-    probabilities = [softmax(each[window : window + 1, : len(ids)])[0] for each in outputs]
+    row, start, end = _place(features, decoded.spans[0].start, decoded.spans[0].end, outputs)
+    starts, ends = features["char_starts"][row], features["char_ends"][row]
+    pieces = _pieces(network, texts, features, row, chosen if note else row, count)
+    first = features["context_begin"][row]
+    probabilities = [softmax(each[row : row + 1, : len(pieces.ids)])[0] for each in outputs]
 
     def target(name: str, key: str, position: int, probability: float) -> Target:
         def logit(outputs: Any) -> Tensor:
@@ -61,10 +70,22 @@ def _(task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label
         target(f"start at “{curve.words[start]}”", "start_logits", first + start, curve.start[start]),
         target(f"end at “{curve.words[end]}”", "end_logits", first + end, curve.end[end]),
     ]
-    call = lambda batch: network.model(**batch)  # noqa: E731
-    return Subject(
-        prediction, pieces.ids, np.array(features["token_type_ids"][window]), pieces.words, targets, call, curve
-    )
+    return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), curve, note)
+
+
+def _pieces(network: Network, texts: Sequence[str], features: Any, row: int, window: int, windows: int) -> Pieces:
+    """Returns the pieces of a window: the question, which may be cut, and a part of the context."""
+    ids, form = features["input_ids"][row], pair_form(network.tokenizer)
+    begin = features["context_begin"][row]
+    first, last = len(form.specials[0]), begin - len(form.specials[1])
+    places = ((first, last, 0), (begin, len(ids) - len(form.specials[2]), features["first_token"][row]))
+    words = []
+    for segment, (text, (start, end, token)) in enumerate(zip(texts, places, strict=True)):
+        read = network.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        part = slice(token, token + end - start)
+        words += words_at(text, segment, read.word_ids(0)[part], read["offset_mapping"][part], start)
+    segments = features["token_type_ids"][row]
+    return pieces_with(network, texts, ids, segments, words, window=window, windows=windows)
 
 
 def _all_windows(task: QuestionAnsweringTask, network: Network, features: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +102,7 @@ def _all_windows(task: QuestionAnsweringTask, network: Network, features: Any) -
 
 
 def _place(features: Any, start: int, end: int, outputs: tuple[np.ndarray, np.ndarray]) -> tuple[int, int, int]:
-    """Returns the window of a span given by its characters, the one with the highest score, and its tokens there."""
+    """Returns the row of a span given by its characters, the one with the highest score, and its tokens there."""
     places = []
     for window, (starts, ends) in enumerate(zip(features["char_starts"], features["char_ends"], strict=True)):
         if start in list(starts) and end in list(ends):

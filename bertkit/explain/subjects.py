@@ -15,7 +15,7 @@ import numpy as np
 
 from bertkit.errors import CheckpointError, DataError, did_you_mean, quoted
 from bertkit.explain.network import Network
-from bertkit.explain.pieces import Pieces, Word, pieces_of
+from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import by_kind_of_task
 
@@ -78,20 +78,19 @@ class Subject:
 
     Attributes:
         prediction: the prediction as a line.
-        ids, segments: (S,) int64.
-        words: words with their tokens; others, such as special tokens, are not attributed to.
+        pieces: the input, S tokens; special tokens are not attributed to.
         targets: at least one.
         call: inputs (B, S) by name → outputs of the model.
         curve: for question answering.
+        note: sentence on what the numbers are of, if it is not the prediction.
     """
 
     prediction: str
-    ids: np.ndarray
-    segments: np.ndarray
-    words: list[Word]
+    pieces: Pieces
     targets: list[Target]
     call: Callable[[Mapping[str, Tensor]], Any] = field(repr=False)
     curve: Curve | None = None
+    note: str = ""
 
     def batch(self, network: Network, ids: np.ndarray) -> dict[str, Tensor]:
         """Returns inputs of the model for other ids, (B, S), with the segments of the subject."""
@@ -100,13 +99,13 @@ class Subject:
         columns = {
             "input_ids": torch.tensor(ids),
             "attention_mask": torch.ones(ids.shape, dtype=torch.long),
-            "token_type_ids": torch.tensor(np.broadcast_to(self.segments, ids.shape).copy()),
+            "token_type_ids": torch.tensor(np.broadcast_to(self.pieces.segments, ids.shape).copy()),
         }
         return network.on_device({name: columns[name] for name in network.inputs})
 
 
 @by_kind_of_task
-def subject_of(task: Task, network: Network, texts: Sequence[str], label: str | None) -> Subject:
+def subject_of(task: Task, network: Network, texts: Sequence[str], label: str | None, window: int | None) -> Subject:
     """Returns what is attributed of a prediction.
 
     Args:
@@ -114,10 +113,12 @@ def subject_of(task: Task, network: Network, texts: Sequence[str], label: str | 
         network: the fine-tuned checkpoint.
         texts: one or two.
         label: the label, or for tagging the word, that is asked about; by default what is predicted.
+        window: number of the window of a long text; by default the one that decides most.
 
     Raises:
         DataError: the texts do not fit the task, or there is no such label.
         CheckpointError: the kind of task has no attribution.
+        RecipeError: there is no such window.
     """
     raise CheckpointError(f"{network.name}: predictions of {task.kind} are not attributed to words")
 
@@ -130,18 +131,16 @@ def outputs_of(network: Network, batch: Mapping[str, Tensor], **options: Any) ->
         return network.model(**batch, **options)
 
 
-def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int]) -> Pieces:
+def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int], window: int | None = None) -> Pieces:
     """Returns the pieces of texts whose ids are those that the task reads.
 
     Raises:
-        DataError: they are not, as for a text of several windows.
+        DataError: they are not.
+        RecipeError: there is no such window.
     """
-    pieces = pieces_of(network, texts, with_summands=False)
+    pieces = pieces_of(network, texts, window=window)
     if pieces.ids.tolist() != list(ids):
-        raise DataError(
-            f"the text does not fit one input of at most {network.longest} tokens, and words are attributed to in one; "
-            "give a shorter text"
-        )
+        raise DataError("the task reads other tokens than its tokenizer gives, so none is attributed to")
     return pieces
 
 

@@ -53,17 +53,20 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
         CheckpointError: it cannot be loaded with its attention written out.
         RecipeError: captum is not installed.
     """
-    from bertkit.explain.attribution import attribution_of
+    from bertkit.explain.attribution import attribution_of, explained_subject
     from bertkit.explain.network import load_network
 
     network = load_network(str(checkpoint))
     explained = []
     for mistake in mistakes[:number]:
         try:
-            attribution = attribution_of(network, [text for _, text, _ in mistake.texts])
+            subject = explained_subject(network, [text for _, text, _ in mistake.texts])
         except DataError:
+            subject = None
+        if subject is None or subject.pieces.windows > 1:
             explained.append(mistake)
             continue
+        attribution = attribution_of(network, subject)
         reason = attribution.reasons[0]
         words = [(word.text, float(part)) for word, part in zip(attribution.words, reason.parts, strict=True)]
         explained.append(replace(mistake, words=words, warnings=reason.warnings()))

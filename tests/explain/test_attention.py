@@ -92,11 +92,11 @@ def test_lengths_are_those_of_the_embeddings(checkpoint):
     np.testing.assert_allclose(pieces.summands["position_embeddings"], expected, rtol=1e-5)
 
 
-def test_a_long_text_is_cut_and_it_is_said(checkpoint):
-    inside = explain(checkpoint, "a good film " * 40)
+def test_a_long_pair_is_cut_and_it_is_said(checkpoint):
+    inside = explain(checkpoint, "a good film " * 20, "the plot " * 30)
     assert len(inside.pieces.tokens) == 64
-    assert inside.pieces.left_out == 122 - 64
-    assert "58 tokens are left out" in inside.missing["end of the text"]
+    assert inside.pieces.left_out == 123 - 64
+    assert "59 further tokens do not fit the model" in str(inside)
     assert inside.attention is not None
 
 

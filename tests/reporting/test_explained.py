@@ -9,7 +9,7 @@ import pytest
 
 import bertkit
 from bertkit.errors import RecipeError
-from bertkit.explain.attribution import attribution_of
+from bertkit.explain.attribution import attribution_of, explained_subject
 from bertkit.explain.network import load_network
 from bertkit.reporting import explained, report
 from bertkit.reporting.content import content_of
@@ -36,7 +36,8 @@ def test_words_have_the_values_of_an_explanation(copied):
     mistakes = content_of(read_run(folder), outcome, texts=True, finished=True).mistakes
     first, second, *others = explained.with_words(mistakes, folder, 2)
     assert others == list(mistakes[2:])
-    attribution = attribution_of(load_network(str(folder)), [first.texts[0][1]])
+    network = load_network(str(folder))
+    attribution = attribution_of(network, explained_subject(network, [first.texts[0][1]]))
     assert [word for word, _ in first.words] == [word.text for word in attribution.words]
     gradients = attribution.reasons[0].gradients
     np.testing.assert_allclose([part for _, part in first.words], gradients / abs(gradients).max(), atol=1e-4)
