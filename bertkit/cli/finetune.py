@@ -44,9 +44,8 @@ def glue(
     if run.many.is_given:
         from bertkit.grids.glue import glue_grid_table
 
-        print_grid(
-            bertkit.finetune_glue_grid(glue_tasks(task, run.recipe), **grid_arguments(run)), run.json, glue_grid_table
-        )
+        results = bertkit.finetune_glue_grid(glue_tasks(task, run.recipe), **grid_arguments(run))
+        print_grid(results, run, glue_grid_table)
         return
     if run.push_to_hub is not None:
         raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
@@ -59,9 +58,10 @@ def glue(
         return
     from bertkit.grids.glue import glue_table
 
+    options.check_one_form(run.json, run.many.format)
     # Repeating the command continues where it stopped, so --resume has no effect.
-    results = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
-    print_text(dumps(asdict(results), default=str) if run.json else glue_table(results))
+    scores = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
+    print_text(dumps(asdict(scores), default=str) if run.json else glue_table(scores, run.many.format))
 
 
 @command(app, "classification")

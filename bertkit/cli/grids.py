@@ -29,13 +29,15 @@ def compare(
     metric: Annotated[
         str | None, options.option(help="Metric to compare; the main one of the task by default.")
     ] = None,
+    format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
     """Compare predictions on the same examples: is the difference real?"""
     from bertkit.grids.table import comparison_table
 
+    options.check_one_form(json, format)
     results = bertkit.compare(*systems, metric=metric)
-    print_text(dumps(asdict(results), default=str) if json else comparison_table(results))
+    print_text(dumps(asdict(results), default=str) if json else comparison_table(results, format))
 
 
 def ensemble(
@@ -84,11 +86,13 @@ def ablations(
             panel=_FINE_TUNING,
         ),
     ] = None,
+    format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
     """Pre-train BERT, BERT without NSP and a left-to-right model alike, and compare them on GLUE tasks (BERT §5.1)."""
     from bertkit.grids.table import ablations_table
 
+    options.check_one_form(json, format)
     results = bertkit.ablations(
         [*(corpus or []), *(more or [])],
         data_dir=data_dir,
@@ -99,6 +103,6 @@ def ablations(
         overrides=overrides(settings, set_, placement),
         finetuning=overrides({}, finetune_set, placement),
     )
-    print_text(dumps(asdict(results), default=str) if json else ablations_table(results))
+    print_text(dumps(asdict(results), default=str) if json else ablations_table(results, format=format))
     if results.failed:
         raise typer.Exit(1)

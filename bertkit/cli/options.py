@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from bertkit.errors import RecipeError
 from bertkit.recipe.files import SCHEMA_FILE, list_recipes, recipe_folder
 
 _GLUE = "finetune/glue/"
@@ -83,6 +84,16 @@ def option(
     )
 
 
+def check_one_form(as_json: bool, format: str) -> None:
+    """Checks that ``--json`` and ``--format`` do not both say how results are printed.
+
+    Raises:
+        RecipeError: they do.
+    """
+    if as_json and format != "text":
+        raise RecipeError(f"--json and --format {format}: results have one form; give only one of them")
+
+
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[
     str,
@@ -137,6 +148,9 @@ SetValues = Annotated[
 ]
 AS_JSON = "Print the result as JSON, and nothing else."
 AsJson = Annotated[bool, typer.Option("--json", help=AS_JSON)]
+AS_TABLE = "Form of the table: latex and markdown for papers and pages, csv with all digits for sheets."
+TableFormat = Literal["text", "latex", "markdown", "csv"]
+AsTable = Annotated[TableFormat, typer.Option("--format", help=AS_TABLE)]
 AddressAsJson = Annotated[
     bool, typer.Option("--json", help="Print the address as one JSON object when connections are accepted.")
 ]

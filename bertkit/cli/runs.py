@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bertkit.run.listing import ListedRun
 
 _WIDEST = 10_000  # characters of a line in files and pipes
+_COLUMNS = ("run", "state", "score", "task", "from", "date (UTC)")
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
 
@@ -30,12 +31,20 @@ def runs(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder with run directories and grids, at any depth.")
     ] = Path("."),
+    format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
     """List runs and grids with task, checkpoint, score, date and state."""
+    options.check_one_form(json, format)
     listed = bertkit.runs(folder)
     if json:
         print_text(dumps([asdict(run) for run in listed], default=str))
+    elif format != "text":
+        from bertkit.grids.formats import ResultTable
+
+        rows = [_row(run, folder) for run in listed]
+        columns = {name: [row[name] for row in rows] for name in _COLUMNS}
+        print_text(ResultTable(columns, [asdict(run) for run in listed]).formatted(format))
     elif listed:
         print_lines(_table(listed, folder))
     else:
@@ -52,7 +61,7 @@ def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
     written, coloured = io.StringIO(), wants_colours()
     width = None if sys.stdout.isatty() else _WIDEST
     console = Console(file=written, force_terminal=coloured, no_color=not coloured, highlight=False, width=width)
-    columns = ["run", "state", "score", "task", "from", "date (UTC)"]
+    columns = list(_COLUMNS)
     rows = [_row(run, folder) for run in found]
     table, unlimited = _with_columns(columns, rows), console.options.update(max_width=_WIDEST)
     dropped = []

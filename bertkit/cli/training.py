@@ -167,11 +167,15 @@ class Grid:
     worker: Annotated[
         bool, typer.Option("--worker", help="Join the grid in --output-dir.", rich_help_panel=_MANY_RUNS)
     ] = False
+    format: Annotated[
+        options.TableFormat, typer.Option("--format", help=options.AS_TABLE, rich_help_panel=_MANY_RUNS)
+    ] = "text"
 
     @property
     def is_given(self) -> bool:
-        """Returns whether any of the options is given."""
-        return any(value is not None and value is not False for value in asdict(self).values())
+        """Returns whether any of the options is given, other than the format of results."""
+        values = {name: value for name, value in asdict(self).items() if name != "format"}
+        return any(value is not None and value is not False for value in values.values())
 
     def arguments(self) -> dict[str, Any]:
         """Returns the options as arguments of `bertkit.finetune_grid`."""
@@ -235,8 +239,10 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
             raise RecipeError("--check is for one run; leave out the options of the grid")
         from bertkit.grids.table import grid_table
 
-        print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run.json, grid_table)
+        print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run, grid_table)
         return
+    if run.many.format != "text":
+        raise RecipeError(f"--format {run.many.format}: is for the table of many runs; one run prints its scores")
 
     run.start(bertkit.finetune, recipe, scores)
 
@@ -266,8 +272,9 @@ def grid_arguments(run: FineTuning) -> dict[str, Any]:
     """Returns the arguments of `bertkit.finetune_grid` other than the recipe.
 
     Raises:
-        RecipeError: an option is for one run.
+        RecipeError: an option is for one run, or two give the form of the results.
     """
+    options.check_one_form(run.json, run.many.format)
     if run.push_to_hub is not None:
         raise RecipeError("--push-to-hub: is for one run; push the best one with bertkit push OUTPUT_DIR/best REPO_ID")
     # Repeating the command continues a grid, so --resume has no effect.
@@ -279,12 +286,12 @@ def grid_arguments(run: FineTuning) -> dict[str, Any]:
     }
 
 
-def print_grid(results: Any, as_json: bool, table: Callable[[Any], str]) -> None:
+def print_grid(results: Any, run: FineTuning, table: Callable[..., str]) -> None:
     """Prints the results of one or several grids as a table, or as one JSON object.
 
     Raises:
         typer.Exit: a run has failed; the exit code is 1.
     """
-    print_text(dumps(asdict(results), default=str) if as_json else table(results))
+    print_text(dumps(asdict(results), default=str) if run.json else table(results, format=run.many.format))
     if results.failed:
         raise typer.Exit(1)

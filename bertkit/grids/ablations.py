@@ -11,10 +11,11 @@ from typing import Any
 from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.compare import compare
+from bertkit.grids.formats import to_csv
 from bertkit.grids.glue import FAMILY, check_tasks, glue_tasks
 from bertkit.grids.grid import all_values, finetune_grid
 from bertkit.grids.results import COLLAPSED, GridResults, SettingResult
-from bertkit.grids.table import ablations_csv
+from bertkit.grids.table import ablation_rows
 from bertkit.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjusted
 from bertkit.progress import counted, say
@@ -269,7 +270,7 @@ def _conclude(
     with grid_lock(folder):
         remove_unfinished(folder)
         write_json(folder / RESULTS, asdict(results), default=str)
-        write_whole(folder / TABLE, ablations_csv(results).encode())
+        write_whole(folder / TABLE, to_csv(ablation_rows(results)))
     return results
 
 

@@ -16,9 +16,10 @@ from transformers import TrainerCallback
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.definition import GRID_FILE, RUNS
+from bertkit.grids.formats import Format, ResultTable
 from bertkit.grids.grid import all_values, prepare, run
 from bertkit.grids.results import BEST, GridResults
-from bertkit.grids.table import aligned, failures, notes
+from bertkit.grids.table import failures, notes
 from bertkit.grids.values import Values, label
 from bertkit.grids.workers import grid_lock, main_score, metrics_of
 from bertkit.placement.processes import is_main_process
@@ -287,21 +288,22 @@ def _write(runs: Mapping[Path, Recipe], output_dir: Path, results: Mapping[str, 
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def glue_table(results: GlueResults) -> str:
-    """Formats the scores of all tasks as a table for a terminal."""
-    width = max(map(len, results.scores))
-    lines = []
-    for name, score in results.scores.items():
-        metrics = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
-        collapse = f", collapsed: {results.collapsed[name]}" if name in results.collapsed else ""
-        lines.append(f"{name:<{width}}  {score:5.1f}  {metrics}{collapse}")
-    number = len(results.scores)
-    lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {counted(number, 'task')}, on dev")
-    return "\n".join([*lines, *_for_the_leaderboard(results, "")])
+def glue_table(results: GlueResults, format: Format = "text") -> str:
+    """Formats the scores of all tasks on dev in per cent; see `ResultTable.formatted`."""
+    rows = [(name, f"{score:.1f}", _metrics(results, name)) for name, score in results.scores.items()]
+    rows.append(("average", f"{results.average:.1f}", f"of {counted(len(rows), 'task')}, on dev"))
+    columns = dict(zip(("task", "score", "metrics"), map(list, zip(*rows, strict=True)), strict=True))
+    scores = [{"task": name, "score": score} for name, score in results.scores.items()]
+    return ResultTable(columns, scores, lines=_for_the_leaderboard(results, "")).formatted(format)
 
 
-def glue_grid_table(results: GlueGridResults) -> str:
-    """Formats the best setting of each task as a table for a terminal."""
+def _metrics(results: GlueResults, name: str) -> str:
+    metrics = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
+    return metrics + (f", collapsed: {results.collapsed[name]}" if name in results.collapsed else "")
+
+
+def glue_grid_table(results: GlueGridResults, format: Format = "text") -> str:
+    """Formats the best setting of each task, with means in per cent; see `ResultTable.formatted`."""
     rows = []
     for name, each in results.tasks.items():
         row = each.best_setting
@@ -314,13 +316,20 @@ def glue_grid_table(results: GlueGridResults) -> str:
         rows.append(("average", f"{results.average:.1f}", "", "", "", ""))
     names = ("task", "mean ± sd", "n", "metric", "best setting", "notes")
     columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    lines = aligned({name: column for name, column in columns.items() if any(column)})
+    lines = []
     if (most := max(len(each.expected_best) for each in results.tasks.values())) > 1:
         lines.append(
             f"{most} settings: the best one of each task is chosen on its validation set, so these scores are too high"
         )
-    lines += _for_the_leaderboard(results, ", from the best runs")
-    return "\n".join([*lines, *failures(results.failed)])
+    lines += [*_for_the_leaderboard(results, ", from the best runs"), *failures(results.failed)]
+    best = [
+        {"task": name, "metric": each.metric, "setting": row.name}
+        | {key: getattr(row, key) for key in ("n", "mean", "sd", "low", "high")}
+        for name, each in results.tasks.items()
+        if (row := each.best_setting)
+    ]
+    table = ResultTable({name: column for name, column in columns.items() if any(column)}, best, lines=lines)
+    return table.formatted(format)
 
 
 def _for_the_leaderboard(results: GlueResults | GlueGridResults, source: str) -> list[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import shutil
 import statistics
@@ -17,6 +15,7 @@ import numpy as np
 
 from bertkit.files import new_folder, remove_unfinished, write_json, write_json_lines, write_whole
 from bertkit.grids.definition import RUNS, Cell, Definition, Record, Setting
+from bertkit.grids.formats import to_csv
 from bertkit.grids.search import Search
 from bertkit.grids.workers import record_of
 from bertkit.inference.evaluation import outcome_of
@@ -232,7 +231,7 @@ def write(definition: Definition, results: GridResults) -> GridResults:
             results = dataclasses.replace(results, out_of_fold=_write_out_of_fold(cells, folder))
     if results.best_run is not None:
         _copy_best(folder, results.best_run)
-    write_whole(folder / TABLE, _csv(results))
+    write_whole(folder / TABLE, to_csv(setting_rows(results)))
     plain = {**dataclasses.asdict(results), "output_dir": str(folder)}
     write_json(folder / RESULTS, plain)
     return results
@@ -282,16 +281,13 @@ def _joined(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [each for part in parts for each in part]
 
 
-def _csv(results: GridResults) -> str:
-    """Formats the settings as CSV, a row per setting and a column per recipe value."""
-    text = io.StringIO(newline="")
+def setting_rows(results: GridResults) -> list[dict[str, Any]]:
+    """Returns a row for each setting, with a column for each recipe value and all digits."""
     keys = list(dict.fromkeys(key for row in results.settings for key in row.values))
-    fields = [field.name for field in dataclasses.fields(SettingResult) if field.name != "values"]
-    writer = csv.writer(text)
-    writer.writerow([fields[0], *keys, *fields[1:]])
-    for row in results.settings:
-        counted = {name: getattr(row, name) for name in fields}
-        counted |= {name: len(counted[name]) for name in ("collapsed", "failed")}
-        cells = [counted.pop("name"), *(row.values.get(key) for key in keys), *counted.values()]
-        writer.writerow(["" if value is None else value for value in cells])
-    return text.getvalue()
+    rows = []
+    for setting in results.settings:
+        row = {field.name: getattr(setting, field.name) for field in dataclasses.fields(SettingResult)}
+        row |= {name: len(row[name]) for name in ("collapsed", "failed")}
+        values = row.pop("values")
+        rows.append({"name": row.pop("name"), **{key: values.get(key) for key in keys}, **row})
+    return rows

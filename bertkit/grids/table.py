@@ -1,16 +1,14 @@
-"""Results of grids, comparisons and ablations as text for a terminal."""
+"""Tables of the results of grids, comparisons and ablations."""
 
 from __future__ import annotations
 
-import csv
-import io
-import shutil
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import shown
-from bertkit.grids.results import BEST, COLLAPSED, OUT_OF_FOLD, GridResults, SettingResult
+from bertkit.grids.formats import Format, ResultTable
+from bertkit.grids.results import BEST, COLLAPSED, OUT_OF_FOLD, GridResults, SettingResult, setting_rows
 from bertkit.grids.values import value_label
 from bertkit.inference.comparison import Comparison, Comparisons
 
@@ -19,17 +17,16 @@ if TYPE_CHECKING:
     from bertkit.metrics.statistics import Test
 
 _OPTIONAL = ("median", "min", "max", "95 % interval")  # left out from the front if the terminal is narrow
-_GAP = "  "
 _EXAMPLES = 3  # of each side of a comparison
 _OF_DIFFERENCE = "95 % interval of it"
 
 
-def grid_table(results: GridResults, width: int | None = None) -> str:
+def grid_table(results: GridResults, width: int | None = None, format: Format = "text") -> str:
     """Formats the settings, one line each, with the best one marked, and lines on the best run and on failed runs.
 
     Args:
         results: results of a grid.
-        width: columns of the terminal; None asks the terminal. Statistics that do not fit are left out.
+        width, format: as of `ResultTable.formatted`. Statistics that do not fit into the terminal are left out.
     """
     keys = list(dict.fromkeys(key for row in results.settings for key in row.values))
     columns = {"": [" *"[row.name == results.best] for row in results.settings]}
@@ -45,9 +42,9 @@ def grid_table(results: GridResults, width: int | None = None) -> str:
     }
     if not any(columns["notes"]):
         del columns["notes"]
-    lines = fitted(columns, _OPTIONAL, width)
     heading = f"{results.task}: {results.metric} on the validation set"
-    return "\n".join([heading, *lines, *_conclusion(results)])
+    table = ResultTable(columns, setting_rows(results), heading, _conclusion(results), _OPTIONAL)
+    return table.formatted(format, width)
 
 
 def _conclusion(results: GridResults) -> list[str]:
@@ -91,38 +88,6 @@ def _test(scores: Mapping[str, float | None]) -> str:
     return f"{mean:.4f}" + ("" if sd is None else f" ± {sd:.4f}") + f"{interval}, n = {scores['n']}"
 
 
-def fitted(columns: Mapping[str, list[str]], optional: Sequence[str], width: int | None) -> list[str]:
-    """Formats columns of text as `aligned` does, without those of ``optional`` for which a terminal has no room.
-
-    Args:
-        columns: heading → cells.
-        optional: headings, in the order in which they are left out.
-        width: columns of the terminal; None asks the terminal.
-    """
-    width = shutil.get_terminal_size().columns if width is None else width
-    columns = dict(columns)
-    for name in optional:
-        if max(map(len, aligned(columns))) <= width:
-            break
-        columns.pop(name, None)
-    return aligned(columns)
-
-
-def aligned(columns: dict[str, list[str]]) -> list[str]:
-    """Formats columns of text; the words of a heading, separated by ``_``, stand below each other.
-
-    >>> aligned({"learning_rate": ["2e-05", "5e-05"], "n": ["1", "3"]})
-    ['learning', 'rate      n', '2e-05     1', '5e-05     3']
-    """
-    headings = [name.split("_") for name in columns]
-    height = max(map(len, headings))
-    parts = [[""] * (height - len(words)) + words for words in headings]
-    cells = [[*words, *values] for words, values in zip(parts, columns.values(), strict=True)]
-    widths = [max(map(len, column)) for column in cells]
-    rows = zip(*cells, strict=True)
-    return [_GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
@@ -148,12 +113,57 @@ def notes(row: SettingResult) -> str:
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 
-def comparison_table(results: Comparisons) -> str:
-    """Formats comparisons: scores, the answers to both questions, agreement, and some examples."""
+def comparison_table(results: Comparisons, format: Format = "text") -> str:
+    """Formats comparisons.
+
+    Args:
+        results: results of a comparison.
+        format: ``text`` has scores, the answers to both questions, agreement, and some examples; the other formats of
+            `ResultTable.formatted` have a row for each comparison.
+    """
+    if format != "text":
+        return _comparison_rows(results).formatted(format)
     lines = [f"{results.metric} on {results.examples:,} examples"]
     for comparison in results.comparisons:
         lines += ["", *_comparison_lines(comparison, results.examples)]
     return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
+
+
+def _comparison_rows(results: Comparisons) -> ResultTable:
+    columns: dict[str, list[str]] = {}
+    rows: list[dict[str, Any]] = []
+    for each in results.comparisons:
+        test = each.by_example
+        cells = {
+            "A": each.a,
+            "B": each.b,
+            f"{results.metric} of A": _scores(each.scores_a),
+            f"{results.metric} of B": _scores(each.scores_b),
+            "B − A": "undefined" if test.difference is None else f"{test.difference:+.4f}",
+            _OF_DIFFERENCE: _interval_of(test),
+            "p": _p(test),
+        }
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
+        rows.append(
+            {"a": each.a, "b": each.b, "metric": results.metric, "examples": results.examples}
+            | {"mean_a": _mean_of(each.scores_a), "n_a": len(each.scores_a)}
+            | {"mean_b": _mean_of(each.scores_b), "n_b": len(each.scores_b)}
+            | _of_test(test)
+        )
+    sentences = [sentence for each in results.comparisons for sentence in (each.models, each.settings)]
+    heading = f"{results.metric} on {results.examples:,} examples"
+    return ResultTable(columns, rows, heading, [*sentences, *(f"note: {note}" for note in results.notes)])
+
+
+def _of_test(test: Test | None) -> dict[str, float | None]:
+    """Returns the cells of a difference in CSV."""
+    values = [test.difference, test.low, test.high, test.p, test.adjusted_p] if test else [None] * 5
+    return dict(zip(("difference", "difference_low", "difference_high", "p", "adjusted_p"), values, strict=True))
+
+
+def _interval_of(test: Test | None) -> str:
+    return "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}"
 
 
 def _comparison_lines(comparison: Comparison, examples: int) -> list[str]:
@@ -172,11 +182,18 @@ def _comparison_lines(comparison: Comparison, examples: int) -> list[str]:
     return [*lines, *_examples("A", comparison.only_a), *_examples("B", comparison.only_b)]
 
 
-def _scores(scores: Sequence[float | None]) -> str:
+def _mean_of(scores: Sequence[float | None]) -> float | None:
+    """Returns the mean, None if a score is undefined."""
     defined = [score for score in scores if score is not None]
-    if len(defined) < len(scores):
+    return mean(defined) if len(defined) == len(scores) else None
+
+
+def _scores(scores: Sequence[float | None]) -> str:
+    average = _mean_of(scores)
+    if average is None:
         return "undefined"
-    return f"{mean(defined):.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
+    defined = [score for score in scores if score is not None]
+    return f"{average:.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
 
 
 def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -189,19 +206,16 @@ def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
 # ---- ablations -------------------------------------------------------------------------------------------------------
 
 
-def ablations_csv(results: Ablations) -> str:
-    """Formats the results as CSV, a row for each variant and task."""
-    text = io.StringIO()
-    names = ("variant", "task", "metric", "n", "mean", "sd", "low", "high", "difference", "difference_low")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, "difference_high", "p", "adjusted_p", "collapsed"])
-    for variant, of_variant in results.tasks.items():
-        for task, result in of_variant.items():
-            row, test = result.scores, result.difference
-            values = [test.difference, test.low, test.high, test.p, test.adjusted_p] if test else [None] * 5
-            scores = [row.n, row.mean, row.sd, row.low, row.high]
-            writer.writerow([variant, task, result.metric, *scores, *values, len(row.collapsed)])
-    return text.getvalue()
+def ablation_rows(results: Ablations) -> list[dict[str, Any]]:
+    """Returns a row for each variant and task, with all digits."""
+    return [
+        {"variant": variant, "task": task, "metric": result.metric}
+        | {name: getattr(result.scores, name) for name in ("n", "mean", "sd", "low", "high")}
+        | _of_test(result.difference)
+        | {"collapsed": len(result.scores.collapsed)}
+        for variant, of_variant in results.tasks.items()
+        for task, result in of_variant.items()
+    ]
 
 
 def _p(test: Test) -> str:
@@ -209,12 +223,12 @@ def _p(test: Test) -> str:
     return text.removeprefix("p ").removeprefix("= ")
 
 
-def ablations_table(results: Ablations, width: int | None = None) -> str:
-    """Formats the results for a terminal: a line for each variant and task, with the difference from the first.
+def ablations_table(results: Ablations, width: int | None = None, format: Format = "text") -> str:
+    """Formats a line for each variant and task, with the difference from the first variant.
 
     Args:
         results: results of the ablations.
-        width: columns of the terminal; None asks the terminal. Intervals that do not fit are left out.
+        width, format: as of `ResultTable.formatted`. Intervals that do not fit into the terminal are left out.
     """
     first = next(iter(results.tasks))
     rows = []
@@ -227,12 +241,12 @@ def ablations_table(results: Ablations, width: int | None = None) -> str:
                 "mean ± sd": f"{row.mean:.4f}{spread}",
                 "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",
                 f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
-                _OF_DIFFERENCE: "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}",
+                _OF_DIFFERENCE: _interval_of(test),
                 "p": "" if test is None else _p(test),
                 "notes": notes(row),
             }
             rows.append(cells)
     columns = {name: column for name in rows[0] if any(column := [row[name] for row in rows])} if rows else {}
-    lines = fitted(columns, ("95 % interval", _OF_DIFFERENCE), width) if columns else []
-    lines += [f"note: {note}" for note in results.notes]
-    return "\n".join([*lines, *failures(results.failed)])
+    lines = [*(f"note: {note}" for note in results.notes), *failures(results.failed)]
+    optional = ("95 % interval", _OF_DIFFERENCE)
+    return ResultTable(columns, ablation_rows(results), "", lines, optional).formatted(format, width)

@@ -245,9 +245,10 @@ def test_several_tasks_print_a_table_or_json(bertkit, checkpoint, glue, tmp_path
     assert outcome.code == 0, outcome.err
     # Half of the rows of a set have each label, and all have the same text.
     assert [line.partition(", collapsed: all predictions are ")[0] for line in outcome.out.splitlines()] == [
-        "rte    50.0  accuracy 0.5000",
-        "wnli   50.0  accuracy 0.5000",
-        "       50.0  average of 2 tasks, on dev",
+        "task     score  metrics",
+        "rte      50.0   accuracy 0.5000",
+        "wnli     50.0   accuracy 0.5000",
+        "average  50.0   of 2 tasks, on dev",
         f"for the leaderboard: {out}/glue_submission.zip; the leaderboard also requires CoLA.tsv, MNLI-m.tsv, "
         "MNLI-mm.tsv, AX.tsv, MRPC.tsv, QNLI.tsv, QQP.tsv, SST-2.tsv, STS-B.tsv",
     ]

@@ -15,7 +15,7 @@ from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import BertkitError, DataError, RecipeError
 from bertkit.grids.ablations import VARIANTS, Ablations, TaskResult, ablations
 from bertkit.grids.results import SettingResult
-from bertkit.grids.table import ablations_csv, ablations_table
+from bertkit.grids.table import ablations_table
 from bertkit.metrics.statistics import Test, holm
 from bertkit.tasks.pretraining import DataSettings, load_corpus
 
@@ -111,7 +111,7 @@ def test_the_table_names_collapsed_runs_and_adjusted_p(width):
     assert no_nsp.endswith("0.04  2 collapsed")
     assert ("0.5100–0.6900" in no_nsp) == (width == 140)
     assert note == "note: one pre-training of each variant"
-    assert ablations_csv(results).splitlines()[-1].endswith("0.1,0.05,0.15,0.02,0.04,2")
+    assert ablations_table(results, format="csv").splitlines()[-1].endswith("0.1,0.05,0.15,0.02,0.04,2")
 
 
 @pytest.mark.slow

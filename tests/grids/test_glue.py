@@ -153,10 +153,11 @@ def test_the_table_by_hand(tmp_path, checkpoint):
     assert results.scores == pytest.approx({"mnli": 85.0, "mrpc": 75.0, "rte": 61.0})
     assert results.average == pytest.approx(221 / 3)
     assert glue_table(results).splitlines() == [
-        "mnli   85.0  accuracy 0.8000, accuracy_mm 0.9000",
-        "mrpc   75.0  accuracy 0.7000, f1 0.8000, combined_score 0.7500, collapsed: all predictions are '1'",
-        "rte    61.0  accuracy 0.6100",
-        "       73.7  average of 3 tasks, on dev",
+        "task     score  metrics",
+        "mnli     85.0   accuracy 0.8000, accuracy_mm 0.9000",
+        "mrpc     75.0   accuracy 0.7000, f1 0.8000, combined_score 0.7500, collapsed: all predictions are '1'",
+        "rte      61.0   accuracy 0.6100",
+        "average  73.7   of 3 tasks, on dev",
         f"for the leaderboard: {tmp_path}/glue_submission.zip; the leaderboard also requires CoLA.tsv, MNLI-mm.tsv, "
         "AX.tsv, MRPC.tsv, QNLI.tsv, QQP.tsv, RTE.tsv, SST-2.tsv, STS-B.tsv, WNLI.tsv",
     ]
@@ -169,7 +170,7 @@ def test_without_a_test_set_nothing_is_packed(tmp_path, checkpoint):
     )
     assert results.submission is None
     assert not (tmp_path / "out" / "glue_submission.zip").exists()
-    assert glue_table(results).splitlines()[-1].endswith("average of 1 task, on dev")
+    assert glue_table(results).splitlines()[-1].endswith("of 1 task, on dev")
 
 
 @pytest.mark.slow
