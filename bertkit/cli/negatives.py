@@ -17,7 +17,7 @@ from bertkit.json_text import dumps
 def negatives(
     pairs: Annotated[
         Path,
-        typer.Argument(help="Table with a text and its positive: .csv, .tsv, .jsonl or .parquet.", show_default=False),
+        typer.Argument(help="Table with a text and its positive, as for finetune.", show_default=False),
     ],
     out: Annotated[Path, typer.Argument(help="A new file: .csv or .jsonl.", show_default=False)],
     model: Annotated[

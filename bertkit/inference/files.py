@@ -86,8 +86,8 @@ def predict_stream(
     Args:
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
-        input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
-            trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
+        input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.xlsx``) with the columns that the checkpoint
+            was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
             answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file of one text a
             line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are inputs too, so
             that line n of the input is line n of the output.
@@ -212,7 +212,7 @@ def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
     if any(suffix.lower() in _NOT_LINES for suffix in input_file.suffixes[-2:]):
         raise DataError(
             f"--input {input_file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, .jsonl, "
-            ".parquet), or a text file with one input per line"
+            ".parquet, .xlsx), or a text file with one input per line"
         )
     return read_inputs(input_file, at_once)
 

@@ -18,6 +18,7 @@ from bertkit.errors import DataError
 from bertkit.progress import Bar, Reached, say
 from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
 from bertkit.tables import Table, is_table
+from bertkit.tables.encodings import as_utf8
 from bertkit.tables.table_files import read_table_parts
 
 BLOCK = 1024
@@ -168,7 +169,9 @@ def _parts(input_file: Path, size: int, on_progress: Callable[[float], None]) ->
         return read_table_parts(input_file, size, on_progress)
     if str(input_file) == _STDIN:
         return _as_they_come(size)
-    return _full(decode_pieces(read_shares(input_file, "", on_progress), str(input_file)), size)
+    return _full(
+        decode_pieces(as_utf8(read_shares(input_file, "", on_progress), str(input_file)), str(input_file)), size
+    )
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:

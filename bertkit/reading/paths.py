@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 from bertkit.errors import DataError
 
 TEXT, JSON_LINES, PARQUET = FORMS = (".txt", ".jsonl", ".parquet")
+XLSX = ".xlsx"
 COMPRESSIONS = (".gz", ".zst")
 FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
+
+_SHEET = f"{XLSX}#"  # the name of a sheet follows
 
 # Protocols may be chained, as in simplecache::s3://bucket/store; without :// the name is that of a file. A protocol of
 # one letter is a drive of Windows.
@@ -46,6 +49,19 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
         root, compression = name.lower(), ""
     form = os.path.splitext(root)[1]
     return FileKind(form, compression) if form in forms else None
+
+
+def workbook_and_sheet(path: Path) -> tuple[Path, str | None]:
+    """Returns the file of a workbook and the name of the sheet that is given after it; no sheet for other files.
+
+    >>> workbook_and_sheet(Path("mail/2024.xlsx#May")), workbook_and_sheet(Path("a#b.csv"))
+    ((PosixPath('mail/2024.xlsx'), 'May'), (PosixPath('a#b.csv'), None))
+    """
+    at = str(path).lower().find(_SHEET)
+    if at < 0 or path.exists():
+        return path, None
+    end = at + len(XLSX)
+    return Path(str(path)[:end]), str(path)[end + 1 :]
 
 
 def find_files(pattern: str, faults: list[str]) -> list[Path]:

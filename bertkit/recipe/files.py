@@ -21,6 +21,7 @@ from yaml.events import AliasEvent
 
 from bertkit.errors import RecipeError, did_you_mean, shortened, shown
 from bertkit.files import check_new_file, write_whole
+from bertkit.reading.paths import workbook_and_sheet
 
 SCHEMA_FILE = "schema.json"
 """File with the schema of all kinds of recipes, beside bertkit's own."""
@@ -307,6 +308,9 @@ def absolute(path: str | Path) -> str:
     expanded = Path(path).expanduser()
     if expanded.exists():
         return str(expanded.resolve())
+    workbook, sheet = workbook_and_sheet(expanded)
+    if sheet is not None and workbook.exists():
+        return f"{workbook.resolve()}#{sheet}"
     if any(sign in str(path) for sign in "*?["):
         return os.path.join(glob.escape(os.getcwd()), expanded)
     return str(path)

@@ -39,10 +39,11 @@ class Table:
             checked.
         source: the path as given, or the Hub data set with configuration and split; for messages and the model card.
         fingerprint: ``sha256:`` and 16 hexadecimal digits, the same for the same content.
-        lines: line in which each row starts, from 1; None if places are row numbers instead.
+        lines: line in which each row starts, or row of a sheet, from 1; None if places are row numbers instead.
         class_names: column → class names in the order of their ids, if the source has them.
         skipped: number of rows skipped because their number of fields differs from that of the header.
         first_row: number of rows of the source before this part; 0 for a whole table.
+        unit: what ``lines`` and the numbers of rows count: ``line`` or ``row``.
     """
 
     columns: Mapping[str, list[Any]]
@@ -52,6 +53,11 @@ class Table:
     class_names: Mapping[str, list[str]] = field(default_factory=dict)
     skipped: int = 0
     first_row: int = 0
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.unit:
+            object.__setattr__(self, "unit", "row" if self.lines is None else "line")
 
     def __len__(self) -> int:
         """Returns the number of rows."""
@@ -65,14 +71,7 @@ class Table:
         >>> Table({"text": ["a", "b"]}, "org/reviews (test)", "").place(1)
         'org/reviews (test), row 2'
         """
-        if self.lines is None:
-            return f"{self.source}, row {self.first_row + row + 1}"
-        return f"{self.source}, line {self.lines[row]}"
-
-    @property
-    def unit(self) -> str:
-        """Returns what `numbers_of_rows` count: ``line`` or ``row``."""
-        return "row" if self.lines is None else "line"
+        return f"{self.source}, {self.unit} {self.numbers_of_rows[row]}"
 
     @property
     def numbers_of_rows(self) -> Sequence[int]:

@@ -94,7 +94,9 @@ class TableData(HubData):
     kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "validation_fraction", "split_seed")
 
     data_dir: str | None = setting("Not for tables, which are files.", default=None)
-    train_file: str | None = option("Table to train on: .csv, .tsv, .jsonl or .parquet.", default=None)
+    train_file: str | None = option(
+        "Table to train on: .csv, .tsv, .jsonl, .parquet, or .xlsx (FILE.xlsx#SHEET).", default=None
+    )
     validation_file: str | None = option(
         "Table to evaluate on; without it, some training rows are held out.", default=None
     )

@@ -83,8 +83,8 @@ def test_faults_of_a_part_are_reported_together(tmp_path):
 def test_unreadable_files_are_refused_before_the_first_block(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_inputs(tmp_path / "missing.txt")
-    (tmp_path / "in.txt").write_bytes(b"\xff\xfea\0")
-    with pytest.raises(DataError, match="if it is UTF-16, convert it"):
+    (tmp_path / "in.txt").write_bytes("čaj, caf".encode() + b"\xe9")
+    with pytest.raises(DataError, match="not UTF-8 at byte offset 9"):
         read_inputs(tmp_path / "in.txt")
 
 

@@ -22,7 +22,7 @@ from bertkit.tables.table_files import read_table, read_table_parts
 from bertkit.tasks.ner.sentences import read_conll
 
 MUCH = 300_000  # lines: more than one block, so that the file is open when the fault is found
-NOT_UTF8 = b"line\n" * MUCH + b"caf\xe9\n"
+NOT_UTF8 = b"line\n" * MUCH + "čaj, caf".encode() + b"\xe9\n"
 JSON = b"".join(json.dumps({"text": f"number {number}"}).encode() + b"\n" for number in range(MUCH))
 
 
@@ -65,8 +65,8 @@ def open_files(path: Path) -> list[str]:
         ("a.jsonl.gz", JSON.replace(b"text", b"body"), paragraphs),
         ("a.jsonl", JSON.replace(b'"text"', b"text", 1), lines),
         ("a.jsonl.gz", b"[1]\n" + JSON, parts),
-        ("a.csv.gz", b"a;b\n" + b"1;2\n" * MUCH, read_table),
-        ("a.csv", b"a;b\n" + b"1;2\n" * MUCH, parts),
+        ("a.csv.gz", b"a,b\n" + b"1,2,3\n" * MUCH, read_table),
+        ("a.csv", b"a,b\n" + b"1,2,3\n" * MUCH, parts),
         ("a.tsv", NOT_UTF8, read_table),
         ("a.conll.gz", NOT_UTF8, read_conll),
         ("a.parquet", b"", number_column),

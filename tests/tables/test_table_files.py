@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from bertkit.errors import DataError
 from bertkit.reading.text import decode_pieces
 from bertkit.tables import Table, is_table, read_table
-from bertkit.tables.table_files import COMMA, TAB, delimited_parts
+from bertkit.tables.delimited import COMMA, TAB, delimited_parts, find_delimiter
+from bertkit.tables.table_files import read_table_parts
 
 CONTENTS = {
     ".csv": 'text,label\n"a, b",1\n',
@@ -184,12 +185,6 @@ def test_ragged_rows_are_skipped_only_when_asked():
 @pytest.mark.parametrize(
     ("text", "delimiter", "options", "expected"),
     [
-        ("text;label\na, b;1\n", COMMA, {}, "x, line 1: no comma in the header 'text;label'; if ';' separates its "
-         "columns, save it with commas"),
-        ("text\tlabel\n", COMMA, {}, "x, line 1: no comma in the header 'text\\tlabel'; if tabs separate its columns, "
-         "name the file .tsv"),
-        ("text,label\n", TAB, {}, "x, line 1: no tab in the header 'text,label'; if commas separate its columns, name "
-         "the file .csv"),
         ("text,label\nwell, well,1\n", COMMA, {}, "x, line 2: 3 fields where the header has 2; put quotes around a "
          "field that contains a comma"),
         ("text,label\n  \n", COMMA, {}, "x, line 2: 1 field where the header has 2"),
@@ -288,14 +283,54 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
 def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
     assert refusal_of(path) == (
-        f"{path}: unsupported table format; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object per "
-        "line), these also compressed as .gz or .zst, or .parquet; rename it if it is one"
+        f"{path}: unsupported table format; expected .csv, .tsv, .jsonl (one JSON object per line), these also "
+        "compressed as .gz or .zst, .parquet, or .xlsx; rename it if it is one"
     )
 
 
 def test_the_name_tells_a_table_from_plain_text():
-    tables = ["a.csv", "b/A.TSV.gz", "a.jsonl.zst", "a.parquet"]
-    assert list(map(is_table, [*tables, "a.txt", "a.csv.txt", "csv", "a.gz"])) == [True] * 4 + [False] * 4
+    tables = ["a.csv", "b/A.TSV.gz", "a.jsonl.zst", "a.parquet", "a.xlsx", "a.XLSX#May"]
+    assert list(map(is_table, [*tables, "a.txt", "a.csv.txt", "csv", "a.gz"])) == [True] * 6 + [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter", "said"),
+    [
+        ("x.csv", ";", "semicolons"),
+        ("x.csv", "\t", "tabs"),
+        ("x.csv", "|", "vertical bars"),
+        ("x.tsv", ",", "commas"),
+        ("x.tsv", ";", "semicolons"),
+        ("x.csv", ",", ""),
+        ("x.tsv", "\t", ""),
+    ],
+)
+def test_the_separator_is_found_and_said(tmp_path, capsys, name, delimiter, said):
+    lines = [["text", "label"], ["good, and; cheap | new", "1"], ["bad", "0"]]
+    path = tmp_path / name
+    with path.open("w", newline="") as stream:
+        csv.writer(stream, delimiter=delimiter).writerows(lines)
+    parts = list(read_table_parts(path, 1, lambda share: None))
+    for table in (read_table(path), *parts[:1]):
+        assert rows(table)[0] == ("good, and; cheap | new", "1")
+    assert [table.place(0) for table in parts] == [f"{path}, line 2", f"{path}, line 3"]
+    expected = f"{path}: columns are separated by {said}\n" if said else ""
+    assert capsys.readouterr().err == expected * 2
+
+
+@pytest.mark.parametrize(
+    ("header", "usual", "delimiter"),
+    [
+        ("text", COMMA, COMMA),
+        ('"a; b",label', COMMA, COMMA),
+        ("", TAB, TAB),
+        ("a, b\tlabel", TAB, TAB),
+        ("id;text, original;label\n1;well, well;a\n2;no;b", COMMA, ";"),
+        ("id,text; original,label\n1,well; well,a\n2,no,b", COMMA, COMMA),
+    ],
+)
+def test_the_header_tells_the_separator(header, usual, delimiter):
+    assert find_delimiter(header, usual) == delimiter
 
 
 @pytest.mark.parametrize("kind", [*CONTENTS, ".parquet"])
@@ -307,7 +342,9 @@ def test_a_file_that_cannot_be_read(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_a_file_that_is_not_utf8(tmp_path, kind):
-    path = written(tmp_path / f"x{kind}", CONTENTS[kind].replace("a, b", "café").encode("latin1"))
+    path = written(
+        tmp_path / f"x{kind}", CONTENTS[kind].replace("a, b", "čaj, café").encode().replace("é".encode(), b"\xe9")
+    )
     fault = refusal_of(path)
     offset = path.read_bytes().index(b"\xe9")
     assert fault.startswith(f"{path}: not UTF-8 at byte offset {offset} ")

@@ -106,7 +106,7 @@ class DataSettings(TextData):
 
     train_file: str | None = setting(
         "Table to train on instead of the task's training set, with columns as the task's files have them: "
-        "`.csv`, `.tsv`, `.jsonl` or `.parquet`.",
+        "`.csv`, `.tsv`, `.jsonl`, `.parquet` or `.xlsx`.",
         default=None,
     )
 

@@ -1,0 +1,137 @@
+"""Tables in sheets of Excel workbooks (``.xlsx``), read with openpyxl, the extra ``excel``."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import DataError, did_you_mean, quoted, raise_listed
+from bertkit.reading.paths import XLSX, workbook_and_sheet
+from bertkit.reading.text import iterating
+from bertkit.tables.table import Table, repeated_names
+
+
+def sheet_parts(
+    path: Path,
+    size: int = sys.maxsize,
+    on_progress: Callable[[float], None] = lambda share: None,
+    *,
+    may_be_empty: bool = False,
+) -> Iterator[Table]:
+    """Yields a sheet in parts of ``size`` rows. Its first row that is not blank has the names of the columns.
+
+    All values are text, as in a CSV file: an empty cell is an empty text, 3 and 3.0 are ``3``, a date is
+    ``2024-05-01``, a formula its last result. Blank rows are skipped, and columns without a name dropped. The places of
+    rows are those of the sheet, and the source is ``FILE#SHEET``.
+
+    Args:
+        path: a workbook, or ``FILE#SHEET``, where several of its sheets are not empty.
+        size: rows of a part.
+        on_progress: called with the share of the rows that has been read, in [0, 1].
+        may_be_empty: a sheet without rows gives no parts.
+
+    Raises:
+        DataError: openpyxl is not installed; the workbook cannot be read; its sheet does not exist, is not named, or
+            has no columns or rows, or two columns of one name.
+    """
+    file, name = workbook_and_sheet(path)
+    with _opened(file) as book:
+        sheet = _sheet(book, name, str(file))
+        source = f"{file}#{sheet.title}"
+        total = max(sheet.max_row or 1, 1)
+        with iterating(_rows(sheet)) as rows:
+            first, names = next(rows, (1, []))
+            faults = repeated_names([each for each in names if each], f"{source}, row {first}")
+            if not any(names):
+                faults.append(f"{source}: empty; expected a row with the names of the columns")
+            raise_listed(faults)
+            is_empty = True
+            while part := list(islice(rows, size)):
+                is_empty = False
+                on_progress(min(1.0, part[-1][0] / total))
+                columns = {
+                    each: [row[at] if at < len(row) else "" for _, row in part] for at, each in enumerate(names) if each
+                }
+                yield Table(columns, source, "", array("q", [number for number, _ in part]), unit="row")
+        if is_empty and not may_be_empty:
+            raise DataError(f"{source}: no rows after the names of the columns")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """Yields a workbook, of which nothing is read yet."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise DataError(f"{file}: {XLSX} needs the extra excel: pip install 'bertkit[excel]'") from error
+    try:
+        with file.open("rb") as stored:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of styles and validations, which are not read
+                book = load_workbook(stored, read_only=True, data_only=True)
+            yield book
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # of zipfile, the XML parser and openpyxl, for damaged files
+        reason = (str(error).strip() or type(error).__name__).split("\n")[0]
+        raise DataError(f"{file}: not an Excel workbook, damaged or encrypted ({reason}); save it again") from error
+
+
+def _sheet(book: Any, name: str | None, source: str) -> Any:
+    """Returns the named sheet, ignoring case, or the only one that is not empty."""
+    sheets = book.worksheets
+    for sheet in sheets:
+        sheet.reset_dimensions()  # those that other programs store may be wrong
+    if name is None:
+        filled = [sheet for sheet in sheets if _has_rows(sheet)]
+        if len(filled) == 1:
+            return filled[0]
+        if not filled:
+            raise DataError(f"{source}: none of its sheets ({quoted(book.sheetnames)}) has a row")
+        names = [sheet.title for sheet in filled]
+        raise DataError(f"{source}: has {len(filled)} sheets, {quoted(names)}; name one of them: '{source}#{names[0]}'")
+    for sheet in sheets:
+        if name == sheet.title or name.casefold() == sheet.title.casefold():
+            return sheet
+    names = [sheet.title for sheet in sheets]
+    raise DataError(f"{source}: no sheet {name!r}; it has {quoted(names)}{did_you_mean(name, names)}")
+
+
+def _has_rows(sheet: Any) -> bool:
+    with iterating(_rows(sheet)) as rows:
+        return next(rows, None) is not None
+
+
+def _rows(sheet: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number and the texts of each row that is not blank."""
+    with iterating(sheet.iter_rows(values_only=True)) as rows:
+        for number, cells in enumerate(rows, 1):
+            texts = [_text(cell) for cell in cells]
+            if any(texts):
+                yield number, texts
+
+
+def _text(cell: Any) -> str:
+    """Returns the value of a cell as text.
+
+    >>> [_text(cell) for cell in (None, 3.0, 0.5, True, datetime(2024, 5, 1), "a ")]
+    ['', '3', '0.5', 'TRUE', '2024-05-01', 'a ']
+    """
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return str(cell).upper()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    if isinstance(cell, datetime):
+        return cell.date().isoformat() if cell.time() == time() else cell.isoformat(" ")
+    return cell.isoformat() if isinstance(cell, date | time) else str(cell)
