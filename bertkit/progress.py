@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -63,6 +65,26 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def wrapped(text: str, stream: Any) -> str:
+    """Returns text in the width of a terminal, broken between words; as it is where the stream is no terminal.
+
+    Args:
+        text: one line, or several.
+        stream: the stream that it is written to.
+    """
+    if not stream.isatty():
+        return text
+    wrapper = textwrap.TextWrapper(
+        shutil.get_terminal_size().columns,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        expand_tabs=False,
+        replace_whitespace=False,
+    )
+    return "\n".join(wrapper.fill(line) for line in text.split("\n"))
+
+
 def say(line: str) -> None:
     """Prints a line to stderr without breaking an active progress bar; control characters are escaped.
 
@@ -71,7 +93,7 @@ def say(line: str) -> None:
     if (kept := _warnings.get()) is not None and "warning: " in line and line not in kept:
         kept.append(line)
     if is_main_process():
-        tqdm.write(printable(line), file=sys.stderr)
+        tqdm.write(wrapped(printable(line), sys.stderr), file=sys.stderr)
 
 
 def end_bars() -> None:
@@ -143,7 +165,7 @@ def display_name(name: str) -> str:
 
 
 def readable(metrics: Mapping[str, Any]) -> str:
-    """Formats scores as one line, at most `_MOST_SCORES` of them.
+    """Formats scores as one line, at most `_MOST_SCORES` of them; those of single classes are left out.
 
     >>> readable({"loss": 4.51234, "learning_rate": 5e-05, "epoch": 1.0, "eval_accuracy": 0.5})
     'loss 4.5123, learning rate 5.00e-05, accuracy 0.5000'
@@ -152,7 +174,7 @@ def readable(metrics: Mapping[str, Any]) -> str:
     ordered = [key for key in METRIC_NAMES if key in plain] + [key for key in plain if key not in METRIC_NAMES]
     parts = []
     for key in ordered:
-        if isinstance(plain[key], (int, float)) and is_score(key):
+        if isinstance(plain[key], (int, float)) and is_score(key) and not is_of_class(key):
             form = ".2e" if key == "learning_rate" else ".4f"
             parts.append(f"{display_name(key)} {plain[key]:{form}}")
     more = len(parts) - _MOST_SCORES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import unicodedata
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tqdm import tqdm
 
 from bertkit.inference.ner import highlight
-from bertkit.progress import Bar, end_bars, printable, say
+from bertkit.progress import Bar, end_bars, printable, say, wrapped
 from bertkit.tasks.ner.spans import Span
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
@@ -43,6 +44,25 @@ def test_messages_and_bars_are_escaped(capsys):
     say("file \x1b]0;owned\x07.txt")
     assert capsys.readouterr().err == "file \\u001b]0;owned\\u0007.txt\n"
     assert Bar("a\x1b[2Jb", "B").what == "a\\u001b[2Jb"
+
+
+def test_lines_break_between_words_on_a_terminal_only(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    line = "accuracy 0.5000, --max-seq-length 128, /a/path/without-a-space/that-is-long"
+    lines = wrapped(line, Terminal()).splitlines()
+    assert [part.strip() for part in lines] == [
+        "accuracy 0.5000,",
+        "--max-seq-length",
+        "128,",
+        "/a/path/without-a-space/that-is-long",
+    ]
+    assert wrapped(line, io.StringIO()) == line
+    assert wrapped("a\nb", Terminal()) == "a\nb"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def test_ended_bars_are_not_drawn_again(capsys):

@@ -120,4 +120,5 @@ def distill(
     from bertkit.run.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
-    print_results(done, of_text or training.scores(done.metrics), run.json)
+    next_commands = training.AFTER_PRETRAINING if of_text else training.AFTER_FINETUNING
+    print_results(done, of_text or training.scores(done.metrics), run.json, next_commands)

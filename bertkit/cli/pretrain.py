@@ -45,4 +45,5 @@ def pretrain(
         training.check_kind(run.recipe, "pretraining")
     from bertkit.run.pretrain import SHOWN
 
-    run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])
+    texts = [*(corpus or []), *(more or [])]
+    run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, training.AFTER_PRETRAINING, corpus=texts)

@@ -8,15 +8,16 @@ from __future__ import annotations
 import codecs
 import errno
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bertkit.errors import OutputError
 from bertkit.files import uninterrupted
 from bertkit.json_text import dumps
-from bertkit.progress import printable
+from bertkit.progress import printable, wrapped
 
 if TYPE_CHECKING:
     from bertkit.run.directory import Run
@@ -54,18 +55,37 @@ def _print(text: str) -> None:
         sys.stdout.flush()
 
 
-def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool) -> None:
-    """Prints the results of a run: one JSON object, or the metrics ``shown`` (key, name) and the output folder."""
+def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool, next_commands: Sequence[str] = ()) -> None:
+    """Prints the results of a run: one JSON object, or scores, the verdict, where everything is, and what to do next.
+
+    Args:
+        run: the finished run.
+        shown: the metrics to print, as (key, name).
+        as_json: print one JSON object.
+        next_commands: commands that use the run, with ``{}`` in place of its folder.
+    """
     if as_json:
-        collapse = {} if run.collapse is None else {"collapse": run.collapse}
-        print_text(dumps({"output_dir": str(run.output_dir), **run.metrics, **collapse}))
+        more: dict[str, Any] = {} if run.collapse is None else {"collapse": run.collapse}
+        if run.verdict.sentences:
+            more["verdict"] = list(run.verdict.sentences)
+        print_text(dumps({"output_dir": str(run.output_dir), **run.metrics, **more}))
         return
     for key, name in shown:
         if key in run.metrics:
             print_text(f"{name} {run.metrics[key]:.4f}")
     if run.collapse is not None:
         print_text(f"collapsed: {run.collapse} on the validation set")
+    for sentence in run.verdict.sentences:
+        print_text(wrapped(printable(sentence), sys.stdout))
+    if (proposal := run.verdict.proposal) is not None:
+        print_text(f"to try, {proposal.reason}:\n  {proposal.line(run.output_dir)}")
     print_text(f"results, checkpoint and model card: {run.output_dir}")
+    if (report := run.output_dir / "report.html").is_file():
+        print_text(f"report: {report}")
+    if next_commands:
+        print_text("next:")
+    for command in next_commands:
+        print_text(f"  {command.format(shlex.quote(str(run.output_dir)))}")
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

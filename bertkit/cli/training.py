@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 
 _MANY_RUNS = "Many runs"
+AFTER_FINETUNING = ("bertkit predict {} --input FILE", "bertkit demo {}")
+AFTER_PRETRAINING = (
+    "bertkit finetune classification --model {} --train-file FILE --output-dir NEW",
+    "bertkit embed {} --input FILE --output vectors.npz",
+)
+"""Commands that use a run of each kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +86,7 @@ class Run:
         function: Callable[..., FinishedRun],
         recipe: str | Path | Mapping[str, Any] | None,
         shown: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]],
+        next_commands: Sequence[str],
         **given: Any,
     ) -> None:
         """Runs a function of `bertkit` and prints its results, or checks the run if ``--check`` is given.
@@ -88,13 +95,14 @@ class Run:
             function: `bertkit.finetune` or `bertkit.pretrain`.
             recipe: recipe of the run.
             shown: returns the printed metrics as (key, name).
+            next_commands: commands that use the run, with ``{}`` in place of its folder.
             given: arguments of the function that are not options of all runs.
         """
         if self.is_checked:
             print_report(self.report(recipe, **given), self.json)
             return
         done = function(recipe, output_dir=self.output_dir, **self._arguments(), **given)
-        print_results(done, list(shown(done.metrics)), self.json)
+        print_results(done, list(shown(done.metrics)), self.json, next_commands)
 
     def report(
         self, recipe: str | Path | Mapping[str, Any] | Recipe | None, output_dir: Path | None = None, **given: Any
@@ -244,7 +252,7 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
     if run.many.format != "text":
         raise RecipeError(f"--format {run.many.format}: is for the table of many runs; one run prints its scores")
 
-    run.start(bertkit.finetune, recipe, scores)
+    run.start(bertkit.finetune, recipe, scores, AFTER_FINETUNING)
 
 
 def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
@@ -262,10 +270,11 @@ def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
 
 
 def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Returns the scores of a fine-tuning that are printed, as (key, name)."""
-    from bertkit.progress import is_score
+    """Returns the scores of a fine-tuning that are printed, as (key, name), without those of single classes."""
+    from bertkit.progress import is_of_class, is_score
 
-    return [(key, key.removeprefix("eval_")) for key in metrics if key.startswith("eval_") and is_score(key)]
+    names = [key for key in metrics if key.startswith("eval_") and is_score(key) and not is_of_class(key)]
+    return [(key, key.removeprefix("eval_")) for key in names]
 
 
 def grid_arguments(run: FineTuning) -> dict[str, Any]:

@@ -118,12 +118,14 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
 
     Args:
         results: results of a comparison.
-        format: ``text`` has scores, the answers to both questions, agreement, and some examples; the other formats of
-            `ResultTable.formatted` have a row for each comparison.
+        format: ``text`` has the verdict on each run, scores, the answers to both questions, agreement, and some examples;
+            the other formats of `ResultTable.formatted` have a row for each comparison.
     """
     if format != "text":
         return _comparison_rows(results).formatted(format)
     lines = [f"{results.metric} on {results.examples:,} examples"]
+    for name, sentences in results.verdicts.items():
+        lines += ["", name, *(f"  {sentence}" for sentence in sentences)]
     for comparison in results.comparisons:
         lines += ["", *_comparison_lines(comparison, results.examples)]
     return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import DataError, RecipeError
-from bertkit.inference.predicted import Predicted, predicted
+import numpy as np
+
+from bertkit.errors import DataError, RecipeError, shown
+from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.verdict import (
+    Facts,
+    classes_in_words,
+    most_frequent,
+    never_predicted,
+    numbers_in_words,
+    right_of_all,
+)
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.progress import counted
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Task, one_array
 from bertkit.tasks.classification.stock import StockClassification
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.classification.text_classification import TextClassification
@@ -58,6 +68,34 @@ class PredictedClassification(Predicted):
     def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
         names: Sequence[str] = self.task.task.text_columns
         return names
+
+    def facts(self, outcome: Outcome) -> Facts:
+        own, true = map(np.asarray, outcome.predictions_and_references())
+        training = None if outcome.training is None else outcome.training.get("labels")
+        if not len(true):
+            return Facts()
+        if self.task.problem_type == "regression":
+            return numbers_in_words(own, true, None if training is None else np.asarray(training, dtype=np.float64))
+        names, known = self.task.task.label_names, None if training is None else np.asarray(training).astype(np.int64)
+        if true.ndim == 2:
+            return self._facts_of_labels(own, true, known, names)
+        counts = None if known is None else np.bincount(known, minlength=len(names))
+        return classes_in_words(own, true, self.task.probabilities(one_array(outcome.outputs)), names, counts)
+
+    def _facts_of_labels(
+        self, own: np.ndarray, true: np.ndarray, training: np.ndarray | None, names: Sequence[str]
+    ) -> Facts:
+        """Returns the facts of several labels per example; all arrays are of 0 and 1, (N, C)."""
+        usual = np.array(most_frequent(map(tuple, (true if training is None else training).tolist())))
+        labels = ", ".join(shown(names[c]) for c in np.flatnonzero(usual).tolist()) or "no label"
+        where = "here" if training is None else "in training"
+        guess = f"always guessing {labels}, the most frequent labels {where},"
+        right = (own == true).all(axis=1)
+        sentences, is_wide = right_of_all(
+            right, guess=(guess, float((true == usual).all(axis=1).mean())), right_in=" in all labels"
+        )
+        never = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=("label", "labels"))
+        return Facts((*sentences, *never), False, bool(never), is_wide)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return terms_of(name, predictions, references)

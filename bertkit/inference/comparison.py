@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.tasks.base import per_example
@@ -40,6 +41,7 @@ class System:
             empty.
         places: place of each example in a file; empty if examples have numbers only.
         notes: limits of its scores, such as runs that have collapsed.
+        verdict: what the scores of a single run say, a sentence each; empty for several runs, and for files.
     """
 
     name: str
@@ -53,6 +55,7 @@ class System:
     folds: tuple[int, ...] = ()
     places: Sequence[str] = ()
     notes: tuple[str, ...] = ()
+    verdict: tuple[str, ...] = ()
 
     @property
     def has_numbers(self) -> bool:
@@ -78,6 +81,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         task.to_labels,
         outcomes[0].digests(),
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
+        verdict=verdict_of(outcomes[0]).sentences if len(outcomes) == 1 else (),
     )
 
 
@@ -117,12 +121,14 @@ class Comparisons:
         examples: number of examples.
         comparisons: each further system with the first one.
         notes: limits of the comparison, such as too few examples.
+        verdicts: name of a system → what its scores say, a sentence each, as at the end of its run.
     """
 
     metric: str
     examples: int
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...]
+    verdicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def compare_systems(systems: Sequence[System], metric: str | None = None) -> Comparisons:
@@ -159,7 +165,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     notes = [*_notes(first, len(others)), *(note for system in systems for note in system.notes)]
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
-    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes))
+    verdicts = {system.name: system.verdict for system in systems if system.verdict}
+    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes), verdicts)
 
 
 def _notes(first: System, others: int) -> list[str]:

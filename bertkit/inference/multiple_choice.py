@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertkit.inference.predicted import Predicted, predicted
+import numpy as np
+
+from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 from bertkit.tasks.splits import Columns
@@ -24,6 +27,15 @@ class PredictedChoices(Predicted):
 
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
         return self.task.cut_texts(examples, tokenizer)
+
+    def facts(self, outcome: Outcome) -> Facts:
+        own, true = map(np.asarray, outcome.predictions_and_references())
+        choices = [len(endings) for endings in outcome.examples["endings"]]
+        if not choices:
+            return Facts()
+        guess = "guessing at random", float(np.mean(1 / np.array(choices)))
+        sentences, is_wide = right_of_all(own == true, guess=guess)
+        return Facts(tuple(sentences), is_wide=is_wide)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return terms_of(name, predictions, references)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Predicted, collapse_of, predicted
-from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
+from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
+from bertkit.inference.verdict import Facts, classes_in_words, never_predicted, score_in_words
+from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.progress import printable
+from bertkit.progress import counted, printable
 from bertkit.tables import Table
 from bertkit.tables.typed_rows import JSON, read_json_list
 from bertkit.tasks.base import Outputs
@@ -67,6 +68,37 @@ class PredictedEntities(Predicted):
             return None
         types = {split_tag(name)[1] for name in self.task.task.label_names if name != OUTSIDE}
         return highlight(*_spans(row), sorted(types))
+
+    def facts(self, outcome: Outcome) -> Facts:
+        own, true = outcome.predictions_and_references()
+        if not len(true):
+            return Facts()
+        if self.task.task.scheme == "plain":
+            rows = self.task.word_probabilities(outcome.outputs, outcome.features, outcome.examples)
+            names = self.task.task.label_names
+            training = None if outcome.training is None else outcome.training.get("labels")
+            counts = None
+            if training is not None:
+                counts = np.bincount(np.fromiter(chain.from_iterable(training), dtype=np.int64), minlength=len(names))
+            words = (np.concatenate(own), np.concatenate(true), np.concatenate(rows), names, counts)
+            return classes_in_words(*words, what=("tag", "tags"), unit="word")
+        strict = self.task.task.strict
+        tags = self.task.to_labels(own), self.task.to_labels(true)
+        counts_of_types = count_entities(*tags, strict)
+        names = [name or "(none)" for name in counts_of_types]
+        right, predicted, actual = (
+            np.array([getattr(each, side) for each in counts_of_types.values()], dtype=np.int64)
+            for side in ("right", "predicted", "actual")
+        )
+        entities = counted(int(actual.sum()), "entity", "entities", form=",")
+        terms = f1_terms(*tags, strict)
+        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), terms)
+        line = (
+            f"Of {entities}, {right.sum():,} are found with type and bounds, and of {predicted.sum():,} predicted ones "
+            f"{right.sum():,} are right: {f1}; predicting none gives 0."
+        )
+        never = never_predicted(names, actual, predicted, what=("type", "types"), unit="entity")
+        return Facts((line, *never), lacks_classes=bool(never))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if self.task.task.scheme == "plain":

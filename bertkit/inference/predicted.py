@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bertkit.errors import DataError, RecipeError, shown
+from bertkit.inference.verdict import Facts, score_in_words
 from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition
+from bertkit.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
@@ -142,6 +145,22 @@ class Predicted:
             examples.
         """
         return None
+
+    def facts(self, outcome: Outcome) -> Facts:
+        """Returns what the predictions for labelled examples say, for the verdict on a run; by default the main metric.
+
+        Args:
+            outcome: the outputs of the model.
+        """
+        if not isinstance(self.task, PerExampleTask):
+            return Facts()
+        sides = outcome.predictions_and_references()
+        scores = self.task.compute_metrics(*sides)
+        name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
+        if not len(sides[1]) or not math.isfinite(scores[name]):
+            return Facts()
+        words = score_in_words(name, float(scores[name]), self.terms(name, *sides))
+        return Facts((f"{words} on {counted(len(sides[1]), 'example', form=',')}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns predictions and references in the form of metrics of the evaluate library.

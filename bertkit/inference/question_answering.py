@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bertkit.errors import DataError, raise_all
-from bertkit.inference.predicted import Predicted, predicted
+from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
 from bertkit.tables import Table
@@ -60,6 +63,17 @@ class PredictedAnswers(Predicted):
 
     def repeated(self, columns: Columns) -> Columns:
         return {"question": columns["question"]}
+
+    def facts(self, outcome: Outcome) -> Facts:
+        terms = self.terms("exact", *outcome.predictions_and_references())
+        if terms is None or not len(terms.values):
+            return Facts()
+        guess = None
+        if self.task.task.version_2_with_negative:
+            has_none = [not each["answers"]["text"] for each in outcome.predictions_and_references()[1]]
+            guess = "always answering that there is no answer", float(np.mean(has_none))
+        sentences, is_wide = right_of_all(terms.values[:, 0] == 1, "answer", guess)
+        return Facts(tuple(sentences), is_wide=is_wide)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if name not in ("exact", "exact_match", "f1"):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.classification import PredictedClassification
-from bertkit.inference.predicted import collapse_of, predicted
+from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
+from bertkit.inference.verdict import Facts
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.ranking import ranking_terms
 from bertkit.tasks.base import Outputs
@@ -25,6 +26,9 @@ class PredictedPairs(PredictedClassification):
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """As `Predicted.collapse`, of the scores: that all rankings are perfect is no fault."""
         return collapse_of((each["score"],) for each in self.task.decode(outputs, features, examples))
+
+    def facts(self, outcome: Outcome) -> Facts:
+        return Predicted.facts(self, outcome)  # rankings have no classes
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return ranking_terms(name, np.asarray(predictions))

@@ -207,25 +207,6 @@ def _chart(
     return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
 
 
-def still_falls(losses: Sequence[float]) -> list[str]:
-    """Returns a remark if the last of several validation losses is clearly the lowest; none otherwise.
-
-    That is if it is at least 1 % lower than the one before, and this at least 5 % of the way that the loss has fallen.
-
-    >>> still_falls([1.4, 1.13, 0.89])
-    ['The validation loss still falls at the end, from 1.1300 to 0.8900: more epochs may give better scores.']
-    """
-    if len(losses) < 2 or losses[-1] > min(losses):
-        return []
-    drop = losses[-2] - losses[-1]
-    if drop < 0.01 * losses[-2] or drop < 0.05 * (max(losses) - losses[-1]):
-        return []
-    return [
-        f"The validation loss still falls at the end, from {losses[-2]:.4f} to {losses[-1]:.4f}: more epochs may give "
-        "better scores."
-    ]
-
-
 def not_finite(history: History) -> list[str]:
     """Returns a sentence for each logged value that was NaN or infinite, which curves do not show.
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import shown
 from bertkit.inference.predicted import Outcome
 from bertkit.metrics import CALIBRATION_BINS, expected_calibration_error, pearson, spearman
-from bertkit.progress import counted, inflected
+from bertkit.progress import counted
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliability_chart
 from bertkit.reporting.reported import (
     Cell,
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
 _MOST_CURVES = 8
 _MOST_CONFUSIONS = 12
-_MOST_NAMES = 8  # of classes in a remark
-_NEAR_CHANCE = 0.15  # part of the way from chance to certainty
-_HARDLY = 0.05  # part of the standard deviation of the true numbers
 
 
 @reported.register
@@ -121,8 +117,6 @@ def class_sections(
     columns = [what[0], "precision", "recall", "F1", "average precision", f"{unit}s", "predicted"]
     columns += [] if training is None else ["in training"]
     parts.append(DataTable(f"Scores of each {what[0]}", tuple(columns), scores, for_card=True))
-    remarks = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=what, unit=unit)
-    remarks += near_chance(probabilities) if is_single else []
     ece = expected_calibration_error(probabilities, labels)
     if is_single:
         stated, is_right, of = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, f"{unit}s"
@@ -130,7 +124,7 @@ def class_sections(
         stated, is_right, of = probabilities.ravel(), true.ravel() == 1, "labels"
     reliability = reliability_chart(stated, is_right, ece, CALIBRATION_BINS, of)
     return [
-        Section(upper_first(what[1]), parts, remarks),
+        Section(upper_first(what[1]), parts),
         Section("Probabilities", [*_curves(true, probabilities, names, is_single), reliability]),
     ]
 
@@ -232,7 +226,7 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
         chart("residuals", "Residuals, true − predicted", differences, "residual_vs_predicted"),
     ]
     table = DataTable("Agreement of the numbers", ("measure", "value"), rows, for_card=True)
-    return [Section("Numbers", [*charts, table], hardly_different(predicted, true))]
+    return [Section("Numbers", [*charts, table])]
 
 
 def suspected_labels(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
@@ -258,49 +252,3 @@ def suspected_labels(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarra
         warnings.simplefilter("ignore")  # in classes of few examples fewer labels are flagged
         suspects: np.ndarray = find_label_issues(known, shares, filter_by="both", n_jobs=1)
     return suspects
-
-
-def never_predicted(
-    names: Sequence[str], true: np.ndarray, predicted: np.ndarray, *, what: tuple[str, str], unit: str = "example"
-) -> list[str]:
-    """Returns a remark on the classes that occur and are never predicted; none if there are no such classes.
-
-    Args:
-        names: the C classes.
-        true, predicted: number of examples that have each class, and that are predicted to have it, (C,) each.
-        what: singular and plural of what has these names.
-        unit: what is counted.
-
-    >>> counts = np.array([9, 4]), np.array([13, 0])
-    >>> never_predicted(["billing", "sales"], *counts, what=("class", "classes"))
-    ["1 of 2 classes is never predicted: 'sales' (4 examples)."]
-    """
-    missing = [c for c in range(len(names)) if true[c] and not predicted[c]]
-    if not missing:
-        return []
-    listed = ", ".join(f"{shown(names[c])} ({counted(int(true[c]), unit, form=',')})" for c in missing[:_MOST_NAMES])
-    more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
-    are = inflected(len(missing), "is", "are")
-    return [f"{len(missing)} of {counted(len(names), *what)} {are} never predicted: {listed}{more}."]
-
-
-def near_chance(probabilities: np.ndarray) -> list[str]:
-    """Returns a remark if the probabilities (N, C) of exclusive classes are hardly above 1 / C."""
-    chance, top = 1 / probabilities.shape[1], float(probabilities.max(axis=1).mean())
-    if top >= chance + _NEAR_CHANCE * (1 - chance):
-        return []
-    return [
-        f"The probabilities are near chance: that of the predicted class is {top:.2f} on average, and {chance:.2f} if "
-        "all classes are equally likely."
-    ]
-
-
-def hardly_different(predicted: np.ndarray, true: np.ndarray) -> list[str]:
-    """Returns a remark if predicted numbers (N,) are nearly the same for all examples, unlike the true ones (N,)."""
-    own, expected = float(predicted.std()), float(true.std())
-    if own >= _HARDLY * expected:
-        return []
-    return [
-        f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
-        f"numbers {expected:.2g}."
-    ]

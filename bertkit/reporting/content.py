@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome, predicted
-from bertkit.metrics import score_range
+from bertkit.inference.verdict import NO_VERDICT, Verdict, verdict_of
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
 from bertkit.recipe.files import without_paths
-from bertkit.reporting.charts import curve_section, not_finite, points, readable, still_falls, without_classes
+from bertkit.reporting.charts import curve_section, not_finite, readable, without_classes
 from bertkit.reporting.reported import (
     Cell,
     Chart,
@@ -62,7 +62,8 @@ class Content:
         title: name of the task.
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
-        remarks: what a reader of the scores must know, a sentence each.
+        verdict: what the scores say, and what to try next.
+        remarks: what else a reader of the scores must know, a sentence each.
         facts: name → value of the head, in groups by heading.
         data: table of the data, None without any.
         warnings: warnings and notes of the run.
@@ -82,6 +83,7 @@ class Content:
     mistakes: tuple[Mistake, ...] = ()
     results: DataTable | None = None
     remarks: tuple[str, ...] = ()
+    verdict: Verdict = NO_VERDICT
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
@@ -102,8 +104,6 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         sections += [*view.sections(outcome), *([] if by_length is None else [Section("Lengths", [by_length])])]
         mistakes = view.mistakes(outcome) if texts else ()
     remarks = [remark for section in sections for remark in section.remarks]
-    if outcome is not None and not _is_highest(run, main):
-        remarks += still_falls(points(run.history, "eval_loss")[1])
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
     warnings = _warnings(run.record)
@@ -123,6 +123,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         mistakes=tuple(mistakes),
         results=_all_results(run.results),
         remarks=tuple(remarks),
+        verdict=NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.recipe),
     )
 
 
@@ -191,12 +192,6 @@ def _with_width(interval: tuple[float | None, float | None]) -> tuple[float | No
     """Returns an interval, or none if its ends are the same number in the report: such a one says nothing."""
     low, high = interval
     return (None, None) if low is None or high is None or number(low) == number(high) else (low, high)
-
-
-def _is_highest(run: RunFiles, name: str | None) -> bool:
-    """Returns whether a score has its highest possible value."""
-    scores = [key.removeprefix("eval_") for key in run.results if key.startswith("eval_")]
-    return name in scores and run.results[f"eval_{name}"] == score_range(str(name), scores)[1]
 
 
 def _by_length(outcome: Outcome) -> DataTable | None:

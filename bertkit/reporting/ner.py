@@ -13,7 +13,7 @@ import numpy as np
 from bertkit.inference.predicted import Outcome
 from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart
-from bertkit.reporting.classification import class_sections, never_predicted
+from bertkit.reporting.classification import class_sections
 from bertkit.reporting.reported import (
     PREDICTED,
     TRUE,
@@ -121,7 +121,6 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
     ]
     of_types = count_entities(predicted, true, strict)
     types = [kind or _NONE for kind in of_types]
-    actual, own_counts = (np.array([getattr(each, side) for each in of_types.values()]) for side in _SIDES)
     table = DataTable(
         "Scores of each type",
         ("type", "precision", "recall", "F1", "entities", "predicted"),
@@ -133,11 +132,7 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
         errors.append(_confusion(matched, types))
     spans = [_frequent(words, matched, kind) for kind in ("missing", "spurious")]
     return [
-        Section(
-            "Types",
-            [table, *([] if known is None else [_unseen(words, matched, known)])],
-            never_predicted(types, actual, own_counts, what=("type", "types")),
-        ),
+        Section("Types", [table, *([] if known is None else [_unseen(words, matched, known)])]),
         Section("Kinds of errors", errors),
         Section("Frequent errors", [each for each in spans if each.rows]),
     ]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, write_json
+from bertkit.inference.verdict import NO_VERDICT, Verdict
 from bertkit.locks import LOCK_FILE, RunLock
 from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.placement.processes import is_main_process
@@ -73,11 +74,13 @@ class Run:
         metrics: the contents of ``all_results.json``.
         collapse: description of the predictions if they are the same for the whole validation set, such as "all
             predictions are 'good'"; None for other runs, and for pre-training.
+        verdict: what the scores say, and what to try next; empty for pre-training.
     """
 
     output_dir: Path
     metrics: dict[str, float]
     collapse: str | None = None
+    verdict: Verdict = NO_VERDICT
 
 
 @dataclass
@@ -92,7 +95,7 @@ class RunRecord:
         data: facts of each split, or of the corpus.
         truncation: what was cut of each split.
         main_metric: name of the score by which the task compares checkpoints; None if it has none.
-        collapse: as in `Run`.
+        collapse, verdict: as in `Run`.
         curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
         further_scores: names of the scores of ``task.metrics``.
         started: time of the start in seconds since 1970.
@@ -104,6 +107,7 @@ class RunRecord:
     truncation: dict[str, Truncation] = field(default_factory=dict)
     main_metric: str | None = None
     collapse: str | None = None
+    verdict: Verdict = NO_VERDICT
     curves: dict[str, Any] = field(default_factory=dict)
     further_scores: Sequence[str] = ()
     started: float = field(default_factory=time.time)
@@ -137,6 +141,7 @@ class RunRecord:
             "truncation": {split: vars(cut) for split, cut in self.truncation.items()},
             "main_metric": self.main_metric,
             "collapse": self.collapse,
+            "verdict": list(self.verdict.sentences),
             "warnings": warnings_said(),
             **self.curves,
             **({"further_scores": list(self.further_scores)} if self.further_scores else {}),

@@ -9,6 +9,7 @@ from transformers import EvalPrediction
 
 from bertkit.errors import RecipeError
 from bertkit.inference.predicted import Outcome, all_scores
+from bertkit.inference.verdict import verdict_of
 from bertkit.placement.processes import failing_together
 from bertkit.progress import is_score, say
 from bertkit.run.directory import numeric_metrics
@@ -73,7 +74,10 @@ def learn_from_validation(
 def validation_outcome(
     task: Task, run: RunInProgress, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]
 ) -> Outcome:
-    """Returns the outputs of the last evaluation; a collective call. Warns if all predictions are the same."""
+    """Returns the outputs of the last evaluation, and sets the verdict of the run; a collective call.
+
+    Warns if all predictions are the same.
+    """
     outputs, split = trainer.outputs(features["validation"]), splits["validation"]
     columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
     training = ColumnsOf(splits["train"].examples)
@@ -81,6 +85,7 @@ def validation_outcome(
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
+    run.record.verdict = verdict_of(outcome, trainer.state.log_history, run.recipe)
     return outcome
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -296,8 +296,10 @@ def _card(
         return None
     from bertkit.sharing.card_facts import finetuned_card
 
-    cut, collapse = run.record.truncation, run.record.collapse
-    return finetuned_card(task, splits, run.recipe, trainer.model.config, metrics, cut, collapse, note)
+    facts = finetuned_card(
+        task, splits, run.recipe, trainer.model.config, metrics, run.record.truncation, run.record.collapse, note
+    )
+    return replace(facts, verdict=run.record.verdict.sentences)
 
 
 def _encode(

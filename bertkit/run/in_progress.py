@@ -290,7 +290,7 @@ class RunInProgress:
             HubError: the push failed; the message has the command to retry.
         """
         from_main_process(lambda: self._finish(trainer, card, outcome), prepares=True)  # an upload may take long
-        return Run(self.output_dir, self.metrics, self.record.collapse)
+        return Run(self.output_dir, self.metrics, self.record.collapse, self.record.verdict)
 
     def _finish(self, trainer: BertkitTrainer, card: CardFacts | None, outcome: Outcome | None) -> None:
         state = trainer.state

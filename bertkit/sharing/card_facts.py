@@ -74,6 +74,7 @@ class CardFacts:
         module: the module of ``auto_class``.
         is_stock: whether transformers' own classes load the checkpoint, whatever its family.
         report: what to show of ``report.html``; ``None`` if there is no report.
+        verdict: what the scores say, a sentence each, plain text.
         example: Python that uses the checkpoint, with ``ADDRESS`` in place of its name; empty for `bertkit predict`.
     """
 
@@ -104,6 +105,7 @@ class CardFacts:
     is_stock: bool = False
     report: CardReport | None = None
     example: str = ""
+    verdict: tuple[str, ...] = ()
 
     @property
     def is_own(self) -> bool:

@@ -164,7 +164,7 @@ The model class is {code(facts.head)}.
 
 On held-out data, one run with seed {facts.seed}:
 
-| metric | value |
+{_verdict(facts)}| metric | value |
 | --- | --- |
 {_scores(facts)}
 {_report(facts.report)}
@@ -193,6 +193,11 @@ def _scores(facts: CardFacts) -> str:
         f"{f'{value:.4f}' if math.isfinite(value) else 'undefined'} |"
         for key, value in values.items()
     )
+
+
+def _verdict(facts: CardFacts) -> str:
+    lines = "".join(f"- {escape(sentence)}\n" for sentence in facts.verdict)
+    return f"{lines}\n" if lines else ""
 
 
 def _limits(facts: CardFacts) -> str:

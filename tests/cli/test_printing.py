@@ -15,9 +15,10 @@ from bertkit.run.directory import Run
 def test_a_collapsed_run_is_named_beside_its_scores(capsys, collapse):
     run = Run(Path("out"), {"eval_accuracy": 0.75}, collapse)
     print_results(run, [("eval_accuracy", "accuracy")], as_json=False)
-    score, *rest = capsys.readouterr().out.splitlines()
+    score, *rest, place = capsys.readouterr().out.splitlines()
     assert score == "accuracy 0.7500"
-    assert rest[:-1] == ([f"collapsed: {collapse} on the validation set"] if collapse else [])
+    assert place == "results, checkpoint and model card: out"
+    assert rest == ([f"collapsed: {collapse} on the validation set"] if collapse else [])
     print_results(run, [], as_json=True)
     assert json.loads(capsys.readouterr().out).get("collapse") == collapse
 

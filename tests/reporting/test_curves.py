@@ -7,7 +7,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from bertkit.reporting.charts import curve_section, overlaid, throughput
+from bertkit.reporting.charts import curve_section, not_finite, overlaid, throughput
 
 
 def drawn(chart):
@@ -125,3 +125,14 @@ def test_curves_have_baselines_and_phases():
     once = [entry for entry in history if "eval_perplexity" not in entry or entry["step"] == 2]
     assert "perplexity" not in {part.name for part in curve_section(once, None, baselines, phases).parts}
     assert curve_section([], None, {}, []) is None
+
+
+def test_values_that_are_not_finite_are_said():
+    norms, losses = [1.0, math.inf, 2.0, math.nan], [1.0, math.nan, 0.5]
+    history = [{"step": 10 * step, "grad_norm": value} for step, value in enumerate(norms, start=1)]
+    history += [{"step": 10 * step, "eval_loss": value} for step, value in enumerate(losses, start=1)]
+    assert not_finite(history) == [
+        "The gradient norm was not finite in 2 of 4 logs, first at step 20; its curve leaves this out.",
+        "The validation loss was not finite in 1 of 3 logs, first at step 20; its curve leaves this out.",
+    ]
+    assert not_finite(history[:1]) == []

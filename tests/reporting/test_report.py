@@ -21,6 +21,7 @@ from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run
 from bertkit.run import directory as run_directory
+from bertkit.sharing.markdown import escape
 from bertkit.tasks.base import softmax
 from bertkit.tasks.registry import load_recipe
 
@@ -215,16 +216,31 @@ def test_damaged_files_are_named(copied, name, content):
         report(run)
 
 
+def test_the_verdict_is_the_same_everywhere(hostile_run, copied):
+    """At the end of the run, in its record, its card, its report, and the report made again."""
+    sentences, folder = hostile_run.verdict.sentences, hostile_run.output_dir
+    assert "examples are right" in sentences[0]
+    assert json.loads((folder / "run.json").read_text())["verdict"] == list(sentences)
+    again = content_of(read_run(folder), outcome_of(folder, with_training=True), texts=True, finished=True)
+    assert again.verdict == hostile_run.verdict
+    for page in (folder / "report.html", report(copied())):
+        source = html.unescape(page.read_text())
+        assert all(f"<li>{sentence}</li>" in source for sentence in sentences)
+        assert hostile_run.verdict.proposal.line() in source
+    card = (folder / "README.md").read_text()
+    assert all(f"- {escape(sentence)}\n" in card for sentence in sentences)
+
+
 def test_remarks_stand_with_the_scores(hostile_run, copied, tmp_path):
     """A model that predicts one class, and an interval without a width, which is not shown."""
     run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
     labels = np.asarray(outcome.features["labels"])
     right = content_of(run, replace(outcome, outputs=20 * np.eye(4)[labels]), texts=True, finished=True)
-    assert not any("never predicted" in remark or "chance" in remark for remark in right.remarks)
+    assert not any("never predicted" in sentence or "chance" in sentence for sentence in right.verdict.sentences)
     intervals = [(score.low, score.high) for score in right.scores]
     assert all(low is None or low < high for low, high in intervals)
     constant = content_of(run, replace(outcome, outputs=np.eye(4)[[0] * len(labels)]), texts=True, finished=True)
-    [never] = [remark for remark in constant.remarks if "never predicted" in remark]
+    [never] = [sentence for sentence in constant.verdict.sentences if "never predicted" in sentence]
     assert never.startswith("3 of 4 classes are never predicted: ")
     kept = replace(run, record={**run.record, "kept": "kept: step 2, the best of 3 evaluations by accuracy"})
     assert (

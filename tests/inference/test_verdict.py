@@ -1,0 +1,203 @@
+"""The verdict on a run: what is said of its predictions, what is proposed, and when nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bertkit.inference.predicted import Outcome
+from bertkit.inference.predicted import predicted as predicted_of
+from bertkit.inference.predictor import load_task
+from bertkit.inference.verdict import (
+    classes_in_words,
+    hardly_different,
+    near_chance,
+    never_predicted,
+    numbers_in_words,
+    right_of_all,
+    still_falls,
+    verdict_of,
+)
+from bertkit.tasks.registry import load_recipe
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted", "expected"),
+    [
+        ((3, 1, 0), (4, 0, 0), ["1 of 3 classes is never predicted: 'b' (1 example)."]),
+        ((3, 1, 2), (6, 0, 0), ["2 of 3 classes are never predicted: 'b' (1 example), 'c' (2 examples)."]),
+        ((3, 1, 2), (4, 1, 1), []),
+    ],
+)
+def test_classes_that_are_never_predicted(true, predicted, expected):
+    assert never_predicted("abc", np.array(true), np.array(predicted), what=("class", "classes")) == expected
+
+
+def test_many_classes_are_not_all_listed():
+    names = [f"c{number}" for number in range(12)]
+    [remark] = never_predicted(names, np.ones(12, int), np.zeros(12, int), what=("class", "classes"))
+    assert remark.endswith("'c7' (1 example) and 4 more.")
+
+
+@pytest.mark.parametrize(("top", "is_said"), [(0.26, True), (0.35, True), (0.45, False), (0.99, False)])
+def test_probabilities_near_chance(top, is_said):
+    rest = (1 - top) / 3
+    assert bool(near_chance(np.array([[top, rest, rest, rest]] * 5))) == is_said
+
+
+def test_numbers_that_hardly_differ():
+    true = np.array([-2.0, 0.0, 1.0, 2.5])
+    assert hardly_different(0.2 + 0.001 * true, true)
+    assert not hardly_different(0.2 + 0.3 * true, true)
+    assert not hardly_different(np.ones(3), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_said"),
+    [
+        ((1.4, 1.13, 0.89), True),
+        ((1.4, 0.89, 1.13), False),
+        ((0.7, 0.0140, 0.0136), False),  # the last part of a long way
+        ((1.3853, 1.3845), False),  # it does not learn
+        ((0.9,), False),
+        ((), False),
+    ],
+)
+def test_a_loss_that_still_falls_is_said(losses, is_said):
+    assert bool(still_falls(losses)) == is_said
+
+
+def outcome(folder, outputs, training=None, **columns):
+    task, _ = load_task(str(folder), {})
+    columns = {name: np.array(values) for name, values in columns.items()}
+    known = None if training is None else {"labels": np.array(training)}
+    return Outcome(task, np.array(outputs, dtype=np.float64), columns, columns, "rows.csv", training=known)
+
+
+def test_right_predictions_are_counted_against_guessing():
+    sentences, is_wide = right_of_all([True] * 9 + [False], guess=("guessing", 0.95))
+    assert sentences == [
+        "9 of 10 examples are right, 90.0 % (95 % interval 59.6 to 98.2 %); guessing gives 95.0 %.",
+        "That is not more than guessing.",
+    ]
+    assert is_wide
+    assert "includes guessing" in right_of_all([True] * 9 + [False], guess=("guessing", 0.7))[0][1]
+    assert len(right_of_all([True] * 900 + [False] * 100, guess=("guessing", 0.7))[0]) == 1
+    assert right_of_all([]) == ([], False)
+
+
+def test_where_the_examples_of_a_class_went():
+    true, own = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0, 0, 0, 0, 3, 0, 0])
+    facts = classes_in_words(own, true, np.eye(4)[own], ["a", "b", "c", "d"], np.array([1, 9, 3, 2]))
+    right, never = facts.sentences[0], facts.sentences[-1]
+    assert "2 of 7 examples are right" in right
+    assert "always guessing 'b', the most frequent class in training, gives 28.6 %" in right
+    assert (
+        never
+        == "2 of 4 classes are never predicted: 'b' (2 examples, all as 'a'), 'c' (3 examples: 2 as 'a', 1 as 'd')."
+    )
+    assert facts.lacks_classes
+    assert not facts.learnt_little
+
+
+def test_numbers_are_compared_with_their_median():
+    facts = numbers_in_words(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.5, 4.5]), np.array([2.0, 2.0, 9.0]))
+    assert facts.sentences[0].startswith("The mean absolute error is 0.3333 (95 % interval ")
+    assert facts.sentences[0].endswith("always guessing 2, the median of the training set, gives 1.3333.")
+    assert numbers_in_words(np.array([0.2, 0.2001]), np.array([0.0, 5.0]), None).learnt_little
+
+
+def test_each_kind_of_task_says_what_is_right(fine_tuned):
+    film = outcome(fine_tuned("film"), 9 * np.eye(3)[[1, 0, 2]], [2, 2, 1], labels=[1, 0, 1])
+    [right] = verdict_of(film).sentences[:1]
+    assert right.startswith("2 of 3 examples are right, 66.7 %")
+    topics = outcome(fine_tuned("topics"), [[-1.0, 2.0], [-1.0, 2.0]], labels=[[0, 1], [1, 1]])
+    right, _, never = verdict_of(topics).sentences
+    assert right.startswith("1 of 2 examples is right in all labels")
+    assert never == "1 of 2 labels is never predicted: 'plot' (1 example)."
+    choices = {"labels": [0, 1], "choice_count": [2, 2], "endings": [["a", "b"], ["c", "d"]]}
+    assert (
+        "guessing at random gives 50.0 %"
+        in verdict_of(outcome(fine_tuned("choices"), np.eye(2), **choices)).sentences[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "predictions", "references", "first", "last"),
+    [
+        (
+            "entities",
+            [np.array([1, 2, 0]), np.array([0, 0, 1])],
+            [np.array([1, 2, 0]), np.array([0, 1, 0])],
+            "Of 2 entities, 1 are found with type and bounds, and of 2 predicted ones 1 are right: F1 0.5000 (95 % ",
+            "; predicting none gives 0.",
+        ),
+        (
+            "entities",
+            [np.array([0, 0])],
+            [np.array([1, 2])],
+            "Of 1 entity, 0 are found",
+            "1 of 1 type is never predicted: 'FILM' (1 entity).",
+        ),
+        (
+            "answers",
+            [{"id": "1", "prediction_text": "Rome"}, {"id": "2", "prediction_text": "Paris"}],
+            [{"id": "1", "answers": {"text": ["Rome"]}}, {"id": "2", "answers": {"text": ["Bonn"]}}],
+            "1 of 2 answers is right",
+            "%).",
+        ),
+        (
+            "maybe",
+            [{"id": str(n), "prediction_text": "x", "no_answer_probability": 9.0} for n in range(4)],
+            [{"id": str(n), "answers": {"text": ["x"] if n else []}} for n in range(4)],
+            "1 of 4 answers is right, 25.0 %",
+            "That is not more than guessing.",
+        ),
+        ("pairs", np.array([1.0, 3.0]), np.array([1.0, 2.0]), "The mean absolute error is 0.5000", "gives 0.5000."),
+    ],
+)
+def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references, first, last):
+    of_kind = outcome(fine_tuned(kind), [])
+    vars(of_kind)["_predictions_and_references"] = predictions, references
+    sentences = predicted_of(of_kind.task).facts(of_kind).sentences
+    assert sentences[0].startswith(first)
+    assert sentences[-1].endswith(last)
+
+
+def recipe(**train):
+    overrides = {f"train.{key}": value for key, value in train.items()}
+    return load_recipe("finetune/classification", {"data.train_file": "rows.csv", **overrides})
+
+
+def test_what_is_proposed_follows_from_the_facts(fine_tuned):
+    folder, labels = fine_tuned("film"), [0, 1, 2, 0]
+    falling = [{"eval_loss": 1.4, "eval_accuracy": 0.5}, {"eval_loss": 0.9, "eval_accuracy": 0.75}]
+    right = outcome(folder, 9 * np.eye(3)[labels], labels=labels)
+    unsure = replace(right, outputs=np.eye(3)[[0, 0, 0, 0]] / 10)
+    sure = replace(right, outputs=9 * np.eye(3)[[0, 0, 0, 0]])
+    partly = replace(right, outputs=9 * np.eye(3)[[0, 1, 1, 1]])
+
+    def options(outcome, history=(), **train):
+        proposal = verdict_of(outcome, history, recipe(**train)).proposal
+        return None if proposal is None else proposal.options
+
+    assert options(unsure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 6e-05")
+    assert options(unsure, learning_rate=1e-4, num_train_epochs=2) == ("--num-train-epochs 4",)
+    assert options(sure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 1e-05")
+    assert options(right, falling, max_steps=50) == ("--max-steps 100",)
+    assert options(partly) == ("--class-weights balanced",)
+    assert options(right) == ("--folds 5",)  # four examples say little
+    best = [*falling, {"eval_loss": 0.5, "eval_accuracy": 1.0}]
+    assert not any("falls" in sentence for sentence in verdict_of(right, best).sentences)
+    assert verdict_of(right, falling).proposal is None  # without a recipe
+
+
+def test_a_proposal_is_a_command(fine_tuned, tmp_path):
+    labels = [0, 1, 2, 0]
+    proposal = verdict_of(outcome(fine_tuned("film"), 9 * np.eye(3)[labels], labels=labels), (), recipe()).proposal
+    assert proposal.line() == ("bertkit finetune classification --recipe recipe.yaml --output-dir NEW --folds 5")
+    assert proposal.line(tmp_path / "a run").startswith(
+        f"bertkit finetune classification --recipe '{tmp_path}/a run/recipe.yaml' --output-dir '{tmp_path}/a run-folds'"
+    )
