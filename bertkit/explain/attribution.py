@@ -7,6 +7,7 @@ that. Occlusion: the output minus that for the text with one word masked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +18,7 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Word
 from bertkit.explain.subjects import Curve, Subject, Target, subject_of
+from bertkit.metrics import spearman
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -163,31 +165,46 @@ def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> 
     if masked is None:
         masked = network.tokenizer.pad_token_id
     targets = [target.in_probability() for target in subject.targets] if unit == "probability" else subject.targets
-    reasons = [_reason(network, subject, target, int(masked)) for target in targets]
+    ids, words = subject.pieces.ids, subject.pieces.words
+    baseline, rows = ids.copy(), np.tile(ids, (len(words), 1))
+    for row, word in zip(rows, words, strict=True):
+        baseline[word.start : word.end] = row[word.start : word.end] = masked
+    values = _values(network, subject, targets, np.concatenate([[ids, baseline], rows]))
+    reasons = [_reason(network, subject, target, baseline, own) for target, own in zip(targets, values, strict=True)]
     name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
-    return Attribution(subject.prediction, subject.pieces.words, reasons, name, subject.curve, subject.note)
+    return Attribution(subject.prediction, words, reasons, name, subject.curve, subject.note)
 
 
-def _reason(network: Network, subject: Subject, target: Target, masked: int) -> Reason:
-    baseline = subject.pieces.ids.copy()
-    for word in subject.pieces.words:
-        baseline[word.start : word.end] = masked
-    rows = np.tile(subject.pieces.ids, (len(subject.pieces.words), 1))
-    for row, word in zip(rows, subject.pieces.words, strict=True):
-        row[word.start : word.end] = masked
-    values = _values(network, subject, target, np.concatenate([[subject.pieces.ids, baseline], rows]))
+def _reason(network: Network, subject: Subject, target: Target, baseline: np.ndarray, values: np.ndarray) -> Reason:
+    """Attributes one number to the words.
+
+    Args:
+        network, subject: as for `attribution_of`.
+        target: the number.
+        baseline: (S,) int64, ids with all words masked.
+        values: (W + 2,) float64, the number for the input, for the baseline, and with each word masked.
+    """
     value, lowest = values[:2].tolist()
     of_tokens, error, steps = _integrated(network, subject, target, baseline, value - lowest)
     gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.pieces.words])
     occlusion = value - values[2:]
-    correlation = _correlation(gradients, occlusion)
+    correlation = spearman(gradients, occlusion) if len(gradients) > 2 else math.nan
     return Reason(
-        target.name, target.unit, target.probability, value, lowest, gradients, occlusion, error, steps, correlation
+        target.name,
+        target.unit,
+        target.probability,
+        value,
+        lowest,
+        gradients,
+        occlusion,
+        error,
+        steps,
+        None if math.isnan(correlation) else correlation,
     )
 
 
-def _values(network: Network, subject: Subject, target: Target, ids: np.ndarray) -> np.ndarray:
-    """Returns the number for each of N inputs, (N,) float64."""
+def _values(network: Network, subject: Subject, targets: Sequence[Target], ids: np.ndarray) -> np.ndarray:
+    """Returns T numbers for each of N inputs, (T, N) float64."""
     import torch
 
     size = max(1, _TOKENS // ids.shape[1])
@@ -195,8 +212,8 @@ def _values(network: Network, subject: Subject, target: Target, ids: np.ndarray)
     with torch.inference_mode():
         for start in range(0, len(ids), size):
             outputs = subject.call(subject.batch(network, ids[start : start + size]))
-            values.append(target.of(outputs).double().cpu().numpy())
-    return np.concatenate(values)
+            values.append([target.of(outputs).double().cpu().numpy() for target in targets])
+    return np.concatenate(values, axis=1)
 
 
 def _integrated(
@@ -230,12 +247,3 @@ def _integrated(
         if error <= _LARGEST_ERROR:
             break
     return values, error, steps
-
-
-def _correlation(one: np.ndarray, other: np.ndarray) -> float | None:
-    """Returns Spearman's rank correlation; None where it is undefined."""
-    from scipy.stats import spearmanr
-
-    if len(one) < 3 or np.ptp(one) == 0 or np.ptp(other) == 0:
-        return None
-    return float(spearmanr(one, other).statistic)

@@ -106,6 +106,50 @@ def test_probabilities_are_attributed(fine_tuned, kind):
         assert 0 <= reason.baseline <= 1
 
 
+@pytest.mark.numeric
+@pytest.mark.parametrize("problem", ["single_label", "multi_label"])
+def test_calibrated_probabilities_of_a_trained_model(checkpoint, tmp_path, problem):
+    """It is the prediction's, with the fitted temperature; what one of two classes gains, the other loses."""
+    rows = [
+        (f"a {word} film, the plot {number % 2 * 'is '}", word) for number in range(40) for word in ("lovely", "bad")
+    ]
+    rows = [(text, label if number % 7 else "bad") for number, (text, label) in enumerate(rows)]
+    if problem == "multi_label":
+        rows = [(text, f"{label};film") for text, label in rows]
+    (tmp_path / "rows.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    overrides = {
+        "task.problem": problem,
+        "task.calibrate": True,
+        "task.label_separator": ";" if problem == "multi_label" else None,
+        "data.train_file": str(tmp_path / "rows.tsv"),
+        "data.max_seq_length": 16,
+        "train.learning_rate": 2e-3,
+        "train.num_train_epochs": 3,
+        "placement.device": "cpu",
+        "placement.mixed_precision": "no",
+    }
+    run = bertkit.finetune("classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    assert abs(run.metrics["eval_temperature"] - 1) > 0.02
+    text = "a lovely film, the plot is bad"
+    predicted = bertkit.load(run.output_dir).predict(text)[0]["probabilities"]
+    reasons = {}
+    for label in ("lovely", "bad"):
+        (reasons[label],) = explain(run.output_dir, text, label=label, unit="probability").attribution.reasons
+        assert reasons[label].value == pytest.approx(predicted[label], abs=1e-5)
+        assert reasons[label].probability == pytest.approx(predicted[label], abs=1e-5)
+        (logit,) = explain(run.output_dir, text, label=label).attribution.reasons
+        assert logit.probability == pytest.approx(predicted[label], abs=1e-5)
+        if problem == "multi_label":
+            assert logit.value / run.metrics["eval_temperature"] == pytest.approx(
+                np.log(predicted[label] / (1 - predicted[label])), abs=1e-3
+            )
+    check_sums(explain(run.output_dir, text, unit="probability").attribution)
+    if problem == "single_label":
+        largest = abs(reasons["bad"].gradients).max()
+        np.testing.assert_allclose(reasons["lovely"].gradients, -reasons["bad"].gradients, atol=0.02 * largest)
+        np.testing.assert_allclose(reasons["lovely"].occlusion, -reasons["bad"].occlusion, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["pairs", "choices"])
 def test_numbers_without_a_probability_are_named(fine_tuned, kind):
     inside = explain(fine_tuned(kind), *TEXTS[kind], unit="probability")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertkit import explain
+from bertkit import build_corpus, explain
+from bertkit.checkpoint.load import load_tokenizer
 from tests import conftest
 
 pytestmark = pytest.mark.browser
@@ -25,6 +27,74 @@ def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Any:
     """Opens a page, and waits for the matrix of a head if it has one."""
     drawn = "!document.querySelector('#matrix') || document.querySelector('#matrix svg')"
     return conftest.opened(browser, path, width, scheme, drawn)
+
+
+PAGES = ("pretrained", "film", "entities", "maybe", "word", "rank", "pairs", "corpus")
+
+
+@pytest.fixture(scope="module")
+def page_of(checkpoint, fine_tuned, tmp_path_factory) -> Callable[[str], Path]:
+    """Returns a function that writes a page of each kind of `PAGES`, with markup in every text."""
+    folder = tmp_path_factory.mktemp("pages")
+
+    def write(kind: str) -> Path:
+        page = folder / f"{kind}.html"
+        if page.exists():
+            return page
+        if kind == "pretrained":
+            (folder / "story.txt").write_text(f"{HOSTILE}. The plot is <b>lovely</b>. " * 3)
+            explain(checkpoint, HOSTILE, "the plot is lovely", sentences=folder / "story.txt", output=page)
+        elif kind == "maybe":
+            explain(fine_tuned(kind), HOSTILE, f"{HOSTILE} a plot. " * 4, output=page)
+        elif kind == "word":
+            (folder / "texts.tsv").write_text("text\tlabel\n" + f"{HOSTILE}\t<i>one\nthe film plot\ttwo\n" * 3)
+            explain(checkpoint, word="film", texts=folder / "texts.tsv", output=page)
+        elif kind == "rank":
+            explain(checkpoint, rank=[HOSTILE, "a film"], output=page)
+        elif kind == "pairs":
+            (folder / "pairs.tsv").write_text(f"good\tbad\n{HOSTILE}\tlovely {HOSTILE}\n")
+            explain(checkpoint, pairs=folder / "pairs.tsv", output=page)
+        elif kind == "corpus":
+            (folder / "corpus").mkdir()
+            for number in range(8):
+                (folder / "corpus" / f"{number}.txt").write_text(f"{HOSTILE}. The plot is <b>lovely</b>. " * 8)
+            tokenizer = load_tokenizer(str(checkpoint))
+            tokenizer.add_tokens(["<script>alert(1)</script>"])  # a piece with markup
+            tokenizer.save_pretrained(folder / "tokenizer")
+            build_corpus([folder / "corpus"], folder / "store", tokenizer=str(folder / "tokenizer"), workers=1)
+            recipe = {"task": {"kind": "pretraining"}, "data": {"max_seq_length": 64, "validation_fraction": 0}}
+            explain(corpus=folder / "store", recipe={**recipe, "train": {"max_steps": 2}}, output=page)
+        else:
+            explain(fine_tuned(kind), HOSTILE, output=page)
+        return page
+
+    return write
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", PAGES)
+def test_pages_are_accessible(browser, page_of, kind, scheme):
+    """axe-core finds nothing serious, with all details open."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page = opened(browser, page_of(kind), 1440, scheme)
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    found = axe.Axe().run(page).response["violations"]
+    assert [
+        (each["id"], node["target"], node["failureSummary"])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ] == []
+    page.close()
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_markup_in_texts_stays_text(browser, page_of, kind):
+    """`opened` fails at a dialog or a request; the only elements are those of the page."""
+    page = opened(browser, page_of(kind), 390)
+    assert page.locator("img[onerror]").count() == page.locator("main i, main script").count() == 0
+    assert "<script>alert(1)</script>" in page.locator("body").inner_text()
+    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
