@@ -191,7 +191,7 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
         return split_lines(read_text(file)), None
     table = read_table(file)
     labels = list(map(str, table.columns["label"])) if "label" in table.columns else None
-    return texts_of_column(table, "text"), labels
+    return list(texts_of_column(table, "text")), labels
 
 
 def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:

@@ -118,8 +118,8 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
 
     Args:
         results: results of a comparison.
-        format: ``text`` has the verdict on each run, scores, the answers to both questions, agreement, and some examples;
-            the other formats of `ResultTable.formatted` have a row for each comparison.
+        format: ``text`` has the verdict on each run, scores, the answers to both questions, agreement, and some
+            examples; the other formats of `ResultTable.formatted` have a row for each comparison.
     """
     if format != "text":
         return _comparison_rows(results).formatted(format)

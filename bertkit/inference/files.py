@@ -86,10 +86,11 @@ def predict_stream(
     Args:
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
-        input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.xlsx``) with the columns that the checkpoint
-            was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
-            answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file of one text a
-            line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are inputs too, so
+        input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.xlsx``) with the columns that the
+            checkpoint was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a
+            checkpoint that answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file
+            of one text a line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are
+            inputs too, so
             that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
             per line for ``.jsonl``, ``.json`` and ``.ndjson``. It is called ``FILE.partial`` until it is complete. In
@@ -317,7 +318,7 @@ def embed_texts(
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors]:
         inputs = block.inputs
-        of_block = texts_of_column(inputs, text_column or "text") if isinstance(inputs, Table) else inputs
+        of_block = list(texts_of_column(inputs, text_column or "text")) if isinstance(inputs, Table) else inputs
         return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress)
 
     count, size = 0, embedder.size(layers)

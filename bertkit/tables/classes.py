@@ -169,7 +169,7 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
     return [[float(number in of_row) for number in range(len(names))] for of_row in present]
 
 
-def values_of(table: Table, column: str) -> list[Any]:
+def values_of(table: Table, column: str) -> Sequence[Any]:
     """Returns the values of a column, including missing ones, so that one message can list all faults."""
     return table.columns[column] if column in table.columns else table.column(column)
 

@@ -191,7 +191,7 @@ def separated(table: Table, column: str, separator: str) -> Table:
     return replace(table, columns={**table.columns, column: lists})
 
 
-def texts(table: Table, column: str) -> list[str]:
+def texts(table: Table, column: str) -> Sequence[str]:
     """Returns the text of every row unchanged: "None", "NA" and "null" are words.
 
     Raises:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from array import array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -14,8 +15,9 @@ import numpy as np
 from bertkit.errors import DataError
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, rows_of_split, split_names
+from bertkit.tables.stored_columns import ROWS_AT_ONCE, joined
 from bertkit.tables.table import Table
-from bertkit.tables.typed_rows import read_batches
+from bertkit.tables.typed_rows import batches_parts
 
 if TYPE_CHECKING:
     from datasets import DatasetBuilder
@@ -53,7 +55,8 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
     read_as = [builder.hash, builder.config.name, split]
     fingerprint = "sha256:" + hashlib.sha256(dumps(read_as).encode()).hexdigest()[:16]
     source = f"{hub_id} ({split if config is None else f'{config}, {split}'})"
-    return replace(read_batches(rows.with_format("arrow").iter(_BATCH_ROWS), source), fingerprint=fingerprint)
+    parts = batches_parts(rows.with_format("arrow").iter(_BATCH_ROWS), source, ROWS_AT_ONCE)
+    return replace(joined(parts), fingerprint=fingerprint)
 
 
 def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -> None:
@@ -96,7 +99,9 @@ def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder
 # ---- parts of a training set -----------------------------------------------------------------------------------------
 
 
-def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int) -> tuple[list[int], list[int]]:
+def hold_out(
+    classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Draws a stratified validation set: its class shares are about those of all rows.
 
     Of a class of n rows, ``fraction`` · n rows (rounded) are held out; at least one row remains for training. (The
@@ -109,20 +114,25 @@ def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, see
         seed: determines the split, independent of other random numbers of the run.
 
     Returns:
-        Indices of the training rows and of the held-out rows, each ascending.
+        Indices of the training rows and of the held-out rows, (N,) int64 each, ascending.
     """
     generator = np.random.default_rng(seed)
-    groups: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, array[int]] = {}
     for row in range(rows):
-        groups.setdefault(None if classes is None else classes[row], []).append(row)
-    held_out: set[int] = set()
+        groups.setdefault(None if classes is None else classes[row], array("q")).append(row)
+    is_held_out = np.zeros(rows, dtype=bool)
     for members in groups.values():
         count = min(round(len(members) * fraction), len(members) - 1)
-        held_out.update(generator.permutation(members)[:count].tolist())
-    return [row for row in range(rows) if row not in held_out], sorted(held_out)
+        is_held_out[generator.permutation(np.asarray(members))[:count]] = True
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
-def repeated(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> list[int]:
-    """Returns the indices of the rows of a validation set whose texts are also in the training set."""
-    seen = set(zip(*train, strict=True))
-    return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in seen]
+def repeated(train: Sequence[Iterable[str]], validation: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the indices of the rows of a validation set whose texts are also in the training set.
+
+    Args:
+        train: columns of texts, which are iterated once and not kept.
+        validation: the same columns of the validation set.
+    """
+    shared = set(zip(*validation, strict=True)).intersection(zip(*train, strict=True))
+    return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in shared]

@@ -46,7 +46,7 @@ class Table:
         unit: what ``lines`` and the numbers of rows count: ``line`` or ``row``.
     """
 
-    columns: Mapping[str, list[Any]]
+    columns: Mapping[str, Sequence[Any]]
     source: str
     fingerprint: str
     lines: Sequence[int] | None = None
@@ -78,7 +78,7 @@ class Table:
         """Returns the number of each row in the source, as in `place`."""
         return range(self.first_row + 1, self.first_row + len(self) + 1) if self.lines is None else self.lines
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> Sequence[Any]:
         """Returns the values of one column.
 
         Raises:
@@ -86,7 +86,7 @@ class Table:
         """
         return self.select(name)[name]
 
-    def select(self, *names: str) -> dict[str, list[Any]]:
+    def select(self, *names: str) -> dict[str, Sequence[Any]]:
         """Returns column name → values for some columns.
 
         Raises:

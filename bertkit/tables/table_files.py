@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -18,8 +17,9 @@ from bertkit.reading.text import decode_lines, decode_pieces, iterating, read_bl
 from bertkit.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.sheets import sheet_parts
+from bertkit.tables.stored_columns import ROWS_AT_ONCE, joined
 from bertkit.tables.table import Table
-from bertkit.tables.typed_rows import json_parts, read_batches
+from bertkit.tables.typed_rows import batches_parts, json_parts
 
 CSV, TSV = ".csv", ".tsv"
 _FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
@@ -73,17 +73,17 @@ def read_table(
     if kind.form in _NEVER_PACKED:
         for _ in blocks:
             pass
-        parts = (
-            iter([read_batches(parquet_batches(path, source), source)]) if kind.form == PARQUET else sheet_parts(path)
-        )
-        (table,) = parts
+        if kind.form == PARQUET:
+            parts = batches_parts(parquet_batches(path, source), source, ROWS_AT_ONCE)
+        else:
+            parts = sheet_parts(path, ROWS_AT_ONCE)
     elif kind.form == JSON_LINES:
-        (table,) = json_parts(decode_lines(as_utf8(blocks, source), source), source)
+        parts = json_parts(decode_lines(as_utf8(blocks, source), source), source, ROWS_AT_ONCE)
     else:
-        (table,) = _delimited(
-            blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=sys.maxsize
+        parts = _delimited(
+            blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
         )
-    return replace(table, fingerprint=f"sha256:{digest.hexdigest()[:16]}")
+    return replace(joined(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
 
 
 def _delimited(
@@ -132,22 +132,13 @@ def read_table_parts(path: str | Path, size: int, on_progress: Callable[[float],
     path = Path(os.path.expanduser(path))
     kind, source = _kind_of(path), str(path)
     if kind.form == PARQUET:
-        return _parquet_parts(path, size, on_progress)
+        return batches_parts(parquet_batches(path, source, on_progress), source, size, may_be_empty=True)
     if kind.form == XLSX:
         return sheet_parts(path, size, on_progress, may_be_empty=True)
     blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
         return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
     return _delimited(blocks, source, kind.form, size=size, may_be_empty=True)
-
-
-def _parquet_parts(path: Path, size: int, on_progress: Callable[[float], None]) -> Iterator[Table]:
-    rows = 0
-    with iterating(parquet_batches(path, str(path), on_progress)) as batches:
-        for batch in batches:
-            for at in range(0, batch.num_rows, size):
-                yield read_batches([batch.slice(at, size)], str(path), rows + at)
-            rows += batch.num_rows
 
 
 def is_table(path: str | Path) -> bool:

@@ -149,6 +149,33 @@ def _next(text: str, at: int) -> tuple[str, int]:
 # ---- Arrow -----------------------------------------------------------------------------------------------------------
 
 
+def batches_parts(
+    batches: Iterable[pa.RecordBatch | pa.Table], source: str, size: int, *, may_be_empty: bool = False
+) -> Iterator[Table]:
+    """Yields a table in parts of ``size`` rows, from batches of one schema.
+
+    Args:
+        batches, source: as for `read_batches`.
+        size: rows of a part.
+        may_be_empty: batches without rows give no parts.
+
+    Raises:
+        DataError: as `read_batches`, after the parts before the fault; the message lists the faults of one part.
+    """
+    pending: list[pa.RecordBatch | pa.Table] = []
+    held = rows = 0
+    with iterating(batches) as remaining:
+        for batch in remaining:
+            while held + batch.num_rows >= size:
+                yield read_batches([*pending, batch.slice(0, size - held)], source, rows)
+                batch = batch.slice(size - held)
+                pending, held, rows = [], 0, rows + size
+            pending.append(batch)
+            held += batch.num_rows
+    if held or not (rows or may_be_empty):
+        yield read_batches(pending, source, rows)
+
+
 def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, first_row: int = 0) -> Table:
     """Builds a table from batches of one schema; lists and structs become Python lists and dicts.
 

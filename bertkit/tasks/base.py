@@ -213,7 +213,7 @@ class Task(ABC):
         """
         from bertkit.tables.labels import texts
 
-        return {"text": texts(table, "text")}
+        return {"text": list(texts(table, "text"))}
 
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path

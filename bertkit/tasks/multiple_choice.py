@@ -145,7 +145,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         for name in (self.task.context_column, self.task.start_column):
             if name is not None:
                 with noted(faults):
-                    found[name] = texts(table, name)
+                    found[name] = list(texts(table, name))
         with noted(faults):
             endings = self._endings(table)
         raise_all(faults)
@@ -173,7 +173,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 counted = f"{len(endings)} ending{'s' * (len(endings) != 1)}"
                 faults.append(f"{table.place(row)}: {counted}; expected two or more")
         raise_listed(faults)
-        return found
+        return list(found)
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels; a column with only empty values or -1, as on the Hub, has none."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 import warnings
+from array import array
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,12 +17,15 @@ import numpy as np
 from bertkit.errors import DataError, did_you_mean
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
+from bertkit.tables.stored_columns import StoredColumn
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from bertkit.tables import Table
     from bertkit.tasks.base import Task
+
+_ROWS_OF_A_BATCH = 1000
 
 AnyTask = TypeVar("AnyTask", bound="Task")
 
@@ -167,7 +172,7 @@ class Split:
     @classmethod
     def of_table(
         cls,
-        columns: Mapping[str, list[Any]],
+        columns: Mapping[str, Sequence[Any]],
         table: Table,
         notes: tuple[str, ...] = (),
         doubts: Mapping[str, str] | None = None,
@@ -180,9 +185,9 @@ class Split:
         """Returns the place of an example in the source, such as ``line 7``; ``row`` counts from 0."""
         return f"{self.unit} {row + 1 if self.numbers is None else self.numbers[row]}"
 
-    def select(self, rows: Sequence[int]) -> Split:
+    def select(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Returns the split with only the examples at ``rows``, which count from 0."""
-        numbers = None if self.numbers is None else [self.numbers[row] for row in rows]
+        numbers = None if self.numbers is None else array("q", [self.numbers[row] for row in rows])
         return dataclasses.replace(self, examples=self.examples.select(rows), numbers=numbers)
 
     def first(self, limit: int | None) -> Split:
@@ -193,12 +198,12 @@ class Split:
 
 
 class Rows:
-    """Columns in memory that become a `datasets.Dataset` if more is used than columns, number and selections of rows.
+    """Columns of a table that become a `datasets.Dataset` if more is used than columns, number and selections of rows.
 
     An evaluation does without, and importing datasets takes a second.
     """
 
-    def __init__(self, columns: Mapping[str, list[Any]]):
+    def __init__(self, columns: Mapping[str, Sequence[Any]]):
         self._columns = dict(columns)
         self._dataset: Dataset | None = None
 
@@ -214,10 +219,10 @@ class Rows:
             return self._columns[key]
         return self.dataset[key]
 
-    def select(self, rows: Sequence[int]) -> Any:
+    def select(self, rows: Sequence[int] | np.ndarray) -> Any:
         """Returns only the rows of these numbers, which count from 0."""
-        if self._dataset is not None:
-            return self._dataset.select(rows)
+        if self._dataset is not None or self._are_stored:
+            return self.dataset.select(rows)
         return Rows({name: [values[row] for row in rows] for name, values in self._columns.items()})
 
     @property
@@ -226,9 +231,23 @@ class Rows:
         if self._dataset is None:
             from datasets import Dataset
 
-            self._dataset = Dataset.from_dict(self._columns)
+            if self._are_stored:
+                import pyarrow as pa
+
+                arrow = {
+                    name: values.to_arrow() if isinstance(values, StoredColumn) else values
+                    for name, values in self._columns.items()
+                }
+                # Without a fingerprint, the library would hash all the rows.
+                self._dataset = Dataset(pa.table(arrow), fingerprint=uuid.uuid4().hex)
+            else:
+                self._dataset = Dataset.from_dict(self._columns)
             self._columns = {}
         return self._dataset
+
+    @property
+    def _are_stored(self) -> bool:
+        return any(isinstance(values, StoredColumn) for values in self._columns.values())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("_columns", "_dataset"):  # not there yet while a copy is being made
@@ -253,6 +272,15 @@ class ColumnsOf(Columns):
 
     def __len__(self) -> int:
         return len(self._rows.column_names)
+
+    def each(self, name: str) -> Iterator[Any]:
+        """Yields the values of a column without reading all of it into memory."""
+        values = self._rows[name]
+        if isinstance(values, list | StoredColumn):
+            yield from values
+        else:
+            for batch in self._rows.select_columns([name]).iter(_ROWS_OF_A_BATCH):
+                yield from batch[name]
 
     def rows(self, names: Sequence[str], numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Returns some columns of some rows, without reading the columns into memory."""

@@ -7,6 +7,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
+import numpy as np
+
 from bertkit.errors import DataError
 from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
@@ -168,9 +170,9 @@ class TableData(HubData):
             values = list(dict.fromkeys(groups))
             _, drawn = hold_out(None, len(values), self.validation_fraction, self.split_seed)
             of_validation = {values[number] for number in drawn}
-            kept = [row for row, value in enumerate(groups) if value not in of_validation]
-            held = [row for row, value in enumerate(groups) if value in of_validation]
-        if not held:
+            is_held_out = np.array([value in of_validation for value in groups])
+            kept, held = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+        if not len(held):
             raise DataError(
                 f"{train.source}: {rows} rows are too few to hold out {self.validation_fraction} of "
                 f"{'them' if classes is None else 'each class'}; give "

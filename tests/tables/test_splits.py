@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
-from bertkit.tables import hub_splits, load_hub_table
-from bertkit.tables.splits import hold_out, repeated
+from bertkit.tables import hub_splits, load_hub_table, splits
+from bertkit.tables.splits import repeated
 
 CARD = """---
 configs:
@@ -139,6 +139,11 @@ def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):
 
 
 # ---- parts of a training set ----------------------------------------------------------------------------------------
+
+
+def hold_out(*arguments, **options):
+    kept, held = splits.hold_out(*arguments, **options)
+    return kept.tolist(), held.tolist()
 
 
 @given(

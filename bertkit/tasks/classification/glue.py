@@ -196,7 +196,7 @@ class GlueTask(TextClassification):
         """Selects the text columns of a table, named as on the Hub or as in the task's TSV files."""
         named = [self.task.text_columns, self.task.file_text_columns]
         theirs = next((names for names in named if names and set(names) <= table.columns.keys()), named[0])
-        return {ours: texts(table, column) for ours, column in zip(self.task.text_columns, theirs, strict=True)}
+        return {ours: list(texts(table, column)) for ours, column in zip(self.task.text_columns, theirs, strict=True)}
 
     def _load_hub(self, splits: Sequence[str]) -> dict[str, Split]:
         loaded: dict[str, DatasetDict] = {}

@@ -110,4 +110,4 @@ class StockClassification(StockTask, ClassificationTask):
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         given = self.task.text_columns
         names = [name for name in table.columns if name != self.task.label_column]
-        return {column: texts(table, column) for column in text_columns(names, given, "", table.source)}
+        return {column: list(texts(table, column)) for column in text_columns(names, given, "", table.source)}

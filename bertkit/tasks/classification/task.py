@@ -31,7 +31,7 @@ from bertkit.tasks.classification.decisions import (
     key_of_class,
 )
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableData, TableTask
 
 _METRICS = {
@@ -247,7 +247,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _split_of(self, name: str, table: Table) -> Split:
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, Sequence[Any]] = {}
         faults: list[str] = []
         label = str(self.task.label_column)
         for column in self.task.text_columns:
@@ -275,7 +275,8 @@ class ClassificationTask(TableTask, TextClassification):
     def _compared(self, train: Split, validation: Split) -> Split:
         """Returns the validation set, with a note on the rows whose texts also occur in the training set."""
         columns = self.task.text_columns
-        both = repeated(*([split.examples[column][:] for column in columns] for split in (train, validation)))
+        rows, held = ColumnsOf(train.examples), ColumnsOf(validation.examples)
+        both = repeated([rows.each(column) for column in columns], [held[column] for column in columns])
         if not both:
             return validation
         first = validation.examples[both[0]][columns[0]]

@@ -28,7 +28,7 @@ _REJECTED = ("reject", "ignore")  # Prodigy
 _IN_WORDS = {"character": "characters, as Python does", "utf16": "UTF-16 code units, as JavaScript does"}
 
 
-def raw_texts(table: Table, token_column: str | int | None) -> list[Any] | None:
+def raw_texts(table: Table, token_column: str | int | None) -> Sequence[Any] | None:
     """Returns the values of the column of raw texts; ``None`` if the table has words instead.
 
     Without the name of a column, it looks for lists of words under the usual names, then for ``text``, then for Label

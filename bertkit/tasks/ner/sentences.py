@@ -319,7 +319,7 @@ def read_words(table: Table, column: str) -> list[list[str]]:
                 if not isinstance(text, str)
             ]
     raise_listed(faults)
-    return table.columns[column]
+    return list(table.columns[column])
 
 
 def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -343,8 +343,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
                 if not isinstance(tag, str) or is_missing(tag)
             ]
     raise_listed(faults)
-    tags: list[list[str]] = table.columns[column]
-    return tags
+    return list(table.columns[column])
 
 
 def _fault_of_tag(tag: Any, column: str) -> str:
@@ -360,7 +359,7 @@ def document_ids(table: Table) -> list[Any]:
         DataError: the table has no document ids.
     """
     if DOCUMENT_ID in table.columns:
-        return table.column(DOCUMENT_ID)
+        return list(table.column(DOCUMENT_ID))
     lacks = "no -DOCSTART- line" if isinstance(table, ConllTable) else f"no column {DOCUMENT_ID!r}"
     raise DataError(
         f"{table.source}: {lacks}; --context document needs it to determine which sentences belong to one document"

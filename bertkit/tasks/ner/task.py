@@ -336,7 +336,7 @@ class NerTask(TableTask, PerExampleTask):
         texts = raw_texts(table, self.task.token_column)
         if texts is not None:
             columns = self.read_input(check_texts(table, texts))
-            ids = {name: table.columns[name] for name in IDS if name in table.columns}
+            ids = {name: list(table.columns[name]) for name in IDS if name in table.columns}
             ids = {name: values for name, values in ids.items() if all(isinstance(each, str | int) for each in values)}
             return {**columns, **ids, **self._context(table, columns["tokens"])}
         words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))

@@ -82,7 +82,7 @@ def text_columns_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     columns, faults = {}, list[str]()
     for name in ("question", "context"):
         with noted(faults):
-            columns[name] = texts(table, _existing(table, name, names))
+            columns[name] = list(texts(table, _existing(table, name, names)))
     raise_all(faults)
     return columns
 

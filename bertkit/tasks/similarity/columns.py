@@ -102,7 +102,7 @@ def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
             positive is; the message names each row.
     """
     table.select(*(name for name in columns if name not in table.columns))  # raises for these
-    read: list[list[str]] = []
+    read: list[Sequence[str]] = []
     faults: list[str] = []
     for name in columns:
         with noted(faults):
