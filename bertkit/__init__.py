@@ -61,6 +61,7 @@ _PUBLIC = {
     "quickstart": "bertkit.tour.quickstart:quickstart",
     "recipe_schema": "bertkit.tasks.registry:recipe_schema",
     "report": "bertkit.reporting.report:report",
+    "reproduce": "bertkit.reproducing.reproduce:reproduce",
     "runs": "bertkit.run.listing:runs",
     "serve": "bertkit.serving.server:serve",
     "train_tokenizer": "bertkit.run.corpus:train_tokenizer_on",

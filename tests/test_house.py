@@ -41,8 +41,9 @@ LAYERS = {
     "checks": 11,
     "grids": 11,
     "tour": 11,
-    "cli": 12,
-    "__main__": 13,
+    "reproducing": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 

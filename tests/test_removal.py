@@ -19,6 +19,7 @@ FEATURES = {
     "distillation": ["distill", "--teacher", "{run}", "--student-layers", "0", "--output-dir", "{out}"],
     "explain": ["explain", "{run}", "a good film"],
     "reporting": ["report", "{run}"],
+    "reproducing": ["reproduce", "table-1", "--model", "{run}", "--output-dir", "{out}"],
     "scaling": ["predict", "{run}", "--input", "{folder}", "--output-dir", "{out}"],
     "serving": ["serve", "{run}"],
     "sharing": ["push", "{run}", "ada/run"],

@@ -26,6 +26,7 @@ from bertkit.cli import (
     quickstart,
     recipes,
     report,
+    reproduce,
     runs,
     serve,
     sharing,
@@ -54,6 +55,7 @@ command(app, distill.KINDS, distill.KEYS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
 command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
 command(app, "pretraining", without=grids.OF_ONE_VARIANT)(grids.ablations)
+command(app, "classification", reproduce.KEYS)(reproduce.reproduce)
 app.command("compare")(grids.compare)
 app.command("ensemble")(grids.ensemble)
 command(app, (), ())(predict.predict)

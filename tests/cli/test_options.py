@@ -45,6 +45,7 @@ KINDS = {
     ("pretrain",): "pretraining",
     ("tokenizer", "train"): "pretraining",
     ("corpus", "build"): "pretraining",
+    ("reproduce",): "classification",
     ("finetune", "glue"): "glue",
     ("finetune", "classification"): "classification",
     ("finetune", "multiple-choice"): "multiple_choice",

@@ -1,0 +1,1 @@
+"""The tables of the BERT paper, with the scores of other checkpoints beside the paper's."""
