@@ -26,12 +26,18 @@ FEATURES = {
 }
 PROGRAM = """
 import json, sys
+from importlib.util import find_spec
 import bertkit
 from bertkit.cli.app import main
 
 recipe, run, command = json.loads(sys.argv[1])
+is_there = {name: find_spec(f"bertkit.{name}") is not None for name in ("explain", "serving")}
 bertkit.finetune(recipe, output_dir=run)
 assert bertkit.load(run).predict("a good film")[0]["label"] in ("bad", "good")
+if is_there["serving"]:  # the page has a tab of explain
+    from bertkit.serving.inside import inside_of
+
+    assert (inside_of(bertkit.load(run), "predict", ["text"], []) is not None) == is_there["explain"]
 for arguments in (["--help"], command):
     sys.argv = ["bertkit", *arguments]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
@@ -22,7 +22,14 @@ from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.recipe.load import Recipe
 
-Part = TypeVar("Part")
+HEADINGS = {
+    "pieces": "Pieces",
+    "attribution": "Why this prediction",
+    "attention": "Attention",
+    "filling": "What it would fill in",
+    "next_sentence": "Next sentence",
+}
+PARTS = ("attribution", "attention", "filling", "next_sentence")
 
 
 @dataclass
@@ -58,8 +65,7 @@ class Explanation(Shown):
 
     def parts(self) -> dict[str, Any]:
         """Returns the parts that are there, by name."""
-        names = ("pieces", "attribution", "attention", "filling", "next_sentence")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {name: getattr(self, name) for name in ("pieces", *PARTS) if getattr(self, name) is not None}
 
     def lines(self) -> list[str]:
         """Returns the result for a terminal."""
@@ -74,6 +80,7 @@ class Explanation(Shown):
     def drawn(self) -> dict[str, Any]:
         """Returns further values of the template."""
         return {
+            "headings": HEADINGS,
             "attention": None if self.attention is None else drawn_attention(self.attention),
             **({} if self.attribution is None else drawn_attribution(self.attribution)),
         }
@@ -167,7 +174,7 @@ def explain(
             shown = contexts_of(network, word, texts)
         else:
             both = [each for each in (subject, text_b) if each is not None]
-            shown = _explained(network, both, label, unit or "logit", window, sentences)
+            shown = explanation_of(network, both, label=label, unit=unit or "logit", window=window, sentences=sentences)
     if target is not None:
         write_whole(target, shown.html())
     return shown
@@ -205,15 +212,28 @@ def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], m
     return subjects[name]
 
 
-def _explained(
+def explanation_of(
     network: Network,
     texts: Sequence[str],
-    label: str | None,
-    unit: Unit,
-    window: int | None,
-    sentences: str | Path | None,
+    *,
+    label: str | None = None,
+    unit: Unit = "logit",
+    window: int | None = None,
+    sentences: str | Path | None = None,
+    parts: Sequence[str] = PARTS,
 ) -> Explanation:
-    """Computes every part that fits the checkpoint."""
+    """Computes the parts that fit a checkpoint, on a text or a pair.
+
+    Args:
+        network: the checkpoint.
+        texts: one or two.
+        label, unit, window, sentences: as for `explain`.
+        parts: those that are asked for, of `PARTS`; pieces are always there.
+
+    Raises:
+        DataError: a text is empty.
+        RecipeError: there is no such window.
+    """
     missing: dict[str, str] = {}
     subject = None
     try:
@@ -222,18 +242,19 @@ def _explained(
     except (CheckpointError, DataError) as error:
         missing["attribution"] = str(error)
         pieces = pieces_of(network, texts, window=window or 0)
-    explanation = Explanation(network.name, network.family, with_summands(network, pieces), missing=missing)
-
-    def part(name: str, compute: Callable[[], Part]) -> Part | None:
-        try:
-            return compute()
-        except BertkitError as error:
-            missing[name] = str(error)
-            return None
-
+    compute: dict[str, Callable[[], Any]] = {
+        "attention": lambda: attention_of(network, pieces),
+        "filling": lambda: filling_of(network, pieces),
+        "next_sentence": lambda: next_sentence_of(network, pieces, sentences),
+    }
     if subject is not None:
-        explanation.attribution = part("attribution", lambda: attribution_of(network, subject, unit))
-    explanation.attention = part("attention", lambda: attention_of(network, pieces))
-    explanation.filling = part("filling", lambda: filling_of(network, pieces))
-    explanation.next_sentence = part("next_sentence", lambda: next_sentence_of(network, pieces, sentences))
-    return explanation
+        compute["attribution"] = lambda: attribution_of(network, subject, unit)
+    computed: dict[str, Any] = {}
+    for name in parts:
+        if name in compute:
+            try:
+                computed[name] = compute[name]()
+            except BertkitError as error:
+                missing[name] = str(error)
+    missing = {name: missing[name] for name in parts if name in missing}
+    return Explanation(network.name, network.family, with_summands(network, pieces), **computed, missing=missing)

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 def _(
     task: MultipleChoiceTask, network: Network, texts: Sequence[str], label: str | None, window: int | None
 ) -> Subject:
-    if len(texts) != 2:
+    given = "\t".join(texts)
+    if "\t" not in given:
         raise DataError(f"{task.name} reads a context, and its endings with tabs between them; give both")
-    columns = task.read_input(["\t".join(texts)])
+    columns = task.read_input([given])
     features = task.encode(columns, network.tokenizer)
     row = {name: features[name][0] for name in network.inputs}
     batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))

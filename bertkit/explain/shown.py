@@ -41,6 +41,12 @@ class Shown:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    def framed(self) -> str:
+        """Returns the page as a frame of another one, whose style it does not change."""
+        style = "width:100%;height:900px;border:0"
+        return (
+            f'<iframe title="{html.escape(self.title)}" srcdoc="{html.escape(self.html())}" style="{style}"></iframe>'
+        )
+
     def _repr_html_(self) -> str:
-        # In a frame, so that its style does not reach the notebook.
-        return f'<iframe srcdoc="{html.escape(self.html())}" style="width:100%;height:900px;border:0"></iframe>'
+        return self.framed()

@@ -67,7 +67,7 @@ class LoadedCheckpoint:
     ):
         self.name = name
         self.batch_size = batch_size
-        self._device = device
+        self.device_setting: Literal["auto", "cpu"] = device
         self._precision: Precision = precision
         self._data = data
         self._config = load_config(name, any_encoder=True)
@@ -90,7 +90,7 @@ class LoadedCheckpoint:
             CheckpointError: it was not fine-tuned, or cannot be loaded.
         """
         task, config = load_task(self.name, self._data)
-        return build_predictor(self.name, task, config, self._device, self.batch_size, self._precision)
+        return build_predictor(self.name, task, config, self.device_setting, self.batch_size, self._precision)
 
     def __getattr__(self, name: str) -> Any:
         """Forwards other names of a fine-tuned checkpoint to its predictor: ``task``, ``model``, ``tokenizer``, …"""
@@ -218,5 +218,5 @@ class LoadedCheckpoint:
         return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
-        device = inference_device(self._device)
+        device = inference_device(self.device_setting)
         return model.to(device, inference_dtype(self._precision, device))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bertkit.inference.predictor import Predictor
 from bertkit.placement.inference import Precision
 from bertkit.progress import unreported
 from bertkit.recipe.files import read_recipe_file
+from bertkit.serving.inside import Inside, inside_of
 from bertkit.serving.served import View, served
 from bertkit.serving.server import As, default_use, listening, run_app
 from bertkit.tasks.base import Task
@@ -33,6 +34,7 @@ _EXAMPLES = 5
 _LONGEST_EXAMPLE = 2000  # characters
 _FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
 _MONOSPACE = ["ui-monospace", "monospace"]
+Computed = TypeVar("Computed")
 
 
 def demo(
@@ -51,8 +53,9 @@ def demo(
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
 
     The page shows the probabilities of labels as bars, entities and answers marked in their text, the tokens for masks,
-    or the similarity of two sentences; its examples are texts of the run's validation set. It sends nothing to other
-    hosts and loads nothing from them.
+    or the similarity of two sentences; its examples are texts of the run's validation set. The tab "Inside" has what
+    words add to a prediction, or what a pre-trained checkpoint fills in. It sends nothing to other hosts and loads
+    nothing from them.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.
@@ -91,7 +94,9 @@ def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> An
     import gradio
     from fastapi import FastAPI
 
-    page = build_page(form_of(loaded, as_ or default_use(loaded)), name)
+    use = as_ or default_use(loaded)
+    form = form_of(loaded, use)
+    page = build_page(form, name, inside_of(loaded, use, form.fields, form.examples))
     app = FastAPI(openapi_url=None)
 
     @app.middleware("http")
@@ -184,12 +189,13 @@ def _of_vectors(loaded: LoadedCheckpoint) -> Form:
     return Form("similarity of sentences", ["sentence", "other sentence"], view, [])
 
 
-def build_page(form: Form, name: str) -> Any:
+def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
     """Returns the page as gradio ``Blocks``, which load nothing from other hosts.
 
     Args:
         form: of `form_of`.
         name: name of the checkpoint.
+        inside: its second tab.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
     import gradio
@@ -197,34 +203,87 @@ def build_page(form: Form, name: str) -> Any:
     theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
     with gradio.Blocks(title=name, analytics_enabled=False) as page:
         gradio.Markdown(f"# {_plain(name)}\n{_plain(form.title)}")
-        boxes = [
-            gradio.Textbox(label=field, lines=6 if field == "context" else 2, max_length=_LONGEST, elem_id=f"text-{at}")
-            for at, field in enumerate(form.fields)
-        ]
-        button = gradio.Button("Predict", variant="primary", elem_id="predict")
-        outputs = [gradio.Textbox(label="prediction", interactive=False, elem_id="prediction")]
-        if form.shows == "bars":
-            outputs.append(gradio.Label(label="probabilities", elem_id="bars", show_heading=False))
-        if form.shows == "marks":
-            outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
-
-        def predict(*texts: str) -> Any:
-            if not all(text.strip() for text in texts):
-                raise gradio.Error("Write a text first.", print_exception=False)
-            try:
-                view = form.view(texts)
-            except BertkitError as error:
-                raise gradio.Error(str(error), print_exception=False) from None
-            if form.shows == "line":
-                return view.title
-            return view.title, dict(view.bars) if form.shows == "bars" else marked(view)
-
-        for asks in (button.click, boxes[-1].submit):
-            asks(predict, boxes, outputs, api_name=False)
-        if form.examples:
-            gradio.Examples([list(each) for each in form.examples], boxes)
+        if inside is None:
+            _add_prediction(form)
+        else:
+            with gradio.Tab("Prediction"):
+                boxes = _add_prediction(form)
+            with gradio.Tab("Inside", id="inside") as tab:
+                others = _add_inside(inside)
+            if len(boxes) == len(others):  # the texts of the prediction
+                tab.select(lambda *texts: list(texts) if len(texts) > 1 else texts[0], boxes, others, api_name=False)
     page.theme = theme
     return page
+
+
+def _add_prediction(form: Form) -> list[Any]:
+    """Adds the boxes, the button and the outputs of a prediction; returns the boxes."""
+    import gradio
+
+    boxes = _boxes(form.fields, "text")
+    button = gradio.Button("Predict", variant="primary", elem_id="predict")
+    outputs = [gradio.Textbox(label="prediction", interactive=False, elem_id="prediction")]
+    if form.shows == "bars":
+        outputs.append(gradio.Label(label="probabilities", elem_id="bars", show_heading=False))
+    if form.shows == "marks":
+        outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
+
+    def predict(*texts: str) -> Any:
+        view = _computed(lambda: form.view(texts), texts)
+        if form.shows == "line":
+            return view.title
+        return view.title, dict(view.bars) if form.shows == "bars" else marked(view)
+
+    _connect(predict, button, boxes, outputs, form.examples)
+    return boxes
+
+
+def _add_inside(inside: Inside) -> list[Any]:
+    """Adds the boxes, the button and the frame of the tab; returns the boxes."""
+    import gradio
+
+    boxes = _boxes(inside.fields, "inside-text")
+    button = gradio.Button("Show the inside", variant="primary", elem_id="show-inside")
+    frame = gradio.HTML(elem_id="inside")
+
+    def show(*texts: str) -> str:
+        return _computed(lambda: inside.html(texts), texts[:-1] if inside.can_be_empty else texts)
+
+    _connect(show, button, boxes, [frame], inside.examples)
+    return boxes
+
+
+def _boxes(fields: Sequence[str], name: str) -> list[Any]:
+    import gradio
+
+    return [
+        gradio.Textbox(label=field, lines=6 if field == "context" else 2, max_length=_LONGEST, elem_id=f"{name}-{at}")
+        for at, field in enumerate(fields)
+    ]
+
+
+def _connect(
+    compute: Callable[..., Any], button: Any, boxes: list[Any], outputs: list[Any], examples: Sequence[Sequence[str]]
+) -> None:
+    """Lets a button and the last box compute, and shows examples below."""
+    import gradio
+
+    for asks in (button.click, boxes[-1].submit):
+        asks(compute, boxes, outputs, api_name=False)
+    if examples:
+        gradio.Examples([list(each) for each in examples], boxes)
+
+
+def _computed(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
+    """Returns what is computed of texts, none of which may be empty; shows faults on the page."""
+    import gradio
+
+    if not all(text.strip() for text in texts):
+        raise gradio.Error("Write a text first.", print_exception=False)
+    try:
+        return compute()
+    except BertkitError as error:
+        raise gradio.Error(str(error), print_exception=False) from None
 
 
 def marked(view: View) -> list[tuple[str, str | None]]:

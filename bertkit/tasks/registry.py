@@ -251,9 +251,16 @@ class by_kind_of_task(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, task: Task, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._implementation(task)(task, *args, **kwargs)
+
+    def knows(self, task: Task) -> bool:
+        """Returns whether there is an implementation for a task, besides the default."""
+        return self._implementation(task) is not self._implementations.dispatch(object)
+
+    def _implementation(self, task: Task) -> Callable[Concatenate[Any, P], R]:
         for module in _modules(self._room, type(task)):
             import_module(module)
-        return self._implementations(task, *args, **kwargs)
+        return self._implementations.dispatch(type(task))
 
 
 @cache

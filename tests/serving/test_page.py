@@ -39,6 +39,35 @@ def test_examples_are_texts_of_the_validation_set(tmp_path):
     assert examples_of_run("owner/name", task) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "use", "has_tab"),
+    [
+        ("film", "predict", True),
+        ("entities", "predict", True),
+        ("choices", "predict", True),
+        ("similar", "predict", False),  # no label, no number that is attributed to words
+        ("film", "embed", False),
+        ("checkpoint", "fill-mask", True),
+        ("checkpoint", "embed", False),
+    ],
+)
+def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, monkeypatch, kind, use, has_tab):
+    from bertkit.serving import inside
+
+    pytest.importorskip("captum", reason="the extra explain is not installed")
+    loaded = bertkit.load(checkpoint if kind == "checkpoint" else fine_tuned(kind), device="cpu")
+    tab = inside.inside_of(loaded, use, ["text"], [])
+    assert (tab is not None) == has_tab
+    if has_tab:
+        shown = tab.html(["a good film\tthe plot is lovely\tor a bad story", ""])
+        part = "What it would fill in" if use == "fill-mask" else "Why this prediction"
+        assert f"&lt;h2&gt;{part}&lt;/h2&gt;" in shown
+        assert "id=&quot;attention&quot;" not in shown
+        assert str(loaded.name) not in shown
+    monkeypatch.setattr(inside, "has_room", lambda name: name != "explain")
+    assert inside.inside_of(loaded, use, ["text"], []) is None
+
+
 @pytest.mark.slow
 def test_foreign_hosts_are_refused(fine_tuned):
     """A page on all interfaces has any name, as on a Space."""
@@ -154,3 +183,39 @@ def test_masks_examples_and_wrong_input(page_of: Any, checkpoint: Path):
     opened.page.wait_for_selector("text=mark the place to predict")
     opened.page.get_by_text("The capital of France").first.click()
     opened.page.wait_for_function("document.querySelector('#text-0 textarea').value.includes('France')")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_the_inside_of_a_prediction(page_of: Any, fine_tuned: Any):
+    pytest.importorskip("captum", reason="the extra explain is not installed")
+    opened = page_of(fine_tuned("film"), width=400)
+    label = predicted(opened, TEXT)
+    opened.page.get_by_role("tab", name="Inside").click()
+    opened.page.wait_for_function(f"document.querySelector('#inside-text-0 textarea').value === {TEXT!r}")
+    opened.page.locator("#show-inside").click()
+    frame = opened.page.frame_locator("#inside iframe")
+    assert frame.locator("h3").first.inner_text() == label
+    assert [each.strip() for each in frame.locator(".words").first.all_inner_texts()[0].split()] == TEXT.replace(
+        ",", " ,"
+    ).split()
+    assert [request for request in opened.requests if not is_of_the_page(opened, request)] == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    opened.page.locator("#inside-text-0 textarea").fill(" ")
+    opened.page.locator("#show-inside").click()
+    opened.page.wait_for_selector("text=Write a text first")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_the_inside_of_a_pretrained_checkpoint(page_of: Any, checkpoint: Path):
+    opened = page_of(checkpoint)
+    opened.page.get_by_role("tab", name="Inside").click()
+    opened.page.locator("#inside-text-0 textarea").fill("the plot is lovely")
+    opened.page.locator("#show-inside").click()
+    frame = opened.page.frame_locator("#inside iframe")
+    assert "give a second text" in frame.locator("[aria-label='Not shown']").inner_text()
+    assert frame.locator("#filling tbody th").all_inner_texts() == ["the", "plot", "is", "lovely"]
+    opened.page.locator("#inside-text-1 textarea").fill("a good film")
+    opened.page.locator("#show-inside").click()
+    frame.locator("#next_sentence").wait_for()
