@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -17,7 +18,7 @@ from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
-from bertkit.locks import RunLock
+from bertkit.locks import FolderInUseError, RunLock, is_locked
 from bertkit.placement.inference import Precision
 from bertkit.placement.processes import share_of, usable_cores
 from bertkit.placement.ray_cluster import import_ray
@@ -227,10 +228,22 @@ def _run(job: Job, source: str, workers: Workers, shard_rows: int, revision: str
 
 
 def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:
-    """Returns the lock of an output folder, or of a part, beside which others are computed; none of a URL."""
+    """Returns the lock of an output folder, or of a part, beside which only other parts are computed; none of a URL.
+
+    Raises:
+        FolderInUseError: a command without a part computes in the folder, or one with a part where ``part`` is None.
+    """
     if folder is None:
         return nullcontext()
-    return RunLock(folder if part is None else folder / f".part-{part.replace('/', '-of-')}")
+    if part is not None:
+        if is_locked(folder):
+            raise FolderInUseError(f"{folder}: a command without --part is computing all of it; wait for it or stop it")
+        return RunLock(folder / f".part-{part.replace('/', '-of-')}")
+    for of_part in folder.glob(".part-*-of-*"):
+        if is_locked(of_part):
+            raise FolderInUseError(f"{folder}: a command with --part is computing here; wait for it or stop it")
+        shutil.rmtree(of_part, ignore_errors=True)  # of a killed command
+    return RunLock(folder)
 
 
 def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:

@@ -310,6 +310,14 @@ def test_parts_beside_one_another_give_the_whole(corpus, film, tmp_path, content
     assert not (tmp_path / "parts" / "finished.json").exists()
     with RunLock(tmp_path / "parts" / ".part-2-of-5"), pytest.raises(OutputError, match="another run is writing here"):
         predict("parts", part="2/5")
+    with (
+        RunLock(tmp_path / "parts" / ".part-2-of-5"),
+        pytest.raises(OutputError, match="with --part is computing"),
+    ):
+        predict("parts")
+    with RunLock(tmp_path / "parts"), pytest.raises(OutputError, match="without --part is computing all of it"):
+        predict("parts", part="2/5")
+    (tmp_path / "parts" / ".part-3-of-5").mkdir()  # of a killed process
     assert predict("parts").computed == 5  # what the parts that were killed have left
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
