@@ -89,10 +89,16 @@ def fields_of(settings: type) -> Fields:
 TRAIN_DEFAULTS: dict[str, Any] = {
     "global_train_batch_size": 32,
     "seed": 42,
-    "logging_steps": 50.0,  # of the type that the check gives it, so that a recipe of a run loads as itself
+    "logging_steps": None,  # a thirtieth of the steps, at most `LOGGING_STEPS`
     "save_total_limit": 2,
     "report_to": "none",
 }
+
+LOGGING_STEPS = 50
+"""Most steps between two logs of a run whose recipe does not say how many."""
+
+# Types of fields of transformers that differ from theirs.
+_TRAIN_HINTS: dict[str, Any] = {"max_steps": int | Literal[-1], "logging_steps": float | None}  # -1 is none
 
 # Ranges of the other fields of transformers. Larger numbers are slips, and would take all memory or time before they
 # are refused.
@@ -183,7 +189,7 @@ def train_fields() -> Fields:
         text = described[each.name].help + " " if each.name in described else ""
         numbers = described[each.name].range if each.name in described else _TRAIN_RANGES.get(each.name)
         default = TRAIN_DEFAULTS.get(each.name, each.default)
-        hint = int | Literal[-1] if each.name == "max_steps" else hints[each.name]  # -1 is none
+        hint = _TRAIN_HINTS.get(each.name, hints[each.name])
         fields[each.name] = Field(hint, f"{text}TrainingArguments.{each.name} of transformers.", default, numbers)
     return Fields(fields)
 

@@ -316,6 +316,18 @@ def absolute(path: str | Path) -> str:
     return str(path)
 
 
+def run_name(place: str | Path) -> str:
+    """Returns the name by which readers know a run or a checkpoint: that of its folder, or the Hub id.
+
+    A folder within a run or a grid has the name of the run before its own: ``mails/checkpoint-90``, ``grid/best``.
+    """
+    if not Path(place).is_dir():
+        return str(place)
+    folder = Path(place).resolve()
+    is_within = folder.name == "best" or folder.name.startswith("checkpoint-")
+    return "/".join(folder.parts[-2:]) if is_within else folder.name
+
+
 def without_paths(value: Any) -> Any:
     """Returns plain data with every absolute path reduced to its last part, so that it can be published.
 

@@ -14,7 +14,7 @@ from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import NO_VERDICT, Verdict, verdict_of
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
-from bertkit.recipe.files import without_paths
+from bertkit.recipe.files import run_name, without_paths
 from bertkit.reporting.charts import curve_section, not_finite, readable, without_classes
 from bertkit.reporting.reported import (
     Cell,
@@ -59,7 +59,8 @@ class Content:
 
     Attributes:
         run: the files of the run.
-        title: name of the task.
+        title: name of the run, that of its folder or of ``train.run_name``.
+        task: name of the task; for pre-training, which has none, that of the recipe.
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
         verdict: what the scores say, and what to try next.
@@ -74,6 +75,7 @@ class Content:
 
     run: RunFiles
     title: str
+    task: str
     notices: tuple[str, ...]
     scores: tuple[Score, ...]
     facts: Mapping[str, Mapping[str, str]]
@@ -113,7 +115,8 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         warnings = [f"{number}, {_HIDDEN}"] if warnings else []
     return Content(
         run=run,
-        title=_title(run),
+        title=str(run.recipe.train.get("run_name") or run_name(run.folder)),
+        task=_task(run),
         notices=tuple(_notices(run, outcome, texts, finished)),
         scores=tuple(_scores(run, outcome, main)),
         facts=_facts(run, finished),
@@ -144,7 +147,7 @@ def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool
     return notices
 
 
-def _title(run: RunFiles) -> str:
+def _task(run: RunFiles) -> str:
     """Returns the name of the task; for pre-training, which has none, that of the recipe."""
     return str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind))))
 

@@ -184,6 +184,7 @@ class RunInProgress:
         if self.tracking is not None:
             trainer.add_callback(self.tracking)
         trainer.add_callback(preemption)
+        trainer.progress.logs_often = self.recipe.train["logging_steps"] is None
         with speed_ups.applied(trainer.model):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
             try:

@@ -15,7 +15,7 @@ from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.predictor import Predictor
 from bertkit.placement.inference import Precision
 from bertkit.progress import unreported
-from bertkit.recipe.files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file, run_name
 from bertkit.serving.inside import Inside, inside_of
 from bertkit.serving.served import View, served
 from bertkit.serving.server import As, default_use, listening, run_app
@@ -85,7 +85,7 @@ def demo(
         loaded = load(
             checkpoint, device=device, precision=precision, revision=revision, trust_remote_code=trust_remote_code
         )
-        app = build_demo(loaded, Path(str(checkpoint)).name, as_)
+        app = build_demo(loaded, run_name(checkpoint), as_)
         run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", hosts, _SHUTDOWN, ready)
 
 

@@ -18,6 +18,7 @@ from bertkit.errors import RecipeError
 from bertkit.inference.loaded import load
 from bertkit.placement.inference import Precision
 from bertkit.progress import say
+from bertkit.recipe.files import run_name
 
 if TYPE_CHECKING:
     import uvicorn
@@ -124,7 +125,7 @@ def serve(
         service = service_of(loaded, as_, limits)
         if token is None and not _is_loopback(host):
             say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
-        app = build_app(service, Path(str(checkpoint)).name, limits, token)
+        app = build_app(service, run_name(checkpoint), limits, token)
         message = f"serving {checkpoint} ({service.what}) at {{address}}; Ctrl-C ends it"
         run_app(app, listener, message, hosts, limits.shutdown_timeout, ready, app.state.end)
 
@@ -146,7 +147,7 @@ def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Serv
     elif as_ == "fill-mask":
         service = FillService(loaded, *sizes)
     else:
-        service = EmbedService(loaded, Path(loaded.name).name, *sizes)
+        service = EmbedService(loaded, run_name(loaded.name), *sizes)
     _copy_weights(service.model)
     return service
 

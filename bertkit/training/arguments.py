@@ -16,6 +16,7 @@ from transformers.utils import is_torch_tf32_available
 
 from bertkit.errors import RecipeError, shortened, shown
 from bertkit.placement.resolve import Placement
+from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.recipe.settings import OWN_TRAIN_KEYS
@@ -78,6 +79,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             "placement; use group_by_length"
         )
     values = {key: value for key, value in recipe.train.items() if key not in (*OWN_TRAIN_KEYS, "report_to")}
+    if values["logging_steps"] is None:
+        values["logging_steps"] = LOGGING_STEPS  # `Progress` knows the steps of the run
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
     others = {

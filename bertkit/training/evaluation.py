@@ -26,6 +26,7 @@ from transformers import (
 from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.errors import RecipeError
+from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
 from bertkit.training.batches import part_of_batch
 from bertkit.training.objectives import Objective
@@ -198,7 +199,8 @@ def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
                 f"unknown; set train.eval_strategy to {saves}, or train.{asked[0]} to {_OFF[asked[0]]}"
             )
     else:
-        fixed |= {"save_strategy": strategy, "save_steps": train.get("eval_steps") or train["logging_steps"]}
+        saves_each = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
+        fixed |= {"save_strategy": strategy, "save_steps": saves_each}
     return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
 
 

@@ -19,9 +19,12 @@ from transformers import (
 
 from bertkit.placement.resolve import Placement
 from bertkit.progress import counted, duration, memory_size, on_terminal, printable, readable, say
+from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.training.cpu import attention_kernel
 
 _WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes per parameter: float32, with AdamW's two moments
+_LOGS = 30  # of a run whose recipe does not say how many
+_BETWEEN_LINES = 5.0  # seconds between two lines of such logs
 _MEASURED = 10.0  # seconds of steps, after the first one, that the time estimate is based on
 
 
@@ -150,10 +153,18 @@ def device_name(device: str) -> str:
 
 
 class Progress(TrainerCallback):
-    """Callback that reports steps, losses and evaluations; replaces transformers' callbacks, which write to stdout."""
+    """Callback that reports steps, losses and evaluations; replaces transformers' callbacks, which write to stdout.
+
+    Args:
+        what: short name of the run.
+
+    Attributes:
+        logs_often: log a thirtieth of the steps, so that a short run has curves, and print a part of these logs.
+    """
 
     def __init__(self, what: str) -> None:
-        self.what = printable(what)
+        self.what, self.logs_often = printable(what), False
+        self.printed = 0.0  # time of the last line of a log
         self.bar: tqdm[Any] | None = None
         self.first: tuple[float, int] | None = None  # end and number of this run's first step, which is slower
         self.measured_from: tuple[float, int] | None = None  # time and step after this run's first step
@@ -164,6 +175,9 @@ class Progress(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self.first, self.measured_from, self.is_expected = None, None, False
+        if self.logs_often:
+            state.logging_steps = max(1, min(LOGGING_STEPS, state.max_steps // _LOGS))
+            self.printed = time.monotonic()
         if state.is_world_process_zero and on_terminal():
             self.bar = tqdm(
                 total=state.max_steps, initial=state.global_step, desc=self.what, unit="step", dynamic_ncols=True
@@ -223,6 +237,10 @@ class Progress(TrainerCallback):
                 say(f"{line}, validation: {readable(logs)}")
             self.evaluated_at = state.global_step
             return
+        if self.logs_often and state.logging_steps < LOGGING_STEPS:
+            if time.monotonic() - self.printed < _BETWEEN_LINES:
+                return
+            self.printed = time.monotonic()
         speed = f", {logs['train_tokens_per_second']:,.0f} tokens/s" if "train_tokens_per_second" in logs else ""
         say(f"{line}: {readable(logs)}{speed}{self._left(state)}")
 

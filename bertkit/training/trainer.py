@@ -60,6 +60,7 @@ class BertkitTrainer(EvaluatingTrainer):
 
     Attributes:
         batches: the batch sampler of this process.
+        progress: prints the lines of the run.
         teacher_bytes: size of the weights of a teacher of the objective, which is on the device too.
     """
 
@@ -94,7 +95,8 @@ class BertkitTrainer(EvaluatingTrainer):
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
         self._seconds_between_steps = 0.0  # of logs, evaluations and checkpoints since the start or the resumption
-        with_progress = [Progress(what), Bookkeeping(self), *(callbacks or [])]
+        self.progress = Progress(what)
+        with_progress = [self.progress, Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -363,3 +364,12 @@ FEW = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
+
+
+def test_a_report_has_the_name_of_its_run(hostile_run, copied, tmp_path):
+    page = (hostile_run.output_dir / "report.html").read_text()
+    assert f"<h1>{hostile_run.output_dir.name}</h1>" in page
+    assert f"<title>{hostile_run.output_dir.name}</title>" in page
+    grid = tmp_path / "mails"
+    shutil.copytree(copied(), grid / "best")
+    assert "<h1>mails/best</h1>" in report(grid / "best").read_text()
