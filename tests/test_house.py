@@ -31,6 +31,7 @@ LAYERS = {
     "tasks": 5,
     "inference": 6,
     "training": 7,
+    "choosing": 8,
     "distillation": 8,
     "explain": 8,
     "sharing": 8,

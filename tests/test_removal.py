@@ -16,6 +16,7 @@ import bertkit
 PACKAGE = Path(bertkit.__file__).parent
 # Feature → a command that needs it.
 FEATURES = {
+    "choosing": ["choose", "--models", "{run}", "--texts", "{folder}"],
     "distillation": ["distill", "--teacher", "{run}", "--student-layers", "0", "--output-dir", "{out}"],
     "explain": ["explain", "{run}", "a good film"],
     "reporting": ["report", "{run}"],

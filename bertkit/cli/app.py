@@ -13,6 +13,7 @@ import typer
 from bertkit import __version__
 from bertkit.cli import (
     check,
+    choose,
     corpus,
     distill,
     embed,
@@ -54,6 +55,7 @@ app.add_typer(finetune.app, name="finetune")
 command(app, distill.KINDS, distill.KEYS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
 command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
+command(app, ("classification", "ner"), choose.KEYS)(choose.choose)
 command(app, "pretraining", without=grids.OF_ONE_VARIANT)(grids.ablations)
 command(app, "classification", reproduce.KEYS)(reproduce.reproduce)
 app.command("compare")(grids.compare)

@@ -1,36 +1,30 @@
 """Predictions of a masked language model: each word masked in turn, and the pseudo-likelihood of texts.
 
-A piece is predicted with the further pieces of its word masked too (Kauf and Ivanova, 2023): otherwise the rest of a
-cut word gives it away, and rare words seem probable. The pseudo-log-likelihood of a text (Salazar et al., 2020) is the
-sum over its pieces; special tokens do not count.
+A piece is predicted with the further pieces of its word masked too, see `bertkit.inference.masked_words`. The
+pseudo-log-likelihood of a text (Salazar et al., 2020) is the sum over its pieces; special tokens do not count.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertkit.errors import CheckpointError, DataError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
-from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts
+from bertkit.inference.masked_words import MaskedPiece, predict_pieces
 from bertkit.metrics.intervals import proportion_interval
-from bertkit.progress import counted, unreported
+from bertkit.progress import counted
 from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import read_table
 from bertkit.tables.labels import texts as texts_of_column
-from bertkit.tasks.base import padded
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _BEST = 5
-_TOKENS = 1024  # of a batch, whose logits are (tokens, vocabulary)
 
 
 @dataclass(frozen=True)
@@ -121,65 +115,24 @@ def filling_of(network: Network, pieces: Pieces) -> Filling:
 def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     """Masks each word of several texts in turn; see `filling_of`."""
     check_fills(network)
-    rows = [
-        (number, word, position)
-        for number, pieces in enumerate(texts)
-        for word in range(len(pieces.words))
-        for position in range(pieces.words[word].start, pieces.words[word].end)
+    pieces = [
+        MaskedPiece(number, position, word.end)
+        for number, text in enumerate(texts)
+        for word in text.words
+        for position in range(word.start, word.end)
     ]
-    predicted = iter(_predicted(network, texts, rows))
+    encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]
+    tokenizer, inputs = network.tokenizer, network.inputs
+    predicted = iter(predict_pieces(network.model, tokenizer, inputs, network.name, encoded, pieces, _BEST))
     filled = []
-    for pieces in texts:
+    for text in texts:
         words = []
-        for word in pieces.words:
+        for word in text.words:
             of_pieces = [next(predicted) for _ in range(word.start, word.end)]
-            total = math.fsum(value for value, _ in of_pieces)
-            words.append(FilledWord(word.text, total, len(of_pieces), of_pieces[0][1]))
+            total = math.fsum(piece.log_probability for piece in of_pieces)
+            words.append(FilledWord(word.text, total, len(of_pieces), of_pieces[0].best))
         filled.append(Filling(words))
     return filled
-
-
-def _predicted(
-    network: Network, texts: Sequence[Pieces], rows: Sequence[tuple[int, int, int]]
-) -> list[tuple[float, list[tuple[str, float]]]]:
-    """Returns the log-probability of the true piece and the best pieces for each row: text, word, position."""
-    import torch
-
-    known = torch.tensor(sorted(network.tokenizer.get_vocab().values()), device=network.model.device)
-    longest = max(len(pieces.ids) for pieces in texts)
-
-    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-        columns = []
-        for text, word, position in (rows[number] for number in numbers):
-            pieces = texts[text]
-            ids = pieces.ids.copy()
-            ids[position : pieces.words[word].end] = network.tokenizer.mask_token_id
-            whole = {"input_ids": ids.tolist(), "token_type_ids": pieces.segments.tolist()}
-            whole["attention_mask"] = [1] * len(ids)
-            columns.append({name: whole[name] for name in network.inputs})
-        return padded(columns, network.tokenizer, network.inputs)
-
-    def keep(numbers: list[int], outputs: Any) -> Iterator[tuple[float, list[tuple[str, float]]]]:
-        logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
-        for number, of_row in zip(numbers, logits, strict=True):
-            text, _, position = rows[number]
-            logs = of_row[position].float().log_softmax(dim=-1)
-            best = logs[known].topk(min(_BEST, len(known)))
-            tokens = network.tokenizer.convert_ids_to_tokens(known[best.indices].tolist())
-            yield (
-                float(logs[int(texts[text].ids[position])]),
-                list(zip(tokens, best.values.exp().tolist(), strict=True)),
-            )
-
-    return forward_in_batches(
-        network.model,
-        [len(texts[text].ids) for text, _, _ in rows],
-        collate,
-        keep,
-        max(1, _TOKENS // longest),
-        network.name,
-        unreported,
-    )
 
 
 @dataclass(frozen=True)

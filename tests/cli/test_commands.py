@@ -15,6 +15,7 @@ COMMANDS = [
     ("finetune",),
     ("finetune", "glue"),
     ("distill",),
+    ("choose",),
     ("evaluate",),
     ("predict",),
     ("explain",),

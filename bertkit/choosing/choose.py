@@ -1,0 +1,113 @@
+"""`bertkit.choose`: checkpoints beside each other on your texts, without training one of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from bertkit.checkpoint.load import load_config
+from bertkit.checkpoint.remote import at_revision
+from bertkit.choosing.conclusions import conclusions
+from bertkit.choosing.data import SEED, read_labelled, read_texts
+from bertkit.choosing.measuring import measured
+from bertkit.choosing.result import Choice, short_names
+from bertkit.choosing.wording import draw_words
+from bertkit.errors import DataError, RecipeError
+from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.placement.inference import inference_device
+from bertkit.progress import say
+
+_WORDS = 200  # that are masked
+_BATCH = 32
+
+
+def choose(
+    models: Sequence[str | Path],
+    *,
+    task: str = "classification",
+    train_file: str | Path | None = None,
+    texts: str | Path | None = None,
+    examples: int = 1000,
+    folds: int = 5,
+    overrides: Mapping[str, Any] | None = None,
+    device: Literal["auto", "cpu"] = "auto",
+    trust_remote_code: bool = False,
+) -> Choice:
+    """Compares checkpoints to start from, without training one of them.
+
+    With labels each checkpoint is scored by linear heads on its frozen vectors, cross-validated, on the best of its
+    layers. With labels and without: how its tokenizer cuts the words, how well it predicts masked ones, its size and
+    its speed.
+
+    Args:
+        models: folders or Hub ids.
+        task: ``classification``, ``ner``, or a GLUE task such as ``sst2``.
+        train_file: labelled table; further settings of the data are in ``overrides``.
+        texts: in place of labelled data: a text file or a folder of them, as for pre-training, whose paragraphs are the
+            texts.
+        examples: number of examples, or of texts, that are drawn.
+        folds: number of folds of the cross-validation.
+        overrides: recipe values by dotted key, such as ``{"data.data_dir": "glue"}``.
+        device: ``auto`` or ``cpu``.
+        trust_remote_code: run the code that the checkpoints bring.
+
+    Raises:
+        RecipeError: the arguments do not go together, or frozen vectors cannot be scored on the task.
+        DataError: the data cannot be read, or are too few.
+        CheckpointError: a checkpoint cannot be loaded.
+    """
+    named = [str(model) for model in models]
+    values = {**(overrides or {}), **({} if train_file is None else {"data.train_file": str(train_file)})}
+    _check(named, texts, values, examples, folds)
+    places = [at_revision(model, None, trust_remote_code) for model in named]
+    for place in places:
+        load_config(place, any_encoder=True)  # reports a wrong name before anything is computed
+    labelled = None if texts is not None else read_labelled(task, values, examples, folds)
+    rows = read_texts(texts, examples) if texts is not None else labelled.texts() if labelled is not None else []
+    source = labelled.source if labelled is not None else str(texts)
+    words = draw_words(rows, _WORDS, SEED)
+    if not words:
+        raise DataError(f"{source}: no word with a letter or a digit; give texts")
+    every = []
+    for place, model, name in zip(places, named, short_names(named), strict=True):
+        say(f"{name}: {len(rows):,} {'texts' if labelled is None else 'examples'} of {source}")
+        every.append(measured(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
+    metric = every[0].metric
+    concluded = conclusions(every, metric)
+    command = labelled.command if labelled is not None else ["pretrain", "--corpus", str(texts)]
+    best = named[0] if concluded.best is None else concluded.best.model
+    return Choice(
+        concluded.candidates,
+        metric,
+        len(rows),
+        source,
+        None if labelled is None else folds,
+        concluded.words,
+        inference_device(device),
+        None if concluded.best is None else concluded.best.name,
+        concluded.sentences,
+        shlex.join(["bertkit", *command, "--model", best, "--output-dir", "OUT"]),
+    )
+
+
+def _check(
+    models: Sequence[str], texts: str | Path | None, values: Mapping[str, Any], examples: int, folds: int
+) -> None:
+    """Checks the arguments.
+
+    Raises:
+        RecipeError: they do not go together.
+    """
+    if not models:
+        raise RecipeError("choose: no checkpoint; give two or more with --models")
+    if len(set(models)) < len(models):
+        raise RecipeError(f"--models: {max(models, key=models.count)} is given twice; give each checkpoint once")
+    if folds < 2 or examples < folds:
+        raise RecipeError(f"{examples} examples in {folds} folds: expected two folds or more, and as many examples")
+    sources = [key for key in values if key.startswith("data.") and key.endswith(("_file", "_dir", "dataset_name"))]
+    if texts is not None and values:
+        raise RecipeError(f"--texts has no labels, and {', '.join(values)} is for labelled data; give only one of them")
+    if texts is None and not sources:
+        raise RecipeError("choose: no data; give --train-file, --data-dir or --dataset-name, or --texts without labels")

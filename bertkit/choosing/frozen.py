@@ -1,0 +1,92 @@
+"""Vectors of a frozen encoder that a linear head reads, for each kind of task.
+
+What is known of a kind is in the module with its name beside this one, such as ``bertkit/choosing/ner.py``.
+
+Dimension letters: L + 1 layers (0 the embeddings), S tokens of an input, H hidden size, I items that have a label
+(texts, or words), D numbers of a vector, C classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bertkit.errors import RecipeError
+from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.registry import by_kind_of_task
+from bertkit.tasks.splits import Columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+Problem = Literal["class", "labels", "number"]
+"""What a head predicts for an item: one of C classes, several of C labels, or a number."""
+
+
+class FrozenTask(ABC):
+    """A task whose items a linear head classifies by their vectors.
+
+    Args:
+        task: the task, with the values learnt from its data.
+    """
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    @property
+    def problem(self) -> Problem:
+        """What the head predicts."""
+        return "class"
+
+    @property
+    @abstractmethod
+    def classes(self) -> int:
+        """C; 1 for numbers."""
+
+    @abstractmethod
+    def vectors(self, states: Tensor, row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+        """Returns vectors of the items of an input, in one way or several: name → (L + 1, items, D).
+
+        Args:
+            states: hidden states of all layers, (L + 1, S, H).
+            row: the row of `Task.encode`.
+            tokenizer: the checkpoint's.
+        """
+
+    @abstractmethod
+    def targets(self, features: Columns) -> np.ndarray:
+        """Returns the labels of the items in the order of the rows: (I,) int64 or float, or (I, C) of 0 and 1."""
+
+    @abstractmethod
+    def examples(self, features: Columns) -> np.ndarray:
+        """Returns the example of each item, (I,) int64."""
+
+    @abstractmethod
+    def outputs(self, logits: np.ndarray, features: Columns) -> Outputs:
+        """Converts the logits of the items, (I, C), to outputs of the task's own head, for `Task.decode`."""
+
+    def cut_to(self, longest: int) -> Task:
+        """Returns the task for a checkpoint that reads at most ``longest`` tokens."""
+        if longest >= self.task.data.max_seq_length:
+            return self.task
+        changed = self.task.with_settings()
+        changed.data = replace(self.task.data, max_seq_length=longest)
+        return changed
+
+
+@by_kind_of_task
+def frozen(task: Task) -> FrozenTask:
+    """Returns how a task is predicted from the vectors of a frozen encoder.
+
+    Raises:
+        RecipeError: there is no such way for this kind of task.
+    """
+    raise RecipeError(
+        f"choose: {task.kind} has no linear head on single vectors, so frozen encoders cannot be scored on it; compare "
+        "the checkpoints without labels by --texts, or fine-tune each for a few steps"
+    )

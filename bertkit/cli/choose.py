@@ -1,0 +1,74 @@
+"""``bertkit choose``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+from bertkit.cli.commands import Settings
+from bertkit.cli.printing import print_text
+from bertkit.json_text import dumps
+
+KEYS = (
+    "data.data_dir",
+    "data.train_file",
+    "data.dataset_name",
+    "data.dataset_config",
+    "data.train_split",
+    "data.max_seq_length",
+    "task.problem",
+    "task.text_columns",
+    "task.label_column",
+    "task.label_separator",
+    "task.token_column",
+    "task.tag_column",
+)
+
+
+def choose(
+    *,
+    models: Annotated[list[str], options.option(help="Checkpoint, a folder or a Hub id; repeatable.", metavar="MODEL")],
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help="More checkpoints: --models A B C.", show_default=False),
+    ] = None,
+    task: Annotated[
+        str, options.option(help="Task of the labelled data: classification, ner, or a GLUE task such as sst2.")
+    ] = "classification",
+    texts: Annotated[
+        Path | None,
+        options.option(metavar="PATH", help="In place of labelled data: a text file or a folder of them, as a corpus."),
+    ] = None,
+    examples: Annotated[int, typer.Option(help="Examples, or texts, that are drawn.", min=2)] = 1000,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.", min=2)] = 5,
+    settings: Settings,
+    device: options.Device = "auto",
+    trust_remote_code: options.TrustRemoteCode = False,
+    json: options.AsJson = False,
+) -> None:
+    """Compare checkpoints to start from on your data, without training one of them."""
+    choice = bertkit.choose(
+        [*models, *(more or [])],
+        task=task,
+        texts=texts,
+        examples=examples,
+        folds=folds,
+        overrides=settings,
+        device=device,
+        trust_remote_code=trust_remote_code,
+    )
+    if json:
+        print_text(dumps(choice.record()))
+        return
+    from bertkit.grids.formats import aligned
+
+    for table in choice.tables():
+        for line in aligned(table):
+            print_text(line)
+        print_text("")
+    for line in choice.lines():
+        print_text(line)

