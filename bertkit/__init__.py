@@ -44,6 +44,7 @@ _PUBLIC = {
     "evaluate": "bertkit.inference.evaluation:evaluate",
     "explain": "bertkit.explain.explain:explain",
     "export": "bertkit.sharing.export:export",
+    "extend_tokenizer": "bertkit.adaptation.extend:extend_tokenizer",
     "find_recipe": "bertkit.recipe.files:find_recipe",
     "finetune": "bertkit.run.finetune:finetune",
     "finetune_glue": "bertkit.grids.glue:finetune_glue",

@@ -67,7 +67,7 @@ def stock_checkpoint(
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    tokenizer = _tokenizer(family)
+    tokenizer = stock_tokenizer(family)
     sizes = {"vocab_size": len(tokenizer), "max_position_embeddings": POSITIONS, "initializer_range": 0.5, **_SIZES}
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "cls", "sep", "bos", "eos")}
     sizes |= {name: number for name, number in ids.items() if number is not None}
@@ -85,7 +85,7 @@ def _ids(labels: Sequence[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(labels)}
 
 
-def _tokenizer(family: str) -> Any:
+def stock_tokenizer(family: str) -> Any:
     """A tokenizer of the family's own class with a vocabulary of `TEXTS`."""
     import transformers
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers

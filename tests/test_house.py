@@ -39,6 +39,7 @@ LAYERS = {
     "scaling": 9,
     "serving": 9,
     "run": 10,
+    "adaptation": 11,
     "checks": 11,
     "grids": 11,
     "tour": 11,

@@ -17,6 +17,7 @@ PACKAGE = Path(bertkit.__file__).parent
 # Feature → a command that needs it.
 FEATURES = {
     "choosing": ["choose", "--models", "{run}", "--texts", "{folder}"],
+    "adaptation": ["tokenizer", "extend", "{run}", "--corpus", "{folder}", "--output-dir", "{out}"],
     "distillation": ["distill", "--teacher", "{run}", "--student-layers", "0", "--output-dir", "{out}"],
     "explain": ["explain", "{run}", "a good film"],
     "reporting": ["report", "{run}"],

@@ -12,6 +12,7 @@ import typer
 
 from bertkit import __version__
 from bertkit.cli import (
+    adaptation,
     check,
     choose,
     corpus,
@@ -72,6 +73,7 @@ app.command("push")(sharing.push)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("env")(runs.env)
+command(corpus.tokenizer_app, "pretraining", adaptation.OF_EXTENSIONS)(adaptation.extend)
 app.add_typer(corpus.tokenizer_app, name="tokenizer")
 app.add_typer(corpus.corpus_app, name="corpus")
 app.add_typer(recipes.app, name="recipes")

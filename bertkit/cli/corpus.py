@@ -17,7 +17,7 @@ from bertkit.json_text import dumps
 if TYPE_CHECKING:
     from bertkit.corpus.store.token_store import TokenStore
 
-tokenizer_app = typer.Typer(help="Train a vocabulary.", no_args_is_help=True)
+tokenizer_app = typer.Typer(help="Train a vocabulary, or give a checkpoint other words.", no_args_is_help=True)
 
 
 _OF_TOKENIZERS = (

@@ -21,6 +21,7 @@ COMMANDS = [
     ("explain",),
     ("tokenizer",),
     ("tokenizer", "train"),
+    ("tokenizer", "extend"),
     ("corpus",),
     ("corpus", "build"),
     ("recipes",),

@@ -47,6 +47,7 @@ COMMANDS = {
     "finetune": (["finetune", "classification", "--model", "CHECKPOINT", "--train-file", "TABLE", *TRAIN, *NEW], 448),
     "pretrain": (["pretrain", "--model", "CHECKPOINT", "--corpus", "TEXTS", *TRAIN, *NEW], 448),
     "tokenizer": (["tokenizer", "train", "--corpus", "TEXTS", "--vocab-size", "90", *NEW], 0),
+    "extend": (["tokenizer", "extend", "CHECKPOINT", "--corpus", "TEXTS", "--min-frequency", "1", *NEW], 40),
     "copy": (["recipes", "copy", "finetune/glue/sst2", "new.yaml"], 0),
     "export": (["export", "CHECKPOINT", "new"], 40),
     "fill": (["embed", "CHECKPOINT", "--input", "TABLE", "--output", "new.jsonl"], 20),

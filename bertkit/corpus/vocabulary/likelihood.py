@@ -9,7 +9,7 @@ the pair and does not grow with the number of occurrences.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -77,7 +77,11 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
     >>> learn_pieces({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}, 2, min_frequency=1)
     ['##gs', 'pu']
     """
-    segmentation = _Segmentation({word: count for word, count in words.items() if len(word) <= LONGEST_WORD})
+    segmentation = Segmentation(
+        ([f"##{character}" if place else character for place, character in enumerate(word)], count)
+        for word, count in words.items()
+        if len(word) <= LONGEST_WORD
+    )
     bounds = _falling(segmentation.pair_counts) if min_frequency is None else [min_frequency]
     learned: list[str] = []
     for bound in bounds:
@@ -98,8 +102,11 @@ def _falling(pair_counts: Mapping[Pair, int]) -> list[int]:
     return bounds
 
 
-class _Segmentation:
+class Segmentation:
     """Current segmentation of the words into pieces, with the counts of pieces and of adjacent pairs.
+
+    Args:
+        words: the pieces that each word starts as, with its count.
 
     Attributes:
         pieces: text of each piece, by piece number.
@@ -107,23 +114,24 @@ class _Segmentation:
         pair_counts: count of each pair that occurs.
     """
 
-    def __init__(self, words: Mapping[str, int]):
+    def __init__(self, words: Iterable[tuple[Sequence[str], int]]):
         self.pieces: list[str] = []
         self.piece_counts: NDArray[np.float64] = np.zeros(1024)
         self.pair_counts: defaultdict[Pair, int] = defaultdict(int)
         self._numbers: dict[str, int] = {}
-        self._word_counts = list(words.values())
+        self._word_counts: list[int] = []
         self._words: list[list[int]] = []
         # Numbers of the words that contain the pair or did so earlier; merge() skips those that no longer do.
         self._places: defaultdict[Pair, set[int]] = defaultdict(set)
-        for number, (word, count) in enumerate(words.items()):
-            pieces = [self._number(f"##{character}" if place else character) for place, character in enumerate(word)]
+        for number, (word, count) in enumerate(words):
+            pieces = [self._number(piece) for piece in word]
             for piece in pieces:
                 self.piece_counts[piece] += count
             for pair in pairwise(pieces):
                 self.pair_counts[pair] += count
                 self._places[pair].add(number)
             self._words.append(pieces)
+            self._word_counts.append(count)
 
     def _number(self, piece: str) -> int:
         number = self._numbers.setdefault(piece, len(self.pieces))
@@ -181,7 +189,7 @@ class _Candidates:
     heap does not support that; recomputing all scores takes a few array operations over some thousand pairs.
     """
 
-    def __init__(self, segmentation: _Segmentation, bound: int):
+    def __init__(self, segmentation: Segmentation, bound: int):
         self._segmentation = segmentation
         self._bound = bound
         self._pairs: list[Pair] = []

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 CONTINUATION = "##"
 """Prefix of the pieces that continue a word in a WordPiece vocabulary."""
 
-_BEGINNING = "▁"  # prefix of the first piece of a word in a SentencePiece vocabulary
+BEGINNING = "▁"
+"""Prefix of the first piece of a word in a SentencePiece vocabulary."""
 _ANY_TEXT = "a 1 ."
 _SPACE, _LETTERS, _DIGITS, _OTHERS, _ANY = range(5)  # kinds of characters; any: of a space before a word
 
@@ -92,7 +93,7 @@ def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
     if _splits_by(backend, "ByteLevel"):
         return _of_bytes(pieces, len(continuation))
     if _splits_by(backend, "Metaspace"):
-        chosen = [number for piece, number in pieces if not piece.startswith(_BEGINNING)]
+        chosen = [number for piece, number in pieces if not piece.startswith(BEGINNING)]
     else:
         prefix = getattr(backend.model, "continuing_subword_prefix", None) or CONTINUATION
         chosen = [number for piece, number in pieces if piece.startswith(prefix)]

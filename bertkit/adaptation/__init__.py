@@ -1,0 +1,1 @@
+"""Adaptation of checkpoints to a text: new words, or a new tokenizer."""
