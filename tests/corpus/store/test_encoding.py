@@ -283,9 +283,9 @@ PARAGRAPH = "The cat sees the dog. It likes (a small) house! \u201cWhy?\u201d sa
 def test_sentences_have_the_tokens_of_their_paragraph(family):
     """Byte-level BPE reads the space in front of a word as part of it."""
     from bertkit.corpus.sentences import find_splitter
-    from tests.stock_models import _tokenizer
+    from tests.stock_models import stock_tokenizer
 
-    tokenizer = _tokenizer(family)
+    tokenizer = stock_tokenizer(family)
     encoded = SentenceEncoder(tokenizer, find_splitter("rules"))(Batch([PARAGRAPH, PARAGRAPH], [1, 2], 0))
     expected = tokenizer(PARAGRAPH, add_special_tokens=False)["input_ids"]
     assert encoded.tokens.tolist() == expected * 2
@@ -293,9 +293,9 @@ def test_sentences_have_the_tokens_of_their_paragraph(family):
 
 
 def test_text_without_spaces_gets_none():
-    from tests.stock_models import _tokenizer
+    from tests.stock_models import stock_tokenizer
 
-    tokenizer = _tokenizer("roberta")
+    tokenizer = stock_tokenizer("roberta")
     text = "日本語。です。 はい。"
     encoded = SentenceEncoder(tokenizer, lambda text: ["日本語。", "です。", "はい。"])(Batch([text], [1], 0))
     assert encoded.tokens.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]

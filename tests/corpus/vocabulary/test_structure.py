@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bertkit.corpus.vocabulary.structure import special_tokens, word_marks
-from tests.stock_models import FAMILIES, TEXTS, _tokenizer
+from tests.stock_models import FAMILIES, TEXTS, stock_tokenizer
 
 PUNCTUATED = (
     'Hugging Face (the company) is in the "City": 42nd street, 3.14!',
@@ -16,7 +16,7 @@ PUNCTUATED = (
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def tokenizer(request):
-    return _tokenizer(request.param)
+    return stock_tokenizer(request.param)
 
 
 @pytest.mark.parametrize("pairs", [False, True])
