@@ -13,6 +13,7 @@ EXAMPLES, COURSE = sorted(FOLDER.glob("*.ipynb")), sorted(FOLDER.glob("course/*.
 # Lines that a notebook of the course prints, up to their numbers.
 LINES_OF_COURSE = {
     "1_inputs": ["alice followed the white rabbit", "your sum and the model's: 0.00000"],
+    "2_attention": ["bank after:  [1.79", "your weights and the model's: 0.00000", "separates the labels best"],
 }
 
 
