@@ -36,6 +36,13 @@ def reproduce(
     tasks: Annotated[
         str | None, options.option(help="Tasks of the table, separated by commas, such as rte,mrpc.")
     ] = None,
+    grid: Annotated[
+        list[str] | None,
+        options.option(
+            help="Values to try for each task, as in bertkit finetune: KEY=VALUE,VALUE, or paper. Repeatable.",
+            metavar="KEY=VALUES",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Fine-tunings of each checkpoint on each task.")] = 3,
     output_dir: Annotated[Path, options.option(help="Folder of all runs and the tables.")],
     settings: Settings,
@@ -54,6 +61,7 @@ def reproduce(
         output_dir=output_dir,
         data_dir=data_dir,
         tasks=None if tasks is None else tasks.split(","),
+        grid=grid or (),
         seeds=seeds,
         overrides=overrides(settings, set_, placement),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from bertkit.checkpoint.encoders import BERT
 from bertkit.checkpoint.load import load_config
+from bertkit.progress import counted
 from bertkit.recipe.files import read_recipe_file
 from bertkit.reproducing.paper import PaperTable, System
 
@@ -51,7 +52,7 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
         return Candidate(name, path, size, None, f"{name} is {config.model_type} and not BERT: no difference")
     system = next((system for system, each in paper.systems.items() if each == size), None)
     if system is None:
-        shape = f"{layers} layers of {hidden} with {heads} heads"
+        shape = f"{counted(layers, 'layer')} of {hidden} with {counted(heads, 'head')}"
         assumed = f"{name} has {shape}, which is no model of the paper's table: no difference"
     return Candidate(name, path, size, system, assumed)
 

@@ -15,12 +15,13 @@ from bertkit.grids.formats import Format
 from bertkit.grids.grid import Prepared, all_values, prepare
 from bertkit.grids.grid import run as run_grid
 from bertkit.grids.results import GridResults
+from bertkit.grids.values import Values
 from bertkit.grids.workers import grid_lock
 from bertkit.progress import say
 from bertkit.reproducing.candidates import Candidate, candidate_of
 from bertkit.reproducing.data import MissingError, data_values
 from bertkit.reproducing.paper import SOURCE, PaperTable, paper_run, paper_table, table_names
-from bertkit.reproducing.scores import Reproduction, average_of, row_of
+from bertkit.reproducing.scores import ReproducedRow, Reproduction, average_of, row_of
 from bertkit.reproducing.table import reproduction_table
 from bertkit.run.directory import check_place, contents
 
@@ -37,6 +38,7 @@ def reproduce(
     output_dir: str | Path,
     data_dir: str | Path | None = None,
     tasks: Sequence[str] | None = None,
+    grid: Values = (),
     seeds: int = 3,
     overrides: Mapping[str, Any] | None = None,
 ) -> Reproduction:
@@ -54,7 +56,9 @@ def reproduce(
         data_dir: folder with GLUE's folders, or with ``glue/``, ``squad/``, ``swag/`` and ``conll2003/``. Without it
             the data are loaded from the Hub.
         tasks: names of the tasks, such as ``rte``; all of the table by default.
-        seeds: fine-tunings of each checkpoint on each task.
+        grid: recipe key → values to try for each task, as in `bertkit.finetune_grid`; the scores are those of the best
+            setting on dev. The paper does so on GLUE: ``train.learning_rate=5e-5,4e-5,3e-5,2e-5``.
+        seeds: fine-tunings of each checkpoint on each task with each setting.
         overrides: recipe values by dotted key, the same for every task.
 
     Raises:
@@ -63,9 +67,8 @@ def reproduce(
     """
     folder = Path(output_dir)
     paper, candidates, chosen = _checked(table, [model] if isinstance(model, str) else model, tasks, seeds, folder)
-    prepared, missing = _prepared(
-        chosen, candidates, folder, None if data_dir is None else Path(data_dir), seeds, overrides
-    )
+    place = None if data_dir is None else Path(data_dir)
+    prepared, missing = _prepared(chosen, candidates, folder, place, grid, seeds, overrides)
     grids: dict[tuple[str, str], GridResults] = {}
     for number, ((name, task), (definition, facts)) in enumerate(prepared.items(), start=1):
         say(f"{number}/{len(prepared)} {name}: {task}")
@@ -91,7 +94,7 @@ def reproduce(
         tuple(paper.systems),
         tuple(rows),
         failed,
-        _notes(paper, candidates, seeds),
+        _notes(paper, candidates, rows, seeds),
     )
     _write(results)
     return results
@@ -152,6 +155,7 @@ def _prepared(
     candidates: Sequence[Candidate],
     folder: Path,
     data_dir: Path | None,
+    grid: Values,
     seeds: int,
     overrides: Mapping[str, Any] | None,
 ) -> tuple[dict[tuple[str, str], tuple[Definition, Prepared]], dict[tuple[str, str], str]]:
@@ -173,11 +177,12 @@ def _prepared(
                 layers = _layers(run.values, candidate)
                 values = {**run.values, **layers, **data_values(run, data_dir), **(overrides or {})}
                 of_run = all_values(values, candidate.path, None)
-                prepared[candidate.name, task] = prepare(run.recipe, place, (), (), None, seeds, None, of_run)
+                prepared[candidate.name, task] = prepare(run.recipe, place, grid, (), None, seeds, None, of_run)
             except MissingError as reason:
                 missing[candidate.name, task] = str(reason)
             except BertkitError as error:
-                faults.append(f"{task}: {error}")
+                ours = ", ".join(f"{key}={value}" for key, value in run.values.items() if key not in (overrides or {}))
+                faults.append(f"{task}: {error}" + (f"\n(from the paper: {ours}; --set changes it)" if ours else ""))
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     if not prepared:
@@ -204,7 +209,9 @@ def _folder_name(model: str) -> str:
     return _UNSAFE.sub("_", model)
 
 
-def _notes(paper: PaperTable, candidates: Sequence[Candidate], seeds: int) -> tuple[str, ...]:
+def _notes(
+    paper: PaperTable, candidates: Sequence[Candidate], rows: Sequence[ReproducedRow], seeds: int
+) -> tuple[str, ...]:
     notes = [candidate.note for candidate in candidates if candidate.note]
     notes += [f"{candidate.name} has the size of {candidate.system}" for candidate in candidates if candidate.system]
     known = {candidate.system for candidate in candidates}
@@ -215,6 +222,8 @@ def _notes(paper: PaperTable, candidates: Sequence[Candidate], seeds: int) -> tu
             "the paper's scores are of the test sets, by the leaderboard, and ours of the development sets, so that a "
             "difference is also one of the sets"
         )
+    if any(row.setting for row in rows):
+        notes.append("each score is of the setting that is best on dev, so that it is too high for other data")
     if seeds == 1:
         notes.append("one run of each: no intervals; give --seeds")
     return (*notes, *paper.notes)

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bertkit.grids.definition import RUNS
 from bertkit.grids.results import GridResults
@@ -34,6 +35,8 @@ class ReproducedRow:
         mean, sd, low, high: of our scores over seeds, with the 95 % interval of the mean (Student's t); None without.
         difference: our mean minus the paper's score; None where they cannot be compared.
         seconds: device → wall time of all runs, of a resumed one since its resumption.
+        setting: recipe values by dotted key of the setting of a grid that the scores are of, the best one on dev.
+        collapsed: number of runs that predict the same for all examples.
         note: why there is no score or no difference; empty without a reason.
     """
 
@@ -52,6 +55,8 @@ class ReproducedRow:
     high: float | None = None
     difference: float | None = None
     seconds: Mapping[str, float] | None = None
+    setting: Mapping[str, Any] | None = None
+    collapsed: int = 0
     note: str = ""
 
 
@@ -81,12 +86,18 @@ class Reproduction:
 
 
 def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missing: str) -> ReproducedRow:
-    """Returns the scores of the runs of a grid for a row of the paper."""
+    """Returns the scores of the runs of the best setting of a grid for a row of the paper."""
     facts = (candidate.name, candidate.system, row.name, row.run, row.metric, row.scores, row.set, row.our_set)
     empty = ReproducedRow(*facts)
     if grid is None:
         return replace(empty, note=f"not run: {missing}")
-    places = [grid.output_dir / RUNS / name for name, record in grid.runs.items() if "score" in record]
+    best = grid.best_setting
+    of_best = f"{grid.best}-seed="
+    places = [
+        grid.output_dir / RUNS / name
+        for name, record in grid.runs.items()
+        if "score" in record and name.startswith(of_best)
+    ]
     results = [json.loads((place / "all_results.json").read_text(encoding="utf-8")) for place in places]
     known = [each for each in results if row.key in each]
     scale, limits = _scale(row.key, known[0]) if known else (1, (0.0, 0.0))
@@ -112,6 +123,8 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
         high=high,
         difference=None if paper is None or note else mean - paper,
         seconds=seconds,
+        setting=best.values if best else None,
+        collapsed=len(best.collapsed) if best else 0,
         note=note,
     )
 

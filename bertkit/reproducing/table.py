@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from bertkit.grids.formats import Format, ResultTable
+from bertkit.grids.results import COLLAPSED
 from bertkit.grids.table import failures
+from bertkit.grids.values import label
 from bertkit.progress import duration
 from bertkit.reproducing.scores import ReproducedRow, Reproduction
 
@@ -32,6 +34,8 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     several = len({row.model for row in results.rows}) > 1
     reasons = [f"{row.model + ', ' if several else ''}{row.row}: {row.note}" for row in results.rows if row.note]
     lines = [*dict.fromkeys(reasons), *_times(results.rows), *(f"note: {note}" for note in results.notes)]
+    if any(row.collapsed for row in results.rows):
+        lines.append(f"collapsed: {COLLAPSED}; train longer, or change the learning rate")
     lines += failures(results.failed)
     rows = [_raw(row) for row in results.rows]
     return ResultTable(columns, rows, heading, lines, ("time", _INTERVAL)).formatted(format, width)
@@ -62,6 +66,8 @@ def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[Reproduced
         "difference": "" if row.difference is None else f"{row.difference:+.1f}",
         "n": str(row.n) if row.n else "",
         "time": duration(sum(row.seconds.values())) if row.seconds else "",
+        "setting": label(row.setting or {}),
+        "notes": f"{row.collapsed} collapsed" if row.collapsed else "",
     }
 
 

@@ -15,7 +15,7 @@ import bertkit
 from bertkit import BertConfig
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError
-from bertkit.grids.results import GridResults
+from bertkit.grids.results import GridResults, SettingResult
 from bertkit.reproducing.candidates import candidate_of
 from bertkit.reproducing.paper import paper_table
 from bertkit.reproducing.reproduce import reproduce
@@ -78,18 +78,21 @@ def test_variants_of_pre_training_are_told_apart(configured, objective, attentio
 def scored(tmp_path):
     """Makes a grid of finished runs with these results."""
 
-    def make(*results, train=2490, validation=277):
-        runs = {}
+    def make(*results, train=2490, validation=277, collapsed=False):
         data = {"train": {"examples": train}, "validation": {"examples": validation}}
-        for number, each in enumerate(results):
-            place = tmp_path / "grid" / "runs" / f"run{number}"
+        names = [f"02-x-seed={number}" for number in range(len(results))]
+        for name, each in zip(names, results, strict=True):
+            place = tmp_path / "grid" / "runs" / name
             place.mkdir(parents=True)
             (place / "all_results.json").write_text(json.dumps(each))
-            (place / "run.json").write_text(
-                json.dumps({"hardware": {"device": "cpu"}, "wall_time": 60.0, "data": data})
-            )
-            runs[place.name] = {"score": 0.5}
-        return GridResults(tmp_path / "grid", "task", "accuracy", (), runs, "01", "run0", "")
+            record = {"hardware": {"device": "cpu"}, "wall_time": 60.0, "data": data}
+            (place / "run.json").write_text(json.dumps(record))
+        values = {"train.learning_rate": 2e-5}
+        best = SettingResult("02-x", values, 1, *[0.5] * 7, tuple(names) if collapsed else (), ())
+        runs = {name: {"score": 0.5} for name in ("01-y-seed=0", *names)}  # the other setting has no folder
+        return GridResults(
+            tmp_path / "grid", "task", "accuracy", (best,), runs, "02-x", names[0] if names else None, ""
+        )
 
     return make
 
@@ -143,6 +146,15 @@ def test_runs_without_the_score_say_so(configured, scored):
     assert of_row(configured, None, missing="no data").note == "not run: no data"
 
 
+def test_collapsed_runs_are_counted(configured, scored):
+    row = of_row(configured, scored({"eval_accuracy": 0.5}, {"eval_accuracy": 0.5}, collapsed=True))
+    assert row.collapsed == 2
+    facts = ("table-1", "GLUE", 4176, "4.1", "Devlin et al.", ("BERT-base", "BERT-large"))
+    text = reproduction_table(Reproduction(Path("out"), *facts, (row,), {}, ()), 100)
+    assert "2 collapsed" in text
+    assert "collapsed: a run that predicts the same for all examples" in text
+
+
 def test_the_average_needs_all_rows(configured, scored):
     paper = paper_table("table-1")
     candidate = candidate_of(configured("model"), paper)
@@ -160,8 +172,8 @@ def test_the_table_by_eye(configured, scored):
     text = reproduction_table(Reproduction(Path("out"), *facts, (row,), {}, ("a note",)), 100)
     assert text.splitlines() == [
         "Table 1 of the BERT paper (page 4176, section 4.1): GLUE, in per cent",
-        "row  metric    paper  ours        95 % interval  difference  n  time",
-        "RTE  accuracy  66.4   66.0 ± 1.4  53.3–78.7      -0.4        2  2m00s",
+        "row  metric    paper  ours        95 % interval  difference  n  time   setting",
+        "RTE  accuracy  66.4   66.0 ± 1.4  53.3–78.7      -0.4        2  2m00s  learning_rate=2e-05",
         "time on cpu: 2m00s",
         "note: a note",
     ]
@@ -221,6 +233,10 @@ WRONG = {
     "data": ({"data_dir": "nowhere"}, "--data-dir nowhere: no such folder"),
     "no data": ({"tasks": ["cola"]}, "nothing to reproduce:"),
     "value": ({"overrides": {"train.learning_rate": "fast"}}, "train.learning_rate: expected a number"),
+    "context": (
+        {"table": "table-7", "tasks": ["ner"], "overrides": {}},
+        "(from the paper: data.context=document, data.max_seq_length=512; --set changes it)",
+    ),
     "positions": ({"overrides": {}}, "64 positions"),
 }
 
