@@ -1,11 +1,12 @@
-"""Makes the pictures of the README from real output: a terminal with the quickstart, and the top of a report.
+"""Makes the pictures of the README and the site from real output: a terminal, a report and a page of explain.
 
     python scripts/pictures.py quickstart
     python scripts/pictures.py report RUN
+    python scripts/pictures.py explain MODEL TEXT
 
 ``quickstart`` runs `bertkit quickstart` and writes docs/pictures/quickstart.svg: all of its standard output and, of the
-log, the lines that begin a part or give the scores of one. ``report`` opens RUN/report.html in Chromium and writes
-docs/pictures/report.png.
+log, the lines that begin a part or give the scores of one. ``report`` takes pictures of RUN/report.html, and
+``explain`` of the page of `bertkit explain`, in Chromium.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.text import Text
+
+import bertkit
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 COLUMNS = 108
 SHOWN = re.compile(r"\d/4 |.*validation: ")  # of the log
-WIDTH, HEIGHT = 1100, 900  # of the report, pixels
+WIDTH, HEIGHT = 1100, 900  # of pages, pixels
 
 
 def quickstart() -> None:
@@ -52,14 +57,18 @@ def quickstart() -> None:
     (PICTURES / "quickstart.svg").write_text(drawn, encoding="utf-8")
 
 
-def report(run: Path) -> None:
-    """Takes a picture of the top of a run's report."""
+def top_of(page: Path, name: str, schemes: Sequence[str]) -> None:
+    """Takes a picture of the top of a page in each color scheme: docs/pictures/NAME.png, NAME-dark.png."""
     chromium = shutil.which("chromium")
     if chromium is None:
-        sys.exit("the picture of a report needs Chromium (apt-get install chromium)")
-    page = (run / "report.html").resolve(strict=True)
-    options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}"]
-    subprocess.run([chromium, *options, f"--screenshot={PICTURES / 'report.png'}", page.as_uri()], check=True)
+        sys.exit("pictures of pages need Chromium (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for scheme in schemes:
+            window = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme)
+            window.goto(page.resolve(strict=True).as_uri())
+            window.screenshot(path=PICTURES / f"{name}{'-dark' if scheme == 'dark' else ''}.png")
+        browser.close()
 
 
 def main() -> None:
@@ -67,12 +76,20 @@ def main() -> None:
     pictures = parser.add_subparsers(dest="picture", required=True)
     pictures.add_parser("quickstart")
     pictures.add_parser("report").add_argument("run", type=Path)
+    explained = pictures.add_parser("explain")
+    explained.add_argument("model")
+    explained.add_argument("text")
     args = parser.parse_args()
     PICTURES.mkdir(parents=True, exist_ok=True)
     if args.picture == "quickstart":
         quickstart()
+    elif args.picture == "report":
+        top_of(args.run / "report.html", "report", ["light"])
     else:
-        report(args.run)
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "explain.html"
+            bertkit.explain(args.model, args.text, output=page)
+            top_of(page, "explain", ["light", "dark"])
 
 
 if __name__ == "__main__":

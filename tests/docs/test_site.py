@@ -77,7 +77,7 @@ def test_links_stay_in_the_site():
             if "://" not in target:
                 place = (path.parent / target.partition("#")[0]).resolve()
                 assert place.is_relative_to(DOCS), f"{path}: {target}"
-                assert place.suffix in ("", ".md"), f"{path}: {target}"
+                assert place.suffix in ("", ".md", ".png", ".svg"), f"{path}: {target}"
 
 
 class Loaded(HTMLParser):

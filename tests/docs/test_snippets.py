@@ -7,6 +7,7 @@ their output: its lines must be printed in this order, with any numbers and with
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shutil
@@ -25,7 +26,7 @@ SHOWN = re.compile(rf"^{OUTPUT}\n```text\n(.*?)^```$", re.M | re.S)
 FIRST = "tutorials/first_fine_tuning.md"
 """Page whose folder the other pages continue in: it makes the text, the tables and the checkpoint that they use."""
 
-NAMED_IN_GUIDES = {"my-bert": "tiny-bert", "my-sst2": "opinions"}
+NAMED_IN_GUIDES = {"my-bert": "tiny-bert", "my-sst2": "opinions", "sentence-transformers/all-MiniLM-L6-v2": "opinions"}
 """Checkpoint that a guide names -> the one of the first page that takes its place."""
 
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if RUN in path.read_text(encoding="utf-8"))
@@ -82,7 +83,12 @@ def first(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
     texts = ["Ada from Rome found the film lovely.", "Ben in Oslo: the song was dull."]
     for name in ("texts.txt", "reviews.txt"):
         (folder / name).write_text("\n".join(texts) + "\n")
-    (folder / "reviews.csv").write_text("text,review\n" + "".join(f"{text},{text}\n" for text in texts))
+    with open(folder / "train.csv", newline="") as file:
+        rows = [{**row, "review": row["text"]} for row in csv.DictReader(file)]
+    with open(folder / "reviews.csv", "w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
     return folder, printed
 
 

@@ -1,0 +1,12 @@
+// Keeps options such as --output-dir in one piece: browsers break lines after hyphens.
+for (const code of document.querySelectorAll(":not(pre) > code"))
+  for (const text of [...code.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE)) {
+    const parts = text.data.split(/((?<![\w-])--?\w[\w.-]*)/); // every second part is an option
+    text.replaceWith(...parts.map((part, number) => {
+      if (number % 2 === 0) return part;
+      const option = document.createElement("span");
+      option.style.whiteSpace = "nowrap";
+      option.textContent = part;
+      return option;
+    }));
+  }
