@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.errors import BertkitError, CheckpointError
+from bertkit.progress import say
+from bertkit.reading.hub import near_local_name, one_attempt
 from bertkit.reading.paths import is_below
 
 if TYPE_CHECKING:
@@ -34,7 +37,8 @@ def reading(name_or_path: str | Path, what: str) -> Iterator[None]:
         what: the part of the checkpoint that the block reads, such as ``tokenizer``.
     """
     try:
-        yield
+        with nullcontext() if Path(name_or_path).is_dir() else one_attempt():
+            yield
     except (BertkitError, MemoryError):
         raise
     except Exception as error:
@@ -47,6 +51,7 @@ def reading(name_or_path: str | Path, what: str) -> Iterator[None]:
         raise CheckpointError(
             f"{name_or_path}: neither a local folder nor a {what} that is available from the Hub ({cause}); give the "
             "folder of a checkpoint, or a Hub id such as google-bert/bert-base-uncased with access to the Hub"
+            f"{near_local_name(str(name_or_path))}"
         ) from error
 
 
@@ -83,7 +88,18 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
                 remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
             raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {content}; {remedy}")
     elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
-        raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id")
+        near = near_local_name(str(name_or_path))
+        raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id{near}")
+    else:
+        _say_missing(str(name_or_path))
+
+
+@cache
+def _say_missing(name: str) -> None:
+    """Says before the Hub is asked that a name is no local folder, where one seems to be meant."""
+    near, parent = near_local_name(name), Path(name).parent
+    if near or (parent != Path() and parent.is_dir()):
+        say(f"{name}: no such folder here; asking the Hub{near}")
 
 
 def check_object(name_or_path: str | Path, file: str) -> None:

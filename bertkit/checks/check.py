@@ -34,6 +34,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_same_data
 from bertkit.run.finetune import prepare_finetuning
 from bertkit.run.pretrain import prepare_pretraining
+from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, load_splits
 from bertkit.training.arguments import finetuning_recipe, with_absolute_paths
@@ -65,6 +66,7 @@ def check(
     push_to_hub: str | None = None,
     labels: bool = False,
     strict: bool = False,
+    **settings: Any,
 ) -> Report:
     """Checks a run of `bertkit.finetune` or `bertkit.pretrain` before it starts.
 
@@ -81,6 +83,7 @@ def check(
         data_dir: as for `finetune`.
         labels: also look for wrong labels, which takes longer and needs the extra ``checks``.
         strict: report warnings as errors.
+        settings: as for `finetune`.
 
     Returns:
         The findings and the plan of the run. What a run would refuse is an error among the findings.
@@ -93,6 +96,8 @@ def check(
     if resume and output_dir is None:
         raise RecipeError("check: resume needs output_dir")
     try:
+        if settings:
+            overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
         resolved = _recipe(recipe, corpus, model, data_dir, overrides)
     except BertkitError as refused:
         return Report((_finding(refused),))

@@ -24,6 +24,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import config_changes
 from bertkit.run.directory import check_place, contents
 from bertkit.run.in_progress import RunInProgress
+from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.registry import task_of_recipe
@@ -59,6 +60,7 @@ def finetune_grid(
     model: str | None = None,
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> GridResults:
     """Fine-tunes a recipe with all combinations of values, several seeds and folds, and compares the settings.
 
@@ -67,7 +69,7 @@ def finetune_grid(
     are tried again.
 
     Args:
-        recipe, model, data_dir, overrides: as in `bertkit.finetune`.
+        recipe, model, data_dir, overrides, settings: as in `bertkit.finetune`.
         output_dir: folder of the grid; new or empty, or that of the same grid.
         grid: recipe key → values, or strings such as ``train.learning_rate=2e-5,3e-5`` and ``paper``, the grid of the
             BERT paper.
@@ -87,9 +89,8 @@ def finetune_grid(
         TrainingError: worker processes have ended before the grid was complete.
     """
     folder = Path(output_dir)
-    definition, task = prepare(
-        recipe, folder, grid, search, trials, seeds, folds, all_values(overrides, model, data_dir)
-    )
+    values = all_values(with_settings(recipe, overrides, settings), model, data_dir)
+    definition, task = prepare(recipe, folder, grid, search, trials, seeds, folds, values)
     return run(definition, task, folder, worker)
 
 

@@ -18,6 +18,7 @@ from bertkit.metrics import names as own_metrics
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import say, unreported
 from bertkit.recipe.files import absolute, read_recipe_file
+from bertkit.tasks.arguments import table_path
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
@@ -79,13 +80,15 @@ def evaluate(
         trust_remote_code: run the code that the checkpoint brings, its metrics included; the revision is printed on
             stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
-            not given. Without a file, a folder or a Hub data set, a run directory is scored on the data of its run.
+            not given. A file can be a table itself, as for `bertkit.finetune`. Without a file, a folder or a Hub data
+            set, a run directory is scored on the data of its run.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
     """
     data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
-    data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items() if value is not None}
+    data = {key: table_path(value, key) for key, value in data.items() if value is not None}
+    data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     name = at_revision(checkpoint, revision, trust_remote_code)
     names = [*map(absolute, metrics), *_metrics_of_run(name, trust_remote_code)]
     further = further_metrics(list(dict.fromkeys(names)))

@@ -27,10 +27,12 @@ from bertkit.inference.writing import (
 )
 from bertkit.json_text import dumps
 from bertkit.placement.inference import Precision
-from bertkit.progress import Reached, printable, unreported
+from bertkit.progress import Reached, printable, say, unreported
 from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tables.objects import kind_of_table, table_of
+from bertkit.tables.table import the_text_column
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
@@ -85,7 +87,8 @@ def predict_stream(
 
     Args:
         checkpoint: a run directory or a Hub id.
-        texts: the texts themselves, or ``None``.
+        texts: the texts themselves, or a table of pandas, polars, Arrow or ``datasets``, or rows as dictionaries; or
+            ``None``. `bertkit.load` gives predictions for a table as a table of its kind.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.xlsx``) with the columns that the
             checkpoint was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a
             checkpoint that answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file
@@ -132,17 +135,21 @@ def predict_stream(
         how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
     if input_file is not None:
         blocks = _read(input_file, task, at_once)
+    elif kind_of_table(texts) is not None:
+        blocks = one_block(table_of(texts))
     else:
         blocks = blocks_of(list_of_texts(texts if questions is None else questions), at_once)
 
-    def read(block: Block) -> tuple[Columns, Columns]:
+    def read(block: Block) -> tuple[Columns, Columns, Columns]:
         if isinstance(block.inputs, Table):
             columns: Columns = task.columns_of(block.inputs)
+            if form is None and len(next(iter(columns.values()))) == len(block.inputs):
+                return columns, how.repeated(columns), block.inputs.columns
         elif passage is not None:
             columns = how.read_fields({"question": block.inputs, "context": passage})
         else:
-            return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}
-        return columns, how.repeated(columns)
+            return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}, {"text": block.inputs}
+        return columns, how.repeated(columns), how.repeated(columns)
 
     predictor = build_predictor(name, task, config, precision=precision)
     return _stream(predictor, blocks, read, output_file, colours, csv_safe, form)
@@ -221,21 +228,23 @@ def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
 def _stream(
     predictor: Predictor,
     blocks: Iterator[Block],
-    read: Callable[[Block], tuple[Columns, Columns]],
+    read: Callable[[Block], tuple[Columns, Columns, Columns]],
     output_file: Path | None,
     colours: bool,
     csv_safe: bool,
     form: str | None,
 ) -> Iterator[Predictions]:
-    """Yields the predictions for blocks; ``read`` returns the columns to encode, and those beside the predictions."""
+    """Yields the predictions for blocks; ``read`` returns the columns to encode, and those of the lines and of the rows
+    beside the predictions."""
     how = predicted(predictor.task)
 
     def predict(block: Block, on_progress: Reached) -> Predictions:
-        columns, repeated = read(block)
+        columns, shown, kept = read(block)
         predictions = predictor.predict_columns(columns, on_progress)
         block_predictions = Predictions([], [])
-        for values, prediction in zip(zip(*repeated.values(), strict=True), predictions, strict=True):
-            row = with_prediction(dict(zip(repeated, values, strict=True)), prediction)
+        inputs = zip(zip(*kept.values(), strict=True), zip(*shown.values(), strict=True), strict=True)
+        for (row_values, values), prediction in zip(inputs, predictions, strict=True):
+            row = with_prediction(dict(zip(kept, row_values, strict=True)), prediction)
             if form is not None:
                 row = how.in_form(form, row)
                 line = dumps(row)  # in ASCII, so that no control character reaches a terminal
@@ -291,9 +300,10 @@ def embed_texts(
     Args:
         checkpoint: a run directory, a folder or a Hub id.
         output_file: a new file; its ending selects the format.
-        texts: the texts themselves, or ``None``.
+        texts: the texts themselves, or a table of pandas, polars, Arrow or ``datasets``, or rows as dictionaries; or
+            ``None``. `bertkit.load` gives predictions for a table as a table of its kind.
         input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
-        text_column: of a table; ``text`` unless given.
+        text_column: of a table; unless given, one of a usual name, which is printed unless it is ``text``.
         pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
         precision, revision, trust_remote_code: as for `bertkit.load`.
 
@@ -313,12 +323,23 @@ def embed_texts(
     if text_column is not None and input_file is not None and not is_table(input_file):
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
-    blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(list_of_texts(texts), at_once)
+    if input_file is not None:
+        blocks = read_inputs(input_file, at_once)
+    elif kind_of_table(texts) is not None:
+        blocks = one_block(table_of(texts))
+    else:
+        blocks = blocks_of(list_of_texts(texts), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors]:
         inputs = block.inputs
-        of_block = list(texts_of_column(inputs, text_column or "text")) if isinstance(inputs, Table) else inputs
+        if isinstance(inputs, Table):
+            column = the_text_column(list(inputs.columns), text_column, inputs.source)
+            if not block.first and column != (text_column or "text"):
+                say(f"{inputs.source}: texts in {column!r}")
+            of_block = list(texts_of_column(inputs, column))
+        else:
+            of_block = inputs
         return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress)
 
     count, size = 0, embedder.size(layers)

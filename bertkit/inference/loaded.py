@@ -12,12 +12,15 @@ import numpy as np
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError
-from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
+from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
+from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tables.objects import kind_of_table, table_of, with_columns
+from bertkit.tables.table import the_text_column
 from bertkit.tasks.checkpoints import has_task
 
 if TYPE_CHECKING:
@@ -100,15 +103,15 @@ class LoadedCheckpoint:
 
     def predict(
         self,
-        texts: str | Sequence[str] | None = None,
+        texts: str | Sequence[str] | Any = None,
         *,
         all_probabilities: bool = False,
         **fields: str | Sequence[str],
-    ) -> list[dict[str, Any]]:
+    ) -> Any:
         """Predicts for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
 
         Args:
-            texts: one text, or several.
+            texts: one text, or several; or a table, which gives a table of its kind with the predictions.
             all_probabilities: return the probability of every label, not only of the ten most probable ones.
             fields: for question answering, instead: ``question`` and ``context``.
 
@@ -142,23 +145,25 @@ class LoadedCheckpoint:
 
     def embed(
         self,
-        texts: str | Sequence[str],
+        texts: str | Sequence[str] | Any,
         *,
         pooling: Pooling | Literal["none"] = "mean",
         layers: Sequence[int] = (-1,),
         max_seq_length: int | None = None,
         stride: int | None = None,
-    ) -> np.ndarray | list[TokenEmbeddings]:
+        text_column: str | None = None,
+    ) -> Any:
         """Returns vectors of N texts of any length.
 
         Args:
-            texts: one text, or several.
+            texts: one text, or several; or a table, whose copy with a column ``embedding`` is returned.
             pooling: over the tokens of a text: their ``mean`` or ``max``, each token once, [CLS] and [SEP] among them;
                 ``cls``, the first token's vector (of several windows their mean); or ``none``: every token.
             layers: K of them, 0 the embeddings, 1 the first layer, -1 the last; their vectors are joined end to end
                 (BERT §5.3 joins the last four).
             max_seq_length: tokens of a window; as many as the model reads, at most 512, unless given.
             stride: tokens that neighbouring windows of a long text share; a quarter of a window unless given.
+            text_column: of a table; unless given, one of a usual name, such as ``text``.
 
         Returns:
             (N, K * H) float32; without pooling a `TokenEmbeddings` a text.
@@ -167,7 +172,13 @@ class LoadedCheckpoint:
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
                 value is no text.
         """
-        return self.embedder.embed(list_of_texts(texts), pooling, layers, max_seq_length, stride)
+        if kind_of_table(texts) is None:
+            return self.embedder.embed(list_of_texts(texts), pooling, layers, max_seq_length, stride)
+        table = table_of(texts)
+        column = the_text_column(list(table.columns), text_column, table.source)
+        of_column = texts_of_column(table, column)
+        rows = rows_of_vectors(self.embedder.embed(of_column, pooling, layers, max_seq_length, stride))
+        return with_columns(texts, {name: [row[name] for row in rows] for name in rows[0]})
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
         """Predicts the token in place of each mask.

@@ -16,9 +16,11 @@ from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.predicted import predicted
+from bertkit.inference.writing import flat, names_beside
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
+from bertkit.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.checkpoints import StockTask, task_of_checkpoint
 from bertkit.tasks.splits import Columns, ColumnsOf
@@ -50,25 +52,28 @@ class Predictor:
 
     def predict(
         self,
-        texts: str | Sequence[str] | None = None,
+        texts: str | Sequence[str] | Any = None,
         *,
         all_probabilities: bool = False,
         **fields: str | Sequence[str],
-    ) -> list[dict[str, Any]]:
+    ) -> Any:
         """Predicts for texts, in the order given; `Predicted.format_prediction` writes one in a line.
 
         Args:
-            texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them.
+            texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them. Or
+                a table with the columns of the training: a DataFrame of pandas or polars, an Arrow table, a
+                ``datasets.Dataset`` or a list of dictionaries.
             all_probabilities: return the probability of every label, not only of the ten most probable ones.
             fields: for question answering, instead: ``question``, one or several, and ``context``, one for all or one
                 for each.
 
         Returns:
-            One dictionary per text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``; for
+            For a table, a table of its kind with all its columns and those of the predictions. Otherwise one dictionary
+            per text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``; for
             question answering ``answer``, ``probability``, ``start`` and ``end``.
 
         Raises:
-            DataError: the task does not take these inputs; or they are a table, or hold a value that is no text.
+            DataError: the task does not take these inputs, or they hold a value that is no text.
         """
         if (texts is None) == (not fields):
             raise DataError("predict takes texts, or fields as keyword arguments, such as question and context")
@@ -77,8 +82,23 @@ class Predictor:
                 name: value if isinstance(value, str) else list_of_texts(value, name) for name, value in fields.items()
             }
             return self.predict_columns(predicted(self.task).read_fields(fields), all_probabilities=all_probabilities)
+        if kind_of_table(texts) is not None:
+            return self._predict_table(texts, all_probabilities)
         lines = list_of_texts(texts)
         return self.predict_columns(self.task.read_input(lines), all_probabilities=all_probabilities)
+
+    def _predict_table(self, given: Any, all_probabilities: bool) -> Any:
+        """Returns a table of the kind of the given one, with its columns and its index, and those of the predictions.
+
+        A column that has the name of a prediction becomes ``input_NAME``. Probabilities are columns
+        ``probabilities.NAME``, as in CSV, except in dictionaries.
+        """
+        table = table_of(given)
+        rows = self.predict_columns(self.task.columns_of(table), all_probabilities=all_probabilities)
+        given = renamed(given, names_beside(list(table.columns), rows[0]))
+        if kind_of_table(given) != ROWS:
+            rows = [flat(row, nested_as_json=predicted(self.task).leaves_out_labels) for row in rows]
+        return with_columns(given, {name: [row[name] for row in rows] for name in rows[0]})
 
     def predict_columns(
         self,

@@ -125,6 +125,11 @@ def with_prediction(columns: Mapping[str, Any], prediction: Mapping[str, Any]) -
     return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in columns.items()} | dict(prediction)
 
 
+def names_beside(names: Sequence[str], prediction: Mapping[str, Any]) -> dict[str, str]:
+    """Returns column → the name that it has beside a prediction, as in `with_prediction`."""
+    return dict(zip(names, with_prediction(dict.fromkeys(names), prediction), strict=False))
+
+
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
     """Formats rows as JSON lines; numbers of vectors have the nine digits that distinguish every float32."""
     return "".join(dumps(row, ensure_ascii=False, default=plain) + "\n" for row in rows)
@@ -153,26 +158,30 @@ class CsvRows:
         self._writer: csv.DictWriter[str] | None = None
 
     def __call__(self, rows: Sequence[Row]) -> str:
-        flat = [self._flat(row) for row in rows]
+        cells = [flat(row, self._nested_as_json) for row in rows]
         if self._safe:
-            flat = [{_no_formula(name): _no_formula(value) for name, value in row.items()} for row in flat]
+            cells = [{_no_formula(name): _no_formula(value) for name, value in row.items()} for row in cells]
         if self._writer is None:
-            self._writer = csv.DictWriter(self._written, list(flat[0]))
+            self._writer = csv.DictWriter(self._written, list(cells[0]))
             self._writer.writeheader()
-        self._writer.writerows(flat)
+        self._writer.writerows(cells)
         text = self._written.getvalue()
         self._written.seek(0)
         self._written.truncate()
         return text
 
-    def _flat(self, row: Row) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for name, value in row.items():
-            if isinstance(value, Mapping) and not self._nested_as_json:
-                flat |= {f"{name}.{inner}": each for inner, each in value.items()}
-            else:
-                flat[name] = dumps(value, ensure_ascii=False) if isinstance(value, (list, Mapping)) else value
-        return flat
+
+def flat(row: Row, nested_as_json: bool = False) -> dict[str, Any]:
+    """Returns a row whose values are single ones, for the columns of a table; arguments as of `CsvRows`."""
+    cells: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping) and not nested_as_json:
+            cells |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            cells[name] = (
+                dumps(value, ensure_ascii=False, default=plain) if isinstance(value, (list, Mapping)) else value
+            )
+    return cells
 
 
 def _no_formula(value: Any) -> Any:

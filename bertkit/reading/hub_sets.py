@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bertkit.errors import DataError, did_you_mean, quoted
+from bertkit.reading.hub import near_local_name, one_attempt
 from bertkit.reading.paths import file_kind
 from bertkit.reading.row_files import GIVE_TEXT_COLUMN, missing_column
 
@@ -40,7 +41,8 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
     import datasets
 
     try:
-        builder = datasets.load_dataset_builder(hub_id, config)
+        with one_attempt():
+            builder = datasets.load_dataset_builder(hub_id, config)
         if builder.repo_id is None:  # "text", "json" and others are the library's loaders for local files
             raise FileNotFoundError(f"{hub_id!r} is not a Hub id")
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, HTTP errors and others here
@@ -53,6 +55,7 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
         raise DataError(
             f"{hub_id}: neither a local file or folder nor a data set that is available from the Hub "
             f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
+            f"{near_local_name(hub_id)}"
         ) from error
     splits = split_names(builder)
     for name in [] if split is None else _splits_of(split, hub_id):
@@ -145,7 +148,8 @@ def _configs(hub_id: str) -> list[str]:
     import datasets
 
     try:
-        return datasets.get_dataset_config_names(hub_id)
+        with one_attempt():
+            return datasets.get_dataset_config_names(hub_id)
     except Exception:  # the error of the caller is more informative
         return []
 

@@ -32,6 +32,7 @@ from bertkit.recipe.fields import (
     typed,
 )
 from bertkit.recipe.files import absolute, check_plain, find_recipe, list_recipes, read_recipe_file, to_yaml
+from bertkit.recipe.nearest import nearest_key
 from bertkit.recipe.settings import DISTILL, HubSettings
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
@@ -227,6 +228,7 @@ class Checker:
         self.blocks: dict[str, dict[str, Any]] = {block: {} for block in BLOCKS}
         self.faults: list[str] = []
         self._places = dict(places)
+        self._task_keys: dict[str, Fields] = {}
         for block, values in blocks.items():
             if block not in BLOCKS:
                 near = self._similar(block, BLOCKS)
@@ -248,6 +250,14 @@ class Checker:
 
     def _similar(self, key: Any, known: Sequence[str]) -> str:
         return did_you_mean(str(key), known) if len(self.faults) < _MOST_NAMED else ""
+
+    def _nearest(self, block: str, key: Any, fields: Fields) -> str:
+        """Returns the end of the message about an unknown key: the key that was probably meant."""
+        if len(self.faults) >= _MOST_NAMED:
+            return ""
+        keys = {"model": model_fields(of_checkpoint=True), "train": train_fields(), **self._task_keys, block: fields}
+        near = nearest_key(block, str(key), keys)
+        return f"; did you mean '{near}'?" if near else ""
 
     def override(self, overrides: Mapping[str, Any]) -> None:
         """Changes values by dotted key."""
@@ -275,7 +285,9 @@ class Checker:
         known = tasks.kinds()
         if isinstance(kind, str) and kind in known:
             try:
-                return tasks.settings(kind)
+                task, data = tasks.settings(kind)
+                self._task_keys = {"task": fields_of(task), "data": fields_of(data)}
+                return task, data
             except RecipeError as error:  # the task's package is broken; the rest of the recipe is still checked
                 self._note(str(error), "task", "kind")
                 return None
@@ -312,7 +324,7 @@ class Checker:
         for key, value in self.blocks[block].items():
             try:
                 if key not in fields:
-                    raise RecipeError(f"unknown key{self._similar(key, list(fields))}")
+                    raise RecipeError(f"unknown key{self._nearest(block, key, fields)}")
                 values[key] = typed(value, fields[key].hint)
                 check_plain(values[key])
             except RecipeError as error:

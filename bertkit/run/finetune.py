@@ -25,6 +25,7 @@ from bertkit.recipe.settings import KEYS, config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, writes_run
 from bertkit.run.evaluate import Scores, learn_from_validation, score_and_predict_the_rest, validation_outcome
 from bertkit.run.in_progress import RunInProgress
+from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
@@ -59,11 +60,12 @@ def finetune(
     push_to_hub: str | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     card_note: str = "",
+    **settings: Any,
 ) -> Run:
     """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and writes a run directory.
 
     Args:
-        recipe: a name (``finetune/glue/sst2``), a YAML file, a mapping of the blocks, or a recipe.
+        recipe: a name (``classification``, ``sst2``), a YAML file, a mapping of the blocks, or a recipe.
         output_dir: the run directory; new or empty unless ``resume``.
         model: checkpoint to start from, a folder or a Hub id; overrides the recipe's ``model.name_or_path``.
         data_dir: folder with the data; overrides the recipe's ``data.data_dir``.
@@ -74,6 +76,9 @@ def finetune(
         callbacks: callbacks of transformers' Trainer to call during training, as instances; with several processes each
             process calls its own.
         card_note: a sentence for the top of the model card.
+        settings: recipe values by key without the block, as the options of ``bertkit finetune``: ``train_file``,
+            ``text_columns``, ``learning_rate``, …. The file of a table can be a table itself: a DataFrame of pandas or
+            polars, an Arrow table, a ``datasets.Dataset`` or a list of dictionaries.
 
     Returns:
         The run, with its directory and all results.
@@ -84,7 +89,7 @@ def finetune(
     """
     check_callbacks(callbacks)
     prepared = prepare_finetuning(
-        finetuning_recipe(recipe, model, data_dir, overrides),
+        finetuning_recipe(recipe, model, data_dir, with_settings(recipe, overrides, settings)),
         output_dir,
         resume=resume,
         push_to_hub=push_to_hub,

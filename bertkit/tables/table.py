@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bertkit.errors import DataError, raise_listed
+from bertkit.errors import DataError, quoted, raise_listed
 from bertkit.reading.row_files import missing_column
 
-# Pairs come first, since a data set of pairs may also have a column with the name of a single text.
-_TEXTS = (
+# Usual names of columns, found in any case. Pairs come first, since a data set of pairs may also have a column with the
+# name of a single text. Of names in one row at most one may occur: it would be a guess which of them is meant.
+_PAIRS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("question", "sentence"),
     ("text_a", "text_b"),
     ("text1", "text2"),
-    ("text",),
-    ("sentence",),
-    ("content",),
-    ("review",),
-    ("document",),
-    ("comment",),
 )
-_LABELS = ("label", "labels", "class", "category", "target", "score")
+_TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment"))
+_LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +73,21 @@ class Table:
     def numbers_of_rows(self) -> Sequence[int]:
         """Returns the number of each row in the source, as in `place`."""
         return range(self.first_row + 1, self.first_row + len(self) + 1) if self.lines is None else self.lines
+
+    def with_names(self, names: Iterable[str]) -> Table:
+        """Returns the table with its columns under these names, where they differ in case or white space only.
+
+        >>> list(Table({"Text": ["a"], "ID": [1]}, "x.csv", "").with_names(["text"]).columns)
+        ['text', 'ID']
+        """
+        given = {found: name for name in names if (found := matching(name, self.columns)) not in (None, name)}
+        if not given:
+            return self
+        return replace(
+            self,
+            columns={given.get(name, name): values for name, values in self.columns.items()},
+            class_names={given.get(name, name): classes for name, classes in self.class_names.items()},
+        )
 
     def column(self, name: str) -> Sequence[Any]:
         """Returns the values of one column.
@@ -146,10 +157,23 @@ def repeated_names(names: Sequence[str], place: str) -> list[str]:
 # ---- columns of texts and labels -------------------------------------------------------------------------------------
 
 
+def matching(name: str, names: Iterable[str]) -> str | None:
+    """Returns the column of a name: this name, or the only one that differs from it in case or white space around it.
+
+    >>> matching("Text", ["id", "TEXT "]), matching("text", ["Text", "TEXT"]), matching("text", ["body"])
+    ('TEXT ', None, None)
+    """
+    names = list(names)
+    if name in names:
+        return name
+    alike = [each for each in names if each.strip().casefold() == name.strip().casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
 def find_column(
     names: Sequence[str], requested: str | None, usual: Sequence[str], source: str, option: str, content: str
 ) -> str:
-    """Returns the requested column, or else the first of the usual names among the columns.
+    """Returns the requested column, or else the first of the usual names among the columns, in any case.
 
     Messages name the ``source``, the ``option`` that gives the column, such as ``--label-column``, and its ``content``,
     such as ``labels``.
@@ -159,7 +183,7 @@ def find_column(
     """
     if requested is not None:
         return _existing(requested, names, source, option)
-    column = next((name for name in usual if name in names), None)
+    column = next((found for name in usual if (found := matching(name, names)) is not None), None)
     if column is None:
         raise DataError(
             f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; give the column of the "
@@ -169,25 +193,35 @@ def find_column(
 
 
 def label_column(names: Sequence[str], requested: str | None, source: str) -> str:
-    """Returns the column of the labels; arguments and errors as of `find_column`."""
-    return find_column(names, requested, _LABELS, source, "--label-column", "labels")
+    """Returns the column of the labels; arguments and errors as of `find_column`.
+
+    Raises:
+        DataError: also if several columns may be meant.
+    """
+    usual = None if requested is not None else _usual(names, _LABELS, source, "--label-column", "labels")
+    flat = [name for of_row in _LABELS for name in of_row]
+    return find_column(names, requested or usual, flat, source, "--label-column", "labels")
 
 
 def text_columns(names: Sequence[str], requested: Sequence[str], label: str, source: str) -> list[str]:
-    """Returns the column of the text, or the two columns of the pair: requested, else of a usual name, or the only
-    column besides the label.
+    """Returns the column of the text, or the two columns of the pair: requested, else of a usual name in any case, or
+    the only column besides the label.
 
     Raises:
         DataError: a column does not exist or is the label column, or the choice is ambiguous.
     """
     if requested:
-        if label in requested:
+        found = [_existing(name, names, source, "--text-column") for name in requested]
+        if label in found:
             raise DataError(f"{source}: --text-column {label}: this column contains the labels; give another")
-        return [_existing(name, names, source, "--text-column") for name in requested]
-    for usual in _TEXTS:
-        if set(usual) <= set(names) - {label}:
-            return list(usual)
+        return found
     others = [name for name in names if name != label]
+    for pair in _PAIRS:
+        found = [column for name in pair if (column := matching(name, others)) is not None]
+        if len(found) == 2:
+            return found
+    if (usual := _usual(others, _TEXTS, source, "--text-column", "text")) is not None:
+        return [usual]
     if len(others) == 1:
         return others
     raise DataError(
@@ -196,7 +230,40 @@ def text_columns(names: Sequence[str], requested: Sequence[str], label: str, sou
     )
 
 
+def the_text_column(names: Sequence[str], requested: str | None, source: str) -> str:
+    """Returns the column of single texts, to compute vectors of: requested, else of a usual name, or the only one.
+
+    Raises:
+        DataError: as `text_columns`.
+    """
+    if requested is not None:
+        return _existing(requested, names, source, "--text-column")
+    usual = _usual(names, _TEXTS, source, "--text-column", "text")
+    if usual is None and len(names) > 1:
+        raise DataError(
+            f"{source}: cannot determine which of its columns ({', '.join(names)}) has the text; give --text-column"
+        )
+    return usual or names[0]
+
+
+def _usual(names: Sequence[str], usual: Sequence[Sequence[str]], source: str, option: str, content: str) -> str | None:
+    """Returns the column of the first row of usual names that occurs; None without any.
+
+    Raises:
+        DataError: several names of the row occur.
+    """
+    for of_row in usual:
+        found = [column for name in of_row if (column := matching(name, names)) is not None]
+        if len(found) > 1:
+            choices = " or ".join(f"{option} {name}" for name in found)
+            raise DataError(f"{source}: the {content} may be in {quoted(found)}; give {choices}")
+        if found:
+            return found[0]
+    return None
+
+
 def _existing(column: str, names: Sequence[str], source: str, option: str) -> str:
-    if column not in names:
+    found = matching(column, names)
+    if found is None:
         raise DataError(f"{source}: {option}: {missing_column(column, names)}")
-    return column
+    return found

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from transformers import TrainingArguments
 
-from bertkit.errors import RecipeError, did_you_mean, shown
+from bertkit.errors import RecipeError, shown
 from bertkit.recipe import load
 from bertkit.recipe.files import find_recipe, list_recipes, parse_value, read_recipe_file, to_yaml
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.nearest import nearest_key
 from bertkit.tasks.registry import load_recipe, validate_recipes
 
 RECIPES = [find_recipe(name).read_text() for name in ("sst2", "bert-mini", "finetune/classification", "finetune/ner")]
@@ -194,11 +195,11 @@ def test_large_and_binary_files_are_refused(tmp_path):
 
 def test_similar_keys_are_looked_up_for_shown_faults(tmp_path, monkeypatch):
     path, looked_up = tmp_path / "mine.yaml", []
-    monkeypatch.setattr(load, "did_you_mean", lambda *given: looked_up.append(given) or did_you_mean(*given))
+    monkeypatch.setattr(load, "nearest_key", lambda *given: looked_up.append(given) or nearest_key(*given))
     path.write_text("train:\n" + "".join(f"  learning_rat{number}: 1\n" for number in range(900)))
     message = outcome(path)
-    assert len(looked_up) <= 20
-    assert "did you mean 'learning_rate'" in message
+    assert 0 < len(looked_up) <= 20
+    assert "did you mean 'train.learning_rate'" in message
     assert "more" in message.splitlines()[-1]
 
 

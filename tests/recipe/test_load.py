@@ -92,7 +92,7 @@ def test_other_architectures_follow_their_sources():
         ("roberta-small", {"model.model_type": "robreta"}, "got 'robreta'; did you mean 'roberta'?"),
         ("roberta-small", {"model.model_type": "gpt2"}, "masked-LM head"),
         ("roberta-small", {"model.model_type": ["roberta"]}, "masked-LM head"),
-        ("roberta-small", {"model.hiden_size": 8}, "model.hiden_size: unknown key; did you mean 'hidden_size'"),
+        ("roberta-small", {"model.hiden_size": 8}, "model.hiden_size: unknown key; did you mean 'model.hidden_size'"),
         ("roberta-small", {"model.hidden_size": "wide"}, "model.hidden_size: expected"),
         ("roberta-small", {"model.embedding_size": 8}, "unknown key"),
         (
@@ -102,7 +102,7 @@ def test_other_architectures_follow_their_sources():
         ),
         ("roberta-small", {"model.num_hidden_layers": 10**9}, "model.num_hidden_layers: expected 1 to 1000"),
         ("roberta-small", {"model.hidden_size": 10**6}, "weights; expected at most"),
-        ("bert-mini", {"model.hidden_sise": 3}, "model.hidden_sise: unknown key; did you mean 'hidden_size'?"),
+        ("bert-mini", {"model.hidden_sise": 3}, "model.hidden_sise: unknown key; did you mean 'model.hidden_size'?"),
         ("bert-mini", {"model.hidden_size": 250}, "hidden_size"),
         ("bert-mini", {"model.hidden_size": 2**20}, "model: about 1.8e+13 weights; expected at most 1e+11"),
         ("bert-mini", {"model.num_hidden_layers": 10**6}, "model.num_hidden_layers: expected 1 to 1000, got 1000000"),

@@ -69,6 +69,11 @@ def test_what_is_no_finite_number_is_refused(value):
         (["sentence1", "text", "label"], "label", ["text"]),
         # The earlier name of a label wins; the only other column is the text, whatever its name.
         (["score", "label"], "label", ["score"]),
+        # In any case; a name in its own case wins.
+        (["Message", "CATEGORY "], "CATEGORY ", ["Message"]),
+        (["Text", "text", "label"], "label", ["text"]),
+        # The usual name of all wins over others.
+        (["text", "review", "class", "label"], "label", ["text"]),
         (["tweet", "class"], "class", ["tweet"]),
     ],
 )
@@ -101,6 +106,10 @@ def test_requested_columns_win_over_usual_names():
         *[(text_columns, names, [[], "label"],
            f"cannot determine which of its columns ({', '.join(names)}) contain the text; give --text-column, twice "
            "for a pair") for names in (["a", "b", "label"], ["label"])],
+        (label_column, ["text", "class", "Category"], [None],
+         "the labels may be in 'class', 'Category'; give --label-column class or --label-column Category"),
+        (text_columns, ["Body", "review", "label"], [[], "label"],
+         "the text may be in 'Body', 'review'; give --text-column Body or --text-column review"),
     ],
 )  # fmt: skip
 def test_columns_that_cannot_be_found_are_asked(find, names, requested, expected):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened, shown
+from bertkit.errors import DataError, RecipeError, did_you_mean, noted, quoted, raise_all, shortened, shown
 from bertkit.metrics import MetricSettings, expected_calibration_error
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
@@ -139,6 +139,7 @@ class ClassificationTask(TableTask, TextClassification):
         first = next(iter(tables))  # the training set, if it is read
         keeps_columns = self._settled and not (first == "train" and self._needs_labels("train"))
         task = self if keeps_columns else self._with_columns(tables[first])
+        choice = () if keeps_columns else self._choice(task)
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
         line = ""
@@ -152,7 +153,7 @@ class ClassificationTask(TableTask, TextClassification):
                 found[name] = task._split_of(name, table)
         raise_all(faults)
         if line:
-            found[first] = replace(found[first], labels=line, notes=(line, *found[first].notes))
+            found[first] = replace(found[first], labels=line, notes=(*choice, line, *found[first].notes))
         is_stratified = (
             task.task.problem == "single_label"
             and "train" in found
@@ -180,9 +181,17 @@ class ClassificationTask(TableTask, TextClassification):
             raise DataError(f"{table.source}: a column of texts cannot be named 'labels'; rename it")
         return self.with_settings(text_columns=text, label_column=label)
 
+    def _choice(self, task: Self) -> tuple[str, ...]:
+        """Returns a note on the columns of a task that this one does not name."""
+        texts = "" if self.task.text_columns else f"texts in {quoted(task.task.text_columns)}"
+        label = "" if self.task.label_column else f"labels in {task.task.label_column!r}"
+        return ("columns: " + ", ".join(filter(None, (texts, label))),) if texts or label else ()
+
     def _readable(self, table: Table) -> Table:
-        """Returns the table with class ids replaced with names, and several classes of a row split into lists."""
+        """Returns the table with the columns under their names in training, with class ids replaced with names, and
+        several classes of a row split into lists."""
         column = str(self.task.label_column)
+        table = table.with_names([*self.task.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
             return table
         if self.task.label_separator is not None:

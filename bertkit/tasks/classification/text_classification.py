@@ -259,6 +259,7 @@ class TextClassification(PerExampleTask):
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
+        table = table.with_names(self.task.text_columns)
         return {column: list(texts(table, column)) for column in self.task.text_columns}
 
 

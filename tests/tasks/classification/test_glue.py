@@ -98,8 +98,8 @@ def test_a_missing_folder_or_file_says_what_is_expected(tmp_path):
 
 def test_a_file_that_is_not_utf8_is_refused_with_its_offset(tmp_path):
     write(tmp_path, dev=DEV)
-    (tmp_path / "train.tsv").write_bytes(b"sentence\tlabel\ncaf\xe9\t1\n")
-    with pytest.raises(DataError, match=r"train\.tsv.*18"):
+    (tmp_path / "train.tsv").write_bytes("sentence\tlabel\nčaf".encode() + b"\xe9\t1\n")
+    with pytest.raises(DataError, match=r"train\.tsv.*19"):
         task(tmp_path).load()
 
 

@@ -309,7 +309,19 @@ def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
         "is 'bad film'",
     )
     line = "problem: single_label with 2 classes ('neg' 1, 'pos' 1), inferred from 2 labels: words"
-    assert (splits["train"].notes, splits["train"].labels) == ((line,), line)
+    columns = "columns: texts in 'text', labels in 'label'"
+    assert (splits["train"].notes, splits["train"].labels) == ((columns, line), line)
+
+
+def test_columns_are_found_in_any_case_in_every_split(task):
+    """In the validation set and in inputs too, where the case may differ again."""
+    loaded, splits = task(
+        train_csv="ID,Body ,Category\n1,good,pos\n2,bad,neg\n", validation_csv="body,CATEGORY\na,pos\n"
+    ).load()
+    assert (loaded.task.text_columns, loaded.task.label_column) == (["Body "], "Category")
+    assert splits["train"].notes[0] == "columns: texts in 'Body ', labels in 'Category'"
+    assert splits["validation"].examples.to_dict() == {"Body ": ["a"], "labels": [1]}
+    assert loaded.columns_of(Table({"BODY": ["b"], "n": ["1"]}, "x.csv", "")) == {"Body ": ["b"]}
     _, fresh = task(train_csv=TRAIN, validation_csv="text,label\nnew,pos\n").load()
     assert fresh["validation"].notes == ()
 

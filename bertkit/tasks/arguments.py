@@ -1,0 +1,74 @@
+"""Settings of recipes as arguments of functions: ``train_file``, ``text_columns``, ``learning_rate``, …"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import RecipeError
+from bertkit.placement.resolve import PlacementSettings
+from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
+from bertkit.recipe.files import find_recipe, read_recipe_file
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.nearest import nearest_key
+from bertkit.tables.objects import kind_of_table, stored
+from bertkit.tasks.registry import TASKS
+
+
+def with_settings(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    overrides: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Returns recipe overrides with settings that are given by the names of their keys, as the options of commands.
+
+    Args:
+        recipe: the recipe, whose task has the settings.
+        overrides: values by dotted key.
+        settings: values by key without the block. None is not given. A table object becomes a file, see `table_path`.
+
+    Raises:
+        RecipeError: there is no such setting, or it is in ``overrides`` too.
+    """
+    values = dict(overrides or {})
+    keys = _keys(recipe) if settings else {}
+    for name, value in settings.items():
+        block = next((block for block, fields in keys.items() if name in fields), None)
+        if block is None:
+            near = nearest_key("", name, keys)
+            hint = f"; did you mean {near.partition('.')[2]!r}?" if near else ""
+            raise RecipeError(f"{name}: no argument and no setting of this task{hint}")
+        if value is None:
+            continue
+        if f"{block}.{name}" in values:
+            raise RecipeError(f"{name}: is in overrides too, as {block}.{name}; keep one of them")
+        values[f"{block}.{name}"] = _plain(table_path(value, name) if block == "data" else value)
+    return values
+
+
+def table_path(value: Any, name: str) -> Any:
+    """Returns the path of a file with the rows of a table object, in the cache of bertkit; other values unchanged."""
+    if kind_of_table(value) is None:
+        return value
+    from huggingface_hub.constants import HF_HOME
+
+    return stored(value, Path(HF_HOME) / "bertkit" / "tables", name)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _keys(recipe: str | Path | Mapping[str, Any] | Recipe) -> dict[str, Fields]:
+    """Returns the settings of the runs of a recipe by block, in the order in which a name is looked up."""
+    if isinstance(recipe, Recipe):
+        kind: Any = recipe.kind
+    else:
+        blocks = recipe if isinstance(recipe, Mapping) else read_recipe_file(find_recipe(recipe))[0]
+        kind = (blocks.get("task") or {}).get("kind")
+    of_task = dict(zip(("task", "data"), map(fields_of, TASKS.settings(kind)), strict=True))
+    others = {"train": train_fields(), "placement": fields_of(PlacementSettings)}
+    return {**of_task, **others, "model": model_fields(of_checkpoint=True)}

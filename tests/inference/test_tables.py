@@ -1,0 +1,87 @@
+"""Tables of pandas, polars, Arrow and ``datasets``, and rows as dictionaries: results are of the caller's kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import bertkit
+from bertkit.errors import DataError
+from bertkit.inference.files import embed_texts, predict_stream
+
+COLUMNS = {"text": ["a good film", "an awful plot"], "n": [7, 8], "label": ["x", "y"]}
+NEW = ["text", "n", "input_label", "label", "probability", "probabilities.bad", "probabilities.good"]
+
+
+def data_set(columns):
+    from datasets import Dataset
+
+    return Dataset.from_dict(columns)
+
+
+def rows_of(columns):
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+KINDS = [pandas.DataFrame, polars.DataFrame, pyarrow.table, data_set, rows_of]
+
+
+def columns_of(table) -> dict[str, list]:
+    if isinstance(table, list):
+        return {name: [row[name] for row in table] for name in table[0]}
+    if isinstance(table, pandas.DataFrame):
+        return table.to_dict("list")
+    if isinstance(table, polars.DataFrame):
+        return table.to_dict(as_series=False)
+    return table.to_pydict() if isinstance(table, pyarrow.Table) else table.to_dict()
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_predictions_come_back_in_the_same_kind(fine_tuned, make):
+    loaded, given = bertkit.load(fine_tuned("film")), make(COLUMNS)
+    result = loaded.predict(given)
+    assert type(result) is type(given)
+    found = columns_of(result)
+    assert list(found)[:5] == NEW[:5]
+    assert (found["n"], found["input_label"]) == (COLUMNS["n"], COLUMNS["label"])
+    assert found["label"] == [each["label"] for each in loaded.predict(COLUMNS["text"])]
+    assert columns_of(given) == COLUMNS  # the caller's table is unchanged
+    [block] = predict_stream(fine_tuned("film"), given)
+    assert [row["n"] for row in block.rows] == COLUMNS["n"]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_vectors_are_a_column_of_the_same_kind(checkpoint, tmp_path, make):
+    loaded, given = bertkit.load(checkpoint), make(COLUMNS)
+    result = loaded.embed(given)
+    assert type(result) is type(given)
+    vectors = np.array([list(each) for each in columns_of(result)["embedding"]])
+    np.testing.assert_allclose(vectors, loaded.embed(COLUMNS["text"]), rtol=1e-5, atol=1e-6)
+    assert embed_texts(checkpoint, tmp_path / "out.npz", given)[0] == 2
+
+
+def test_the_index_of_pandas_stays(fine_tuned):
+    frame = pandas.DataFrame(COLUMNS, index=[50, 3])
+    assert list(bertkit.load(fine_tuned("film")).predict(frame).index) == [50, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (pandas.DataFrame({"text": ["a", None]}), "the pandas.DataFrame, row 2: no value for 'text'"),
+        (pandas.DataFrame({"text": ["a", float("nan")]}), "row 2: no value for 'text'"),
+        (polars.DataFrame({"body": ["a"]}), "the polars.DataFrame: no column 'text'; available: 'body'"),
+        (pandas.DataFrame(), "the pandas.DataFrame: no rows"),
+        (pyarrow.table({"text": pyarrow.array([], "string")}), "no rows"),
+        ([{"text": "a"}, {"x": 1}], "the list of dictionaries, row 2: no value for 'text'"),
+        ([{"text": 3}], "the list of dictionaries, row 1: text is 3; expected text"),
+        (pandas.DataFrame([["a", "b"]], columns=["text", "text"]), "several columns of one name"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_refused(fine_tuned, given, message):
+    with pytest.raises(DataError) as caught:
+        bertkit.load(fine_tuned("film")).predict(given)
+    assert message in str(caught.value)

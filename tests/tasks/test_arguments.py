@@ -1,0 +1,90 @@
+"""Settings as arguments: found in their block, tables kept as files, unknown names answered with the nearest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas
+import polars
+import pyarrow
+import pytest
+
+from bertkit.errors import DataError, RecipeError
+from bertkit.tables import read_table
+from bertkit.tasks.arguments import with_settings
+
+RECIPE = "finetune/classification"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
+
+
+def test_settings_are_found_in_their_blocks():
+    given = {"train_file": Path("a.csv"), "text_columns": ("a", "b"), "learning_rate": 1e-4, "max_seq_length": 64}
+    assert with_settings(RECIPE, {"train.seed": 1}, {**given, "device": "cpu", "report_to": None}) == {
+        "train.seed": 1,
+        "data.train_file": "a.csv",
+        "task.text_columns": ["a", "b"],
+        "train.learning_rate": 1e-4,
+        "data.max_seq_length": 64,
+        "placement.device": "cpu",
+    }
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, "classification", {"task": {"kind": "classification"}}])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr": 1}, "lr: no argument and no setting of this task; did you mean 'learning_rate'?"),
+        ({"text_column": "a"}, "did you mean 'text_columns'?"),
+        ({"train_flie": "a"}, "did you mean 'train_file'?"),
+        ({"token_column": "a"}, "token_column: no argument and no setting of this task"),
+        ({"learning_rate": 1}, "learning_rate: is in overrides too, as train.learning_rate; keep one of them"),
+    ],
+)
+def test_wrong_settings_are_refused(recipe, settings, message):
+    with pytest.raises(RecipeError) as caught:
+        with_settings(recipe, {"train.learning_rate": 1}, settings)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"]}, index=[5, 6]),
+        polars.DataFrame({"text": ["a", "b"], "label": ["x", "y"]}),
+        pyarrow.table({"text": ["a", "b"], "label": ["x", "y"]}),
+        [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}],
+    ],
+)
+def test_tables_become_files_by_their_content(table, tmp_path, capsys):
+    path = with_settings(RECIPE, None, {"train_file": table})["data.train_file"]
+    assert Path(path).parent == tmp_path / "bertkit/tables"
+    assert read_table(path).columns == {"text": ["a", "b"], "label": ["x", "y"]}
+    assert with_settings(RECIPE, None, {"train_file": table})["data.train_file"] == path
+    assert capsys.readouterr().err.startswith("train_file: 2 rows of the ")
+
+
+def test_class_names_of_data_sets_are_kept():
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    rows = Dataset.from_dict({"text": ["a"], "label": [1]}, features)
+    path = with_settings(RECIPE, None, {"train_file": rows})["data.train_file"]
+    assert read_table(path).class_names == {"label": ["bad", "good"]}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pandas.DataFrame({"text": ["a", 3]}), "train_file: a column of the pandas.DataFrame holds values of several"),
+        ([{"text": "a"}, {"text": 3}], "train_file: a column of the list of dictionaries holds values of several"),
+        (polars.DataFrame({"text": []}), "train_file: the polars.DataFrame has no rows"),
+    ],
+)
+def test_tables_that_cannot_be_kept_are_refused(table, message):
+    with pytest.raises(DataError) as caught:
+        with_settings(RECIPE, None, {"train_file": table})
+    assert message in str(caught.value)
