@@ -80,6 +80,12 @@ def test_links_stay_in_the_site():
                 assert place.suffix in ("", ".md", ".png", ".svg"), f"{path}: {target}"
 
 
+def test_every_page_is_once_in_the_menu():
+    menu = re.findall(r'= "([\w/]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    generated = {f"reference/{name}.md" for name in ("commands", "recipes", "findings")}
+    assert sorted(menu) == sorted({str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} | generated)
+
+
 class Loaded(HTMLParser):
     """Collects the addresses that a browser loads with a page; links that a reader follows are none."""
 
