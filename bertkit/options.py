@@ -49,16 +49,17 @@ class Range(NamedTuple):
         return ", ".join(f"{word} {limit:.12g}" for word, limit in words.items() if limit is not None)
 
 
-def setting(help: str, *, default: Any = MISSING, factory: Any = MISSING, **limits: float) -> Any:
+def setting(help: str, *, default: Any = MISSING, factory: Any = MISSING, rare: bool = False, **limits: float) -> Any:
     """Returns a field of a settings dataclass that recipes and ``--set`` set.
 
     Args:
         help: description, with units; names in backticks.
         default: default of the field.
         factory: function that makes the default. Without both, a recipe must have the value.
+        rare: a command that has an option for it all the same shows it by ``--help-all`` only.
         limits: ``ge``, ``gt``, ``le`` and ``lt`` of a number, see `Range`.
     """
-    metadata = {"help": help, "in_recipes_only": True, "range": Range(**limits) if limits else None}
+    metadata = {"help": help, "in_recipes_only": True, "rare": rare, "range": Range(**limits) if limits else None}
     return field(default=default, default_factory=factory, metadata=metadata)
 
 
@@ -70,6 +71,7 @@ def option(
     flag: str | None = None,
     metavar: str | None = None,
     panel: str | None = None,
+    rare: bool = False,
     **limits: float,
 ) -> Any:
     """Returns a field of a settings dataclass that commands have an option for.
@@ -79,8 +81,9 @@ def option(
         flag: name of the option; by default that of the field, such as ``--max-seq-length``.
         metavar: placeholder of the value in ``--help``; by default the type.
         panel: panel of the option in ``--help``; by default that of the block.
+        rare: the option is shown by ``--help-all`` only.
     """
-    metadata = {"help": help, "flag": flag, "metavar": metavar, "panel": panel}
+    metadata = {"help": help, "flag": flag, "metavar": metavar, "panel": panel, "rare": rare}
     metadata["range"] = Range(**limits) if limits else None  # type: ignore[assignment]
     return field(default=default, default_factory=factory, metadata=metadata)
 

@@ -6,9 +6,10 @@ import gc
 import os
 import sys
 import time
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from bertkit import __version__
 from bertkit.cli import (
@@ -42,16 +43,64 @@ from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import printable
 
+_NAMES = 20  # columns of names of commands, with the spaces around them
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
+
+PANELS = {
+    "Prepare": ("quickstart", "check", "choose", "recipes", "tokenizer", "corpus"),
+    "Train": ("finetune", "pretrain", "distill", "negatives"),
+    "Look at the results": ("runs", "report", "compare", "evaluate", "explain"),
+    "Use": ("predict", "embed", "fill-mask", "demo", "serve"),
+    "Share": ("push", "export"),
+    "Experiments": ("ensemble", "ablations", "reproduce"),
+    "Help": ("env",),
+}
+"""Commands in the order of use, by the panel of the help; others stand at the end."""
+
+
+class _InOrderOfUse(TyperGroup):
+    """Group whose help has the commands in the panels and in the order of `PANELS`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        known = [name for names in PANELS.values() for name in names if name in self.commands]
+        names = [*known, *(name for name in self.commands if name not in known)]
+        for panel, of_panel in PANELS.items():
+            for name in of_panel:
+                if name in self.commands:
+                    self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
+        return names
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands in the panels that a terminal shows."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            of_command = getattr(self.commands[name], "rich_help_panel", None)
+            panel = of_command if of_command in PANELS else "Others"
+            width = formatter.width - _NAMES
+            panels.setdefault(panel, []).append((name, self.commands[name].get_short_help_str(width)))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl([(f"{name:<{_NAMES - 6}}", text) for name, text in rows])
+
 
 app = typer.Typer(
     name="bertkit",
+    cls=_InOrderOfUse,
+    context_settings={"max_content_width": 100},
     help="Pre-train, fine-tune, evaluate and use BERT.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 app.command("quickstart")(quickstart.quickstart)
-command(app, "pretraining")(pretrain.pretrain)
+command(
+    app,
+    "pretraining",
+    examples=(
+        "pretrain --corpus texts --vocab-size 8000 --recipe bert-mini --output-dir my-bert",
+        "pretrain --corpus texts --model google-bert/bert-base-uncased --output-dir domain-bert",
+        "check pretrain --corpus texts --vocab-size 8000 --output-dir my-bert",
+    ),
+)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
 command(app, distill.KINDS, distill.KEYS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
@@ -61,7 +110,16 @@ command(app, "pretraining", without=grids.OF_ONE_VARIANT)(grids.ablations)
 command(app, "classification", reproduce.KEYS)(reproduce.reproduce)
 app.command("compare")(grids.compare)
 app.command("ensemble")(grids.ensemble)
-command(app, (), ())(predict.predict)
+command(
+    app,
+    (),
+    (),
+    examples=(
+        "predict mails 'a first text' 'a second text'",
+        "predict mails --input new.csv --output labelled.csv",
+        "predict mails --input folder --output-dir labelled --workers 4",
+    ),
+)(predict.predict)
 app.command("fill-mask")(predict.fill_mask)
 command(app, (), ())(embed.embed)
 command(app, "classification", sharing.OF_EXPORT)(sharing.export)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import Parameter
@@ -14,8 +14,9 @@ from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
+from bertkit.cli.printing import print_text
 from bertkit.options import descriptions
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import members
@@ -37,12 +38,15 @@ OF_EVERY_RUN = (
     "placement.num_processes",
 )
 _PANELS = {
-    "task": "Task",
+    "task": "Data",
     "data": "Data",
     "train": "Training",
     "train.distill": "Distillation",
-    "placement": "Placement",
+    "placement": "Training",
 }
+_ORDER = ("Data", "Model", "Fine-tuning", "Training", "Distillation", "Grids", "Output")
+"""Panels of options in ``--help``; others stand before them."""
+_WIDEST, _COLUMN = 100, 32  # columns of the help, and of its names of options
 Take = Callable[[Mapping[str, Any]], Any]
 """Function that returns the value of one parameter from the values of all options."""
 
@@ -86,6 +90,7 @@ class Setting:
             rich_help_panel=self.described.get("panel") or _PANELS[self.key.rpartition(".")[0]],
             show_default=False,
         )
+        option.rare = bool(self.described.get("rare"))
         name = self.key.replace(".", "__")
         return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.type, option])
 
@@ -151,6 +156,7 @@ def command(
     keys: Sequence[str] | None = None,
     name: str | None = None,
     without: Sequence[str] = (),
+    examples: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a command with options for settings.
 
@@ -166,6 +172,7 @@ def command(
         keys: dotted keys of the options, also of settings that otherwise are in recipes only; None for all of the task.
         name: name of the command; None for the name of the function.
         without: dotted keys that are no options of this command.
+        examples: command lines without the word ``bertkit``, which the help shows first.
     """
 
     def register(function: Function) -> Function:
@@ -177,12 +184,16 @@ def command(
                 function, [known[key] for key in (known if keys is None else keys) if key not in without]
             )
 
+        lines = "".join(f"\n  bertkit {each}" for each in examples)
+        function.__doc__ = f"{inspect.getdoc(function)}\n\n\b{lines}" if examples else function.__doc__
+
         @wraps(function, assigned=("__module__", "__name__", "__doc__"))
         def placeholder() -> None:
             raise NotImplementedError("placeholder for the function; its options are not built yet")
 
         placeholder.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
-        app.command(name, cls=_built_when_needed(build))(placeholder)
+        settings = {"max_content_width": _WIDEST}
+        app.command(name, cls=_built_when_needed(build), context_settings=settings)(placeholder)
         return function
 
     return register
@@ -204,14 +215,43 @@ def with_options(function: Callable[..., None], settings: Sequence[Setting]) -> 
         function(**{name: take(given) for name, (_, take) in parts.items()})
 
     parameters = [parameter for expanded, _ in parts.values() for parameter in expanded]
+    parameters.sort(key=lambda each: _place(_described(each)))
     flags = Counter(setting.flag for setting in settings)
     flags.update("--" + each.name.strip("_").replace("_", "-") for each in parameters if each not in options)
     if twice := [flag for flag, times in flags.items() if times > 1]:
         raise ValueError(f"{', '.join(twice)}: two options of `{function.__name__}` have this name")
     call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.rare = {each.name for each in parameters if getattr(_described(each), "rare", False)}  # type: ignore[attr-defined]
+    if call.rare:  # type: ignore[attr-defined]
+        parameters.append(Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=_HelpAll))
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _described(parameter: Parameter) -> Any:
+    """Returns what typer knows of a parameter: an option, an argument, or None."""
+    return next(iter(getattr(parameter.annotation, "__metadata__", ())), None)
+
+
+def _place(described: Any) -> int:
+    """Returns the place of a parameter in the help, by its panel; arguments and options without a panel come first."""
+    panel = getattr(described, "rich_help_panel", None)
+    return _ORDER.index(panel) + 1 if panel in _ORDER else 0
+
+
+def _print_whole_help(context: typer.Context, is_wanted: bool) -> None:
+    if is_wanted:
+        context.meta[_WHOLE] = True
+        print_text(context.get_help())
+        raise typer.Exit
+
+
+_WHOLE = "bertkit.cli.commands.whole_help"
+_HelpAll = Annotated[
+    bool,
+    typer.Option("--help-all", callback=_print_whole_help, is_eager=True, help="Show the other options too, and exit."),
+]
 
 
 def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[Parameter], Take]:
@@ -257,15 +297,41 @@ def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCo
     """
 
     class BuiltWhenNeeded(TyperCommand):
+        _rare: Collection[str] = ()
+
         @cached_property
         def _built(self) -> Any:
             app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
-            app.command(self.name)(build())
+            call = build()
+            app.command(self.name)(call)
+            self._rare = call.rare  # type: ignore[attr-defined]
             return typer.main.get_command(app)
 
         def get_params(self, ctx: Any) -> list[Any]:
             params: list[Any] = self._built.get_params(ctx)
             return params
+
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            """Writes the help, without the rare options unless ``--help-all`` is given."""
+            hidden = [] if _WHOLE in ctx.meta else [each for each in self.get_params(ctx) if each.name in self._rare]
+            for param in hidden:
+                param.hidden = True
+            try:
+                super().format_help(ctx, formatter)
+            finally:
+                for param in hidden:
+                    param.hidden = False
+
+        def format_options(self, ctx: Any, formatter: Any) -> None:
+            """Writes the options in the panels that a terminal shows."""
+            panels: dict[str, list[Any]] = {}
+            for param in self.get_params(ctx):
+                if (record := param.get_help_record(ctx)) is not None:
+                    usual = "Options" if isinstance(param, TyperOption) else "Arguments"
+                    panels.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(record)
+            for name, records in panels.items():
+                with formatter.section(name):
+                    formatter.write_dl(records, col_max=_COLUMN)
 
         def invoke(self, ctx: Any) -> Any:
             return self._built.invoke(ctx)

@@ -25,7 +25,15 @@ def _finetune() -> None:
     pass
 
 
-@command(app, "glue")
+@command(
+    app,
+    "glue",
+    examples=(
+        "finetune glue --task sst2 --model google-bert/bert-base-uncased --output-dir sst2",
+        "finetune glue --task rte,mrpc --data-dir GLUE --model my-bert --output-dir glue",
+        "finetune glue --task rte --grid paper --seeds 3 --output-dir rte-grid",
+    ),
+)
 def glue(
     *,
     task: Annotated[
@@ -64,38 +72,86 @@ def glue(
     print_text(dumps(asdict(scores), default=str) if run.json else glue_table(scores, run.many.format))
 
 
-@command(app, "classification")
+@command(
+    app,
+    "classification",
+    examples=(
+        "finetune classification --train-file mails.csv --model bert-base-uncased --output-dir mails",
+        "check finetune classification --train-file mails.csv --model my-bert --output-dir mails",
+        "finetune classification --train-file mails.csv --model my-bert --folds 5 --output-dir folds",
+    ),
+)
 def classification(run: FineTuning) -> None:
     """Fine-tune on your own table: one class, several classes or a number per text or pair."""
     finetune("classification", "finetune/classification", run)
 
 
-@command(app, "multiple_choice")
+@command(
+    app,
+    "multiple_choice",
+    examples=(
+        "finetune multiple-choice --model google-bert/bert-base-uncased --output-dir swag",
+        "finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
+        "check finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
+    ),
+)
 def multiple_choice(run: FineTuning) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
     finetune("multiple_choice", "finetune/multiple-choice", run)
 
 
-@command(app, "question_answering")
+@command(
+    app,
+    "question_answering",
+    examples=(
+        "finetune squad --model google-bert/bert-base-uncased --output-dir squad",
+        "finetune squad --train-file train.json --validation-file dev.json --model my-bert --output-dir answers",
+        "finetune squad --version-2-with-negative --model my-bert --output-dir squad-2",
+    ),
+)
 def squad(run: FineTuning) -> None:
     """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
     finetune("question_answering", f"finetune/squad/{version}", run)
 
 
-@command(app, "ner")
+@command(
+    app,
+    "ner",
+    examples=(
+        "finetune ner --train-file train.conll --model google-bert/bert-base-cased --output-dir entities",
+        "check finetune ner --train-file train.conll --model my-bert --output-dir entities",
+        "finetune ner --train-file spans.jsonl --validation-file more.jsonl --model my-bert --output-dir entities",
+    ),
+)
 def ner(run: FineTuning) -> None:
     """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
     finetune("ner", "finetune/ner", run)
 
 
-@command(app, "reranking")
+@command(
+    app,
+    "reranking",
+    examples=(
+        "finetune reranking --train-file queries.csv --model google-bert/bert-base-uncased --output-dir reranker",
+        "check finetune reranking --train-file queries.csv --model my-bert --output-dir reranker",
+        "finetune reranking --train-file queries.csv --model my-bert --seeds 3 --output-dir rerankers",
+    ),
+)
 def reranking(run: FineTuning) -> None:
     """Fine-tune a reranker, which scores passages for a query: a cross-encoder."""
     finetune("reranking", "finetune/reranking", run)
 
 
-@command(app, "similarity")
+@command(
+    app,
+    "similarity",
+    examples=(
+        "finetune similarity --train-file pairs.csv --model google-bert/bert-base-uncased --output-dir similar",
+        "check finetune similarity --train-file pairs.csv --model my-bert --output-dir similar",
+        "finetune similarity --train-file triplets.jsonl --model my-bert --output-dir similar",
+    ),
+)
 def similarity(run: FineTuning) -> None:
     """Fine-tune sentence embeddings on scored pairs, pairs, triplets or NLI, with sentence-transformers' losses."""
     finetune("similarity", "finetune/similarity", run)

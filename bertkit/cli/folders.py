@@ -43,31 +43,39 @@ class Folder:
         ),
     ] = None
     engine: Annotated[
-        Literal["local", "ray"] | None, options.option(help="Who computes; local by default.", panel=_PANEL)
+        Literal["local", "ray"] | None, options.option(help="Who computes; local by default.", panel=_PANEL, rare=True)
     ] = None
     ray_address: Annotated[
         str | None,
-        options.option(help="A running Ray cluster; by default RAY_ADDRESS, or one of this machine.", panel=_PANEL),
+        options.option(
+            help="A running Ray cluster; by default RAY_ADDRESS, or one of this machine.", panel=_PANEL, rare=True
+        ),
     ] = None
     workers: Annotated[
         int | None,
         options.option(
-            help="Processes, or workers of Ray; by default one per GPU, or per core where there is none.", panel=_PANEL
+            help="Processes, or workers of Ray; by default one per GPU, or per core where there is none.",
+            panel=_PANEL,
+            rare=True,
         ),
     ] = None
-    num_processes: Annotated[int | None, options.option(help="The earlier name of --workers.", panel=_PANEL)] = None
+    num_processes: Annotated[
+        int | None, options.option(help="The earlier name of --workers.", panel=_PANEL, rare=True)
+    ] = None
     part: Annotated[
         str | None,
         options.option(
-            metavar="I/N", help="Do the I-th of N shares of the work only; others do the rest.", panel=_PANEL
+            metavar="I/N", help="Do the I-th of N shares of the work only; others do the rest.", panel=_PANEL, rare=True
         ),
     ] = None
     threads: Annotated[
         int | None,
-        options.option(help="Threads of each worker on a CPU, 1 by default; last digits depend on it.", panel=_PANEL),
+        options.option(
+            help="Threads of each worker on a CPU, 1 by default; last digits depend on it.", panel=_PANEL, rare=True
+        ),
     ] = None
     shard_rows: Annotated[
-        int | None, options.option(help="Rows of a file of results, 8192 by default.", panel=_PANEL)
+        int | None, options.option(help="Rows of a file of results, 8192 by default.", panel=_PANEL, rare=True)
     ] = None
 
     def arguments(self, input: str | None) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def option(
     panel: str | None = None,
     metavar: str | None = None,
     complete: Callable[..., Any] | None = None,
+    rare: bool = False,
     **others: Any,
 ) -> Any:
     """Returns an option whose help does not show its default.
@@ -77,11 +78,14 @@ def option(
         help, metavar: as of `typer.Option`.
         panel: panel of the option in ``--help``.
         complete: function that completes a value in the shell.
+        rare: the option is shown by ``--help-all`` only.
         others: further arguments of `typer.Option`.
     """
-    return typer.Option(
+    described = typer.Option(
         *flags, help=help, rich_help_panel=panel, metavar=metavar, autocompletion=complete, show_default=False, **others
     )
+    described.rare = rare  # read by `bertkit.cli.commands`
+    return described
 
 
 def check_one_form(as_json: bool, format: str) -> None:
@@ -94,6 +98,9 @@ def check_one_form(as_json: bool, format: str) -> None:
         raise RecipeError(f"--json and --format {format}: results have one form; give only one of them")
 
 
+DATA, MODEL, TRAINING, OUTPUT = "Data", "Model", "Training", "Output"
+"""Panels of options in the help; `bertkit.cli.commands` has their order."""
+
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[
     str,
@@ -101,10 +108,8 @@ Checkpoint = Annotated[
 ]
 Corpus = Annotated[
     list[str] | None,
-    option("--corpus", help=CORPUS_HELP, metavar="PATH_OR_HUB_ID"),
+    option("--corpus", help=CORPUS_HELP, metavar="PATH_OR_HUB_ID", panel=DATA),
 ]
-OUTPUT = "Output"
-"""Panel of the options about what a run writes, in the help."""
 OutputDir = Annotated[
     Path,
     option("--output-dir", help="The run directory; new or empty.", panel=OUTPUT),
@@ -138,7 +143,8 @@ PlacementFile = Annotated[
     option(
         "--placement",
         help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
-        panel="Placement",
+        panel=TRAINING,
+        rare=True,
         complete=_complete_placements,
     ),
 ]

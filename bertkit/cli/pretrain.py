@@ -18,12 +18,14 @@ class Run(training.Run):
         options.option(
             help="A recipe's name (bertkit recipes list) or file; bert-base by default, continue with --model.",
             complete=options.complete_recipes,
+            panel=options.TRAINING,
         ),
     ] = None
     model: Annotated[
         str | None,
         options.option(
-            help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights."
+            help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
+            panel=options.MODEL,
         ),
     ] = None
 
@@ -35,6 +37,7 @@ def pretrain(
         options.option(
             help=f"{options.CORPUS_HELP} Or one store of corpus build, folder or URL.",
             metavar="PATH_OR_HUB_ID",
+            panel=options.DATA,
         ),
     ] = None,
     more: options.MorePaths = None,

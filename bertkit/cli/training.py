@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bertkit.run.directory import Run as FinishedRun
 
 
-_MANY_RUNS = "Many runs"
+_MANY_RUNS = "Grids"
 AFTER_FINETUNING = ("bertkit predict {} --input FILE", "bertkit demo {}")
 AFTER_PRETRAINING = (
     "bertkit finetune classification --model {} --train-file FILE --output-dir NEW",
@@ -46,9 +46,15 @@ class Run:
     output_dir: options.OutputDir
     recipe: Annotated[
         str | None,
-        options.option(help="A recipe's name (bertkit recipes list) or file.", complete=options.complete_recipes),
+        options.option(
+            help="A recipe's name (bertkit recipes list) or file.",
+            complete=options.complete_recipes,
+            panel=options.TRAINING,
+        ),
     ] = None
-    model: Annotated[str | None, options.option(help="Checkpoint to start from: a folder or a Hub id.")] = None
+    model: Annotated[
+        str | None, options.option(help="Checkpoint to start from: a folder or a Hub id.", panel=options.MODEL)
+    ] = None
     settings: Settings
     placement: options.PlacementFile = None
     set_: options.SetValues = None
@@ -70,15 +76,17 @@ class Run:
         typer.Option(
             "--check",
             help="Report faults of data and settings, and the cost of the run; train nothing, write nothing.",
-            rich_help_panel="Checks",
+            rich_help_panel=options.OUTPUT,
         ),
     ] = False
     check_labels: Annotated[
         bool,
-        typer.Option("--check-labels", help="With --check: also look for wrong labels.", rich_help_panel="Checks"),
+        options.option(
+            "--check-labels", help="With --check: also look for wrong labels.", panel=options.OUTPUT, rare=True
+        ),
     ] = False
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --check: warnings are errors.", rich_help_panel="Checks")
+        bool, options.option("--strict", help="With --check: warnings are errors.", panel=options.OUTPUT, rare=True)
     ] = False
 
     def start(
@@ -163,9 +171,12 @@ class Grid:
             metavar="KEY=RANGE",
             complete=options.complete_keys,
             panel=_MANY_RUNS,
+            rare=True,
         ),
     ] = None
-    trials: Annotated[int | None, options.option(help="Settings that --search tries.", panel=_MANY_RUNS)] = None
+    trials: Annotated[int | None, options.option(help="Settings that --search tries.", panel=_MANY_RUNS, rare=True)] = (
+        None
+    )
     seeds: Annotated[
         int | None, options.option(help="Runs of each setting with different seeds.", panel=_MANY_RUNS)
     ] = None
@@ -173,10 +184,10 @@ class Grid:
         int | None, options.option(help="Folds of the training set, each of which validates one run.", panel=_MANY_RUNS)
     ] = None
     worker: Annotated[
-        bool, typer.Option("--worker", help="Join the grid in --output-dir.", rich_help_panel=_MANY_RUNS)
+        bool, options.option("--worker", help="Join the grid in --output-dir.", panel=_MANY_RUNS, rare=True)
     ] = False
     format: Annotated[
-        options.TableFormat, typer.Option("--format", help=options.AS_TABLE, rich_help_panel=_MANY_RUNS)
+        options.TableFormat, options.option("--format", help=options.AS_TABLE, panel=_MANY_RUNS, rare=True)
     ] = "text"
 
     @property

@@ -72,6 +72,7 @@ class MetricSettings:
         factory=list,
         flag="--metric",
         metavar="NAME",
+        rare=True,
     )
 
 

@@ -44,6 +44,7 @@ class PlacementSettings:
         default=None,
         ge=1,
         le=1024,
+        rare=True,
     )
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = setting(
         "`auto` selects bf16 if the device computes it fast, fp16 on older CUDA GPUs, else float32 (`no`).",

@@ -119,23 +119,27 @@ class DistillationSettings:
         "gradients keep their size. Does not apply to regression.",
         default=_TEMPERATURE,
         gt=0,
+        rare=True,
     )
     hidden: float = setting(
         "Weight of `cosine`, 1 minus the cosine of the last hidden states of each token; needs a teacher of the"
         " same hidden size.",
         default=0.0,
         ge=0,
+        rare=True,
     )
     teacher_layer: int | None = setting(
         "With `minilm`, layer of the teacher whose relations are compared, from 0; `null` is the last.",
         default=None,
         ge=0,
+        rare=True,
     )
     relation_heads: int | None = setting(
         "With `minilm`, number of heads into which queries, keys and values of both models are divided; `null` "
         "is the number of attention heads of the student.",
         default=None,
         ge=1,
+        rare=True,
     )
 
     def __post_init__(self) -> None:
@@ -208,11 +212,13 @@ class OptionsOfTransformers:
         "number.",
         metavar="NAME",
         panel="Output",
+        rare=True,
     )
     run_name: str | None = option(
         "Name of the run, or of the group of runs, in the trackers; the folder's by default.",
         metavar="NAME",
         panel="Output",
+        rare=True,
     )
 
 

@@ -67,14 +67,15 @@ class DataSettings(ExampleSettings):
         factory=list,
     )
     text_column: str = option(
-        "Text column of rows (.jsonl, .parquet, Hub data sets); a row is a document.", default="text"
+        "Text column of rows (.jsonl, .parquet, Hub data sets); a row is a document.", default="text", rare=True
     )
-    dataset_config: str | None = option("Configuration of the Hub data sets.", default=None)
-    dataset_split: str = option("Split of the Hub data sets.", default="train")
+    dataset_config: str | None = option("Configuration of the Hub data sets.", default=None, rare=True)
+    dataset_split: str = option("Split of the Hub data sets.", default="train", rare=True)
     streaming: bool = option(
         "Read and tokenize the corpus in blocks during training instead of as a whole before it, for a corpus "
         "that does not fit on disk.",
         default=False,
+        rare=True,
     )
     tokenizer: str | None = option("Folder or Hub id of the tokenizer; alternative to `vocab_size`.", default=None)
     vocab_size: int | None = option(
@@ -83,6 +84,7 @@ class DataSettings(ExampleSettings):
     tokenizer_type: TokenizerType = option(
         "Type of the trained vocabulary: `wordpiece`, as BERT has, or `byte_level_bpe`, as RoBERTa has.",
         default="wordpiece",
+        rare=True,
     )
     cased: bool = option(
         "Keep upper case and accents in the trained vocabulary; byte-level BPE always keeps them.", default=False
@@ -91,15 +93,17 @@ class DataSettings(ExampleSettings):
         "Criterion by which pieces of the trained vocabulary are merged: the most frequent pair (`frequency`), "
         "or that with the highest freq(ab) / (freq(a) * freq(b)) (`likelihood`).",
         default="frequency",
+        rare=True,
     )
     min_pair_frequency: int | None = option(
         "Minimum frequency of a pair of pieces to be merged; by default 1 with `frequency`, and a decreasing "
         "bound with `likelihood`.",
         default=None,
         ge=1,
+        rare=True,
     )
     document_separator: str | None = option(
-        "Separator of documents in a file: `blank-line`, or a regex that matches a whole line.", default=None
+        "Separator of documents in a file: `blank-line`, or a regex that matches a whole line.", default=None, rare=True
     )
     sentence_per_line: bool = option(
         "The files have one sentence per line; a blank line separates documents.", default=False
@@ -107,6 +111,7 @@ class DataSettings(ExampleSettings):
     sentence_splitter: str = option(
         "Splits paragraphs into sentences: `rules`, `none`, or a function as `module:function` or `file.py:function`.",
         default="rules",
+        rare=True,
     )
     validation_fraction: float = setting(
         "Fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two documents, so "
@@ -127,9 +132,11 @@ class DataSettings(ExampleSettings):
         factory=dict,
     )
     max_train_samples: int | None = option(
-        "Use at most this number of documents to train on, the first ones.", default=None, ge=1
+        "Use at most this number of documents to train on, the first ones.", default=None, ge=1, rare=True
     )
-    max_eval_samples: int | None = option("Use at most this number of inputs to evaluate on.", default=None, ge=1)
+    max_eval_samples: int | None = option(
+        "Use at most this number of inputs to evaluate on.", default=None, ge=1, rare=True
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)

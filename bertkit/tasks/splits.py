@@ -65,13 +65,14 @@ class FineTuningData:
         le=2**20,
     )
     max_train_samples: int | None = option(
-        "Use at most this number of training examples, the first ones.", default=None, ge=1
+        "Use at most this number of training examples, the first ones.", default=None, ge=1, rare=True
     )
     max_eval_samples: int | None = option(
         "Use at most this number of validation examples, the first ones; does not apply to the test set, since "
         "leaderboards require predictions for all of it.",
         default=None,
         ge=1,
+        rare=True,
     )
     folds: int | None = setting(
         "Divide the training set into this number of folds, and use one of them as the validation set instead "
@@ -124,7 +125,7 @@ class WindowedData(FineTuningData):
     kept: ClassVar[tuple[str, ...]] = (*FineTuningData.kept, "stride")
 
     stride: int | None = option(
-        "Tokens that neighbouring windows share; by default a quarter of `max_seq_length`.", default=None
+        "Tokens that neighbouring windows share; by default a quarter of `max_seq_length`.", default=None, rare=True
     )
 
     @property

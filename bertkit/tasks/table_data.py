@@ -25,13 +25,16 @@ class HubData(FineTuningData):
     """A Hub data set."""
 
     dataset_name: str | None = option("Hub data set, instead of files.", default=None)
-    dataset_config: str | None = option("Configuration of the Hub data set.", default=None)
+    dataset_config: str | None = option("Configuration of the Hub data set.", default=None, rare=True)
     train_split: str | None = option(
         "Split of the Hub data set to train on, or a part of one, such as `train[:90%]` or `train+extra`; by "
         "default the split of this name, unless another setting names it.",
         default=None,
+        rare=True,
     )
-    validation_split: str | None = option("Split of the Hub data set to evaluate on, or a part of one.", default=None)
+    validation_split: str | None = option(
+        "Split of the Hub data set to evaluate on, or a part of one.", default=None, rare=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,7 +106,7 @@ class TableData(HubData):
         "Table to evaluate on; without it, some training rows are held out.", default=None
     )
     test_file: str | None = option("Table to predict, with or without labels.", default=None)
-    test_split: str | None = option("Split of the Hub data set to predict, or a part of one.", default=None)
+    test_split: str | None = option("Split of the Hub data set to predict, or a part of one.", default=None, rare=True)
     validation_fraction: float = setting(
         "Fraction of the training rows held out for validation if there is no validation set.", default=0.1, gt=0, lt=1
     )

@@ -16,6 +16,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import bertkit
@@ -27,6 +28,7 @@ from bertkit.errors import RecipeError
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Text
 from bertkit.recipe.settings import DistillationSettings, TrainSettings
+from bertkit.run.directory import Run as FinishedRun
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
 
@@ -194,7 +196,7 @@ def stars(monkeypatch):
 
     def finetune(recipe, **given):
         seen.called.append((recipe, given))
-        return SimpleNamespace(collapse=None, output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
+        return FinishedRun(output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
 
     monkeypatch.setattr(type(TASKS), "settings", settings)
     monkeypatch.setattr(type(TASKS), "task", lambda self, kind: SimpleNamespace(recipe=None))
@@ -239,8 +241,7 @@ def test_a_dataclass_of_options_can_declare_one_again():
     seen = []
     made = with_options(command, [])
     names = list(inspect.signature(made).parameters)
-    assert names[0] == "output_dir"
-    assert names[-1] == "loud"
+    assert {"output_dir", "resume", "loud"} < set(names)
     made(**{**dict.fromkeys(names), "resume": True, "loud": True})
     assert seen[0][0].resume
     assert seen[0][0].settings == {}
@@ -291,7 +292,7 @@ def on_a_terminal(*arguments, columns):
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_help_on_a_terminal_names_every_option(columns):
-    shown = on_a_terminal("finetune", "classification", "--help", columns=columns)
+    shown = on_a_terminal("finetune", "classification", "--help-all", columns=columns)
     assert "─ Training ─" in shown
     assert max(map(len, shown.splitlines())) <= columns
     for param in params(COMMANDS["finetune", "classification"]):
@@ -302,4 +303,25 @@ def test_help_on_a_terminal_names_every_option(columns):
 def test_help_through_a_pipe_is_plain(bertkit):
     shown = bertkit("finetune", "classification", "--help").out
     assert shown.isascii()
-    assert max(map(len, shown.splitlines())) <= 80
+    lines = shown.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("    bertkit ")) <= 80  # commands stay whole
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, _ in walk(get_command(app)) if words[0] in ("finetune", "pretrain", "predict")]
+)
+def test_help_fits_on_a_page(bertkit, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "100")
+    short, whole = (bertkit(*words, flag).out for flag in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 60
+    assert short.count("    bertkit ") == 3
+    options = {line.split()[0] for line in whole.splitlines() if line.startswith("  --")}
+    assert {line.split()[0] for line in short.splitlines() if line.startswith("  --")} < options
+
+
+def test_commands_stand_in_the_order_of_use(bertkit):
+    lines = bertkit("--help").out.splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith(("   ", "  --"))]
+    places = [names.index(name) for name in ("quickstart", "check", "finetune", "report", "predict", "push", "env")]
+    assert places == sorted(places)
+    assert "Others:" not in lines

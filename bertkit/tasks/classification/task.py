@@ -51,7 +51,9 @@ class TaskSettings(MetricSettings):
     """Columns and labels. Values that are not set are derived from the training data and stored in the checkpoint."""
 
     name: str = setting("Name of the task in results.", default="classification")
-    problem: Problem | None = option("Kind of the labels; by default inferred from their values.", default=None)
+    problem: Problem | None = option(
+        "Kind of the labels; by default inferred from their values.", default=None, rare=True
+    )
     text_columns: list[str] = option(
         "Text column, two of them for a pair; by default one with a usual name.", factory=list, flag="--text-column"
     )
@@ -59,13 +61,14 @@ class TaskSettings(MetricSettings):
         "Column of the class, the list of classes or the number; by default one with a usual name.", default=None
     )
     label_separator: str | None = option(
-        "Separator of several classes in one field of a CSV or TSV file.", default=None
+        "Separator of several classes in one field of a CSV or TSV file.", default=None, rare=True
     )
     label_names: list[str] = setting("The class names; an empty list uses those of the training data.", factory=list)
     main_metric: str | None = option(
         "Score by which the best checkpoint is chosen, such as `f1_macro` or `roc_auc`; by default accuracy, "
         "average precision for several labels, and Pearson's r for numbers.",
         default=None,
+        rare=True,
     )
     threshold: Threshold = setting(
         "Probability from which a label is predicted, for several labels per row and for two classes: one "

@@ -56,9 +56,10 @@ class TextData(WindowedData):
         "overlapping windows of that length and pools their [CLS] vectors for one prediction per text, trained "
         "end to end.",
         default="cut",
+        rare=True,
     )
     pooling: Literal["mean", "max"] | None = option(
-        "Pooling of the windows of a text; `mean` by default.", default=None
+        "Pooling of the windows of a text; `mean` by default.", default=None, rare=True
     )
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ class TaskSettings(MetricSettings):
         "Train on every piece of a word instead of the first only; the other pieces of an entity are labelled "
         "as inside.",
         default=False,
+        rare=True,
     )
     strict: bool = setting(
         "Score only entities that follow the rules of IOB2; by default tags are interpreted as by conlleval.",
@@ -75,14 +76,20 @@ class DataSettings(TableData, WindowedData):
     context: Literal["sentence", "document"] = option(
         "Read each sentence alone, or with neighbouring sentences of its document (BERT, section 5.3).",
         default="sentence",
+        rare=True,
     )
-    comment_prefix: str | None = option("Start of comment lines in column files, such as `#` in CoNLL-U.", default=None)
+    comment_prefix: str | None = option(
+        "Start of comment lines in column files, such as `#` in CoNLL-U.", default=None, rare=True
+    )
     snap: bool = option(
-        "Extend spans that cut words to whole words, and count them; by default they are refused.", default=False
+        "Extend spans that cut words to whole words, and count them; by default they are refused.",
+        default=False,
+        rare=True,
     )
     offset_unit: OffsetUnit = option(
         "What the offsets of spans count, in data and in predictions: characters (code points), or UTF-16 code units.",
         default="character",
+        rare=True,
     )
 
     def __post_init__(self) -> None:

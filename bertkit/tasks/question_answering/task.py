@@ -42,21 +42,31 @@ class TaskSettings(metrics.MetricSettings):
 
     name: str = setting("Name of the task in results.", default="squad")
     hub_dataset: str = setting("Hub data set, read if no files are given.", default="rajpurkar/squad")
-    id_column: str | None = option("Column of the ids in flat rows; `id` by default.", default=None)
-    question_column: str | None = option("Column of the questions in flat rows; `question` by default.", default=None)
-    context_column: str | None = option("Column of the texts in flat rows; `context` by default.", default=None)
-    answers_column: str | None = option("Column of the answers in flat rows; `answers` by default.", default=None)
+    id_column: str | None = option("Column of the ids in flat rows; `id` by default.", default=None, rare=True)
+    question_column: str | None = option(
+        "Column of the questions in flat rows; `question` by default.", default=None, rare=True
+    )
+    context_column: str | None = option(
+        "Column of the texts in flat rows; `context` by default.", default=None, rare=True
+    )
+    answers_column: str | None = option(
+        "Column of the answers in flat rows; `answers` by default.", default=None, rare=True
+    )
     version_2_with_negative: bool = option(
         "Questions may have no answer in their text, as in SQuAD 2.0.", default=False
     )
-    max_answer_length: int = option("Maximum number of tokens of an answer.", default=30, ge=1)
+    max_answer_length: int = option("Maximum number of tokens of an answer.", default=30, ge=1, rare=True)
     n_best_size: int = option(
-        "Number of answers of a question that are considered and written to nbest_predictions.json.", default=20, ge=1
+        "Number of answers of a question that are considered and written to nbest_predictions.json.",
+        default=20,
+        ge=1,
+        rare=True,
     )
     null_score_diff_threshold: float = option(
         "Predict no answer if its score exceeds that of the best answer by more than this; for the scores and "
         "files of a run.",
         default=0.0,
+        rare=True,
     )
     predict_threshold: float | None = setting(
         "The same threshold for `bertkit predict`; None is `null_score_diff_threshold`. A run sets it to the "
@@ -89,9 +99,10 @@ class DataSettings(HubData):
         "Tokens that neighbouring windows of a text share (overlap). In Google's run_squad.py doc_stride is the"
         " step between windows: its 128 at 384 is an overlap of about 238.",
         default=128,
+        rare=True,
     )
     max_query_length: int = option(
-        "Maximum number of tokens of a question; longer questions are truncated and counted.", default=64
+        "Maximum number of tokens of a question; longer questions are truncated and counted.", default=64, rare=True
     )
 
     def __post_init__(self) -> None:

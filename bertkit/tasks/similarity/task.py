@@ -56,7 +56,7 @@ class TaskSettings(metrics.MetricSettings):
         "Column of the score of a pair, or of its label in NLI; by default one with a usual name.", default=None
     )
     pooling: Literal["mean", "cls", "max"] = option(
-        "Vector of a text: the mean of its tokens, that of [CLS], or the maximum.", default="mean"
+        "Vector of a text: the mean of its tokens, that of [CLS], or the maximum.", default="mean", rare=True
     )
     scale: float = setting("Factor of the cosines in the losses of pairs, triplets and scores.", default=20.0, gt=0)
     mini_batch_size: int | None = option(
@@ -64,11 +64,13 @@ class TaskSettings(metrics.MetricSettings):
         "computed twice (GradCache); by default all of a batch.",
         default=None,
         ge=1,
+        rare=True,
     )
     matryoshka_dims: list[int] = option(
         "Also train the first numbers of a vector, of these lengths, so that it can be cut to them.",
         factory=list,
         flag="--matryoshka-dim",
+        rare=True,
     )
 
     def __post_init__(self) -> None:
