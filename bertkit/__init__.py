@@ -97,7 +97,7 @@ def _imported(module: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    return sorted(__all__)
 
 
 _install_registration()

@@ -110,7 +110,7 @@ def test_changelog_and_package_agree_on_the_version():
 def test_every_public_name_can_be_imported():
     for name in bertkit.__all__:
         assert getattr(bertkit, name) is not None
-    assert set(bertkit.__all__) <= set(dir(bertkit))
+    assert sorted(bertkit.__all__) == dir(bertkit)
 
 
 def test_the_ignored_label_has_one_name():

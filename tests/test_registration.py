@@ -84,7 +84,7 @@ def test_transformers_own_bert_is_left_alone(tiny_sizes: dict[str, Any]) -> None
 
 def test_the_public_names_are_importable_and_listed() -> None:
     assert {"BertConfig", "BertModel", *SUPPORTED.values(), "__version__"} <= set(bertkit.__all__)
-    assert set(bertkit.__all__) <= set(dir(bertkit))
+    assert sorted(bertkit.__all__) == dir(bertkit)
     for name in bertkit.__all__:
         assert getattr(bertkit, name) is not None
     with pytest.raises(AttributeError, match="BertModle"):

@@ -34,7 +34,7 @@ def runs(
     format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
-    """List runs and grids with task, checkpoint, score, date and state."""
+    """List runs and grids with task, checkpoint, score, date and state; of a grid given as DIR also its runs."""
     options.check_one_form(json, format)
     listed = bertkit.runs(folder)
     if json:

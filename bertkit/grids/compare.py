@@ -48,6 +48,8 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
             has few different numbers with decimals, which can be classes or numbers.
         CheckpointError: a folder is neither a run nor a grid.
     """
+    if len(systems) == 1 and isinstance(systems[0], (list, tuple)):
+        raise RecipeError("compare: got a list; give its entries as arguments: compare(*runs), or compare('a', 'b')")
     if len(systems) < 2:
         raise RecipeError("compare: give two or more run directories, grids or files of predictions")
     sides: list[System | Table] = []

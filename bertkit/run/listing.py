@@ -54,7 +54,7 @@ class ListedRun:
 def runs(folder: str | Path) -> list[ListedRun]:
     """Lists the run directories and grids in a folder and below it, sorted by folder.
 
-    A grid is one row, followed by those of its runs. Ensembles are not listed, as their runs are those
+    A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs are those
     of grids. Links to folders are not followed.
 
     Raises:
@@ -76,7 +76,7 @@ def _below(root: Path) -> Iterator[ListedRun]:
         folders[:] = sorted(name for name in folders if not name.startswith((".", "checkpoint-")))
         if GRID_FILE in files:
             # best/ is a copy of one of the runs, and encoded/ has their data.
-            folders[:] = [name for name in folders if name == "runs"]
+            folders[:] = [name for name in folders if name == "runs" and folder == root]
             yield _grid(folder)
         elif is_ensemble(place):
             folders[:] = []  # its members are copies of runs

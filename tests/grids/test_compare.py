@@ -29,6 +29,11 @@ def predictions(tmp_path):
     return write
 
 
+def test_a_list_is_not_an_argument():
+    with pytest.raises(RecipeError, match=r"got a list; give its entries as arguments: compare\(\*runs\)"):
+        compare(["a", "b"])
+
+
 def test_files_of_predictions(predictions):
     a, b = predictions("a.jsonl", ["yes"] * 5 + ["no"] * 5), predictions("b.jsonl", ["yes"] * 10)
     results = bertkit.compare(a, b)

@@ -72,10 +72,11 @@ def test_a_grid_and_its_runs(place, tmp_path):
     (grid / "records" / "01-seed=2.json").write_text('{"error": "OutOfMemory"}')
     (grid / "grid.json").write_text(json.dumps({"recipe": load_recipe("sst2").to_dict()}))
     found = rows(tmp_path)
-    assert {name: run.state for name, run in found.items()} == {
-        "grid": "interrupted",
-        "grid/runs/01-seed=1": "finished",
-        "grid/runs/01-seed=2": "failed",
+    assert {name: run.state for name, run in found.items()} == {"grid": "interrupted"}
+    assert {name: run.state for name, run in rows(grid).items()} == {
+        ".": "interrupted",
+        "runs/01-seed=1": "finished",
+        "runs/01-seed=2": "failed",
     }
     assert (found["grid"].cells, found["grid"].task, found["grid"].score) == (2, "sst2", None)
     settings = [{"name": "01", "mean": 0.5}, {"name": "02", "mean": 0.4}]
@@ -94,11 +95,11 @@ def test_collapsed_runs_are_named_beside_their_score(place, tmp_path):
     settings = [{"name": "01", "mean": 0.55, "collapsed": ["01-seed=1"]}]
     results = {"settings": settings, "best": "01", "metric": "accuracy", "runs": {"1": {}, "2": {}}}
     (tmp_path / "grid" / "grid_results.json").write_text(json.dumps(results))
-    scores = {name: _row(run, tmp_path)["score"] for name, run in rows(tmp_path).items()}
+    scores = {name: _row(run, tmp_path)["score"] for name, run in rows(tmp_path / "grid").items()}
     assert scores == {
-        "grid": "0.5500 accuracy, 1 collapsed",
-        "grid/runs/01-seed=1": "0.5000 accuracy, collapsed",
-        "grid/runs/01-seed=2": "0.6000 accuracy",
+        ".": "0.5500 accuracy, 1 collapsed",
+        "runs/01-seed=1": "0.5000 accuracy, collapsed",
+        "runs/01-seed=2": "0.6000 accuracy",
     }
 
 
