@@ -54,8 +54,8 @@ class ListedRun:
 def runs(folder: str | Path) -> list[ListedRun]:
     """Lists the run directories and grids in a folder and below it, sorted by folder.
 
-    A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs are those
-    of grids. Links to folders are not followed.
+    A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs
+    are those of grids. Links to folders are not followed.
 
     Raises:
         DataError: the folder does not exist or cannot be read.

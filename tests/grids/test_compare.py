@@ -30,8 +30,8 @@ def predictions(tmp_path):
 
 
 def test_a_list_is_not_an_argument():
-    with pytest.raises(RecipeError, match=r"got a list; give its entries as arguments: compare\(\*runs\)"):
-        compare(["a", "b"])
+    with pytest.raises(BertkitError, match=r"got a list; give its entries as arguments: compare\(\*runs\)"):
+        bertkit.compare(["a", "b"])
 
 
 def test_files_of_predictions(predictions):
