@@ -66,6 +66,7 @@ _PUBLIC = {
     "reproduce": "bertkit.reproducing.reproduce:reproduce",
     "runs": "bertkit.run.listing:runs",
     "serve": "bertkit.serving.server:serve",
+    "swap_tokenizer": "bertkit.adaptation.swap:swap_tokenizer",
     "train_tokenizer": "bertkit.run.corpus:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
     "verify_corpus": "bertkit.run.corpus:verify_corpus",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bertkit.adaptation.pieces import NewPiece
-from bertkit.adaptation.usage import Effect, compare_usage
+from bertkit.adaptation.usage import Effect, Usage, effect_on, usage_of, usage_table
 from bertkit.adaptation.vocabulary import Growth, grow, splitting
-from bertkit.adaptation.words import CorpusWords, count_words
+from bertkit.adaptation.words import count_words
 from bertkit.checkpoint.encoders import head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.checkpoint.remote import at_revision
@@ -40,13 +40,16 @@ class Extension:
         folder: the new checkpoint.
         pieces: the new pieces in the order of their ids.
         first_id: id of the first one.
-        effect: what they change on the corpus.
+        before, after: how the old and the new tokenizer split the words of the corpus.
+        effect: what the new pieces change in its length.
         comparison: difference of the outputs for texts of old ids.
     """
 
     folder: Path
     pieces: Sequence[NewPiece]
     first_id: int
+    before: Usage
+    after: Usage
     effect: Effect
     comparison: Comparison
 
@@ -56,12 +59,26 @@ class Extension:
             "output_dir": str(self.folder),
             "first_id": self.first_id,
             "pieces": [piece.text for piece in self.pieces],
-            **{name: usage.record() for name, usage in (("before", self.effect.before), ("after", self.effect.after))},
-            "changed": self.effect.changed,
-            "not_shorter": self.effect.not_shorter,
-            "examples": [{"word": word, "before": old, "after": new} for word, old, new in self.effect.examples],
+            "before": self.before.record(),
+            "after": self.after.record(),
+            "effect": asdict(self.effect),
             "difference": self.comparison.difference,
         }
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines for a terminal."""
+        effect = self.effect
+        yield from usage_table(self.before, self.after)
+        yield f"length of the text: {effect.before:,} → {effect.after:,} pieces, {effect.change:+.1%}"
+        changes = f"{effect.changed / effect.words:.2%} of the words and punctuation marks have new pieces"
+        if effect.not_shorter:
+            changes += f", {effect.not_shorter / effect.words:.2%} without being shorter"
+        yield changes
+        for _, old, new in effect.examples:
+            yield f"  {' '.join(old)} → {' '.join(new)}"
+        yield f"other texts: the same ids; {self.comparison}"
+        last_id = self.first_id + len(self.pieces) - 1
+        yield f"{len(self.pieces)} pieces added, ids {self.first_id} to {last_id}: {self.folder}"
 
 
 def extend_tokenizer(
@@ -129,11 +146,12 @@ def extend_tokenizer(
         )
     with new_folder(Path(output_dir)) as folder:
         extended = _extended_tokenizer(tokenizer, growth, folder, name)
-        effect = _checked_effect(words, tokenizer, extended, growth, name)
+        effect = _checked_effect(words.counts, tokenizer, extended, growth, name)
         with without_library_bars():
             model, _ = load_model(head, name, config, new_head=False)
             comparison = _write_model(model, tokenizer, extended, growth, folder, name)
-    return Extension(Path(output_dir), growth.pieces, growth.first_id, effect, comparison)
+    before, after = (usage_of(words.plain, each) for each in (tokenizer, extended))
+    return Extension(Path(output_dir), growth.pieces, growth.first_id, before, after, effect, comparison)
 
 
 def _extended_tokenizer(
@@ -161,7 +179,7 @@ def _extended_tokenizer(
 
 
 def _checked_effect(
-    words: CorpusWords,
+    words: Mapping[str, int],
     tokenizer: PreTrainedTokenizerFast,
     extended: PreTrainedTokenizerFast,
     growth: Growth,
@@ -181,7 +199,7 @@ def _checked_effect(
             raise CheckpointError(f"{name}: {word!r} would be split in another way than before; it cannot be extended")
         return pieces
 
-    return compare_usage(words, before, checked, tokenizer.unk_token, _EXAMPLES)
+    return effect_on(words, before, checked, tokenizer.unk_token, _EXAMPLES)
 
 
 def _write_model(

@@ -1,29 +1,30 @@
-"""How a tokenizer splits a corpus: pieces per word, split and unknown words, before and after a change."""
+"""How tokenizers split a corpus: pieces per word, split and unknown words, before and after a change."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from bertkit.adaptation.words import CorpusWords
+from bertkit.adaptation.pieces import Split
+from bertkit.tasks.ner.inputs import word_pieces
 
-Split = Callable[[str], Sequence[str]]
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Counts of a corpus under one tokenizer.
+    """Counts of the words of a corpus under one tokenizer.
 
     Attributes:
-        texts: number of texts, which are lines.
-        words: number of words, as the tokenizer divides the texts; punctuation is included.
-        pieces: number of pieces, without special tokens.
+        words: number of words with a letter or a digit, whatever the tokenizer takes for a word.
+        pieces: number of their pieces.
         split: number of words of several pieces.
         unknown: number of words with an unknown piece.
     """
 
-    texts: int
     words: int
     pieces: int
     split: int
@@ -32,64 +33,82 @@ class Usage:
     @property
     def pieces_per_word(self) -> float:
         """Mean number of pieces of a word."""
-        return self.pieces / self.words
-
-    @property
-    def pieces_per_text(self) -> float:
-        """Mean length of a text in pieces."""
-        return self.pieces / self.texts
+        return self.pieces / max(1, self.words)
 
     def record(self) -> dict[str, float]:
-        """Returns the counts, and pieces per word and per text, for JSON."""
-        return {**asdict(self), "pieces_per_word": self.pieces_per_word, "pieces_per_text": self.pieces_per_text}
+        """Returns the counts and the pieces per word, for JSON."""
+        return {**asdict(self), "pieces_per_word": self.pieces_per_word}
+
+
+def usage_of(words: Mapping[str, int], tokenizer: PreTrainedTokenizerFast) -> Usage:
+    """Counts the pieces of words.
+
+    Args:
+        words: ``plain`` of a `CorpusWords`.
+        tokenizer: a fast tokenizer.
+    """
+    splits = list(zip(words.values(), word_pieces([list(words)], tokenizer)[0], strict=True))
+    return Usage(
+        sum(words.values()),
+        sum(count * len(ids) for count, ids in splits),
+        sum(count for count, ids in splits if len(ids) > 1),
+        sum(count for count, ids in splits if tokenizer.unk_token_id in ids),
+    )
+
+
+def usage_table(before: Usage, after: Usage) -> Iterator[str]:
+    """Yields the lines of a table of two usages."""
+    yield f"{'':<16}{'before':>8}{'after':>9}"
+    yield f"{'pieces per word':<16}{before.pieces_per_word:>8.3f}{after.pieces_per_word:>9.3f}"
+    for name in ("split", "unknown"):
+        one, other = (getattr(usage, name) / max(1, usage.words) for usage in (before, after))
+        yield f"{f'{name} words':<16}{one:>8.2%}{other:>9.2%}"
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Difference that new pieces make to a corpus.
+    """Difference that new pieces make to the length of a corpus.
 
     Attributes:
-        before, after: counts under the old and under the new tokenizer.
-        changed: number of words with new pieces.
+        before, after: number of pieces of the corpus, without special tokens; punctuation is included.
+        words: number of words as the tokenizer divides the texts; punctuation marks are among them.
+        changed: number of these words with new pieces.
         not_shorter: number of these words that have as many pieces as before, or more.
         examples: words that save the most pieces, each with its old and its new pieces.
     """
 
-    before: Usage
-    after: Usage
+    before: int
+    after: int
+    words: int
     changed: int
     not_shorter: int
     examples: list[tuple[str, list[str], list[str]]]
 
     @property
     def change(self) -> float:
-        """Relative change of the number of pieces; −0.1 is a tenth less."""
-        return self.after.pieces / self.before.pieces - 1
+        """Relative change of the length in pieces; −0.1 is a tenth less."""
+        return self.after / self.before - 1
 
 
-def compare_usage(words: CorpusWords, before: Split, after: Split, unknown: str | None, examples: int) -> Effect:
-    """Splits the words of a corpus by two tokenizers with the same words.
+def effect_on(words: Mapping[str, int], before: Split, after: Split, unknown: str | None, examples: int) -> Effect:
+    """Splits the words of a corpus by two tokenizers that divide it into the same words.
 
     Args:
-        words: the corpus.
+        words: ``counts`` of a `CorpusWords`.
         before, after: functions that split a word.
         unknown: the unknown piece; None if there is none.
         examples: number of examples.
     """
-    sums = [[0, 0, 0], [0, 0, 0]]
-    changed = not_shorter = 0
+    earlier = later = changed = not_shorter = 0
     differing = []
-    for word, count in words.counts.items():
+    for word, count in words.items():
         old, new = before(word), after(word)
-        for row, pieces in zip(sums, (old, new), strict=True):
-            row[0] += count * len(pieces)
-            row[1] += count * (len(pieces) > 1)
-            row[2] += count * (unknown in pieces)
+        earlier += count * len(old)
+        later += count * len(new)
         if list(old) != list(new):
             changed += count
             not_shorter += count * (len(new) >= len(old) and unknown not in old)
             differing.append((count * (len(old) - len(new)), word, list(old), list(new)))
-    number = sum(words.counts.values())
-    earlier, later = (Usage(words.texts, number, *row) for row in sums)
     best = heapq.nsmallest(examples, differing, key=lambda each: (-each[0], each[1]))
-    return Effect(earlier, later, changed, not_shorter, [(word, old, new) for _, word, old, new in best])
+    shown = [(word, old, new) for _, word, old, new in best]
+    return Effect(earlier, later, sum(words.values()), changed, not_shorter, shown)

@@ -1,4 +1,4 @@
-"""Words of a corpus as a tokenizer divides it, with their counts."""
+"""Words of a corpus with their counts: as a tokenizer divides it, and as a reader does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bertkit.tasks.ner.inputs import split_words
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
@@ -16,33 +18,41 @@ _BREAK = "\n"  # not in a word: texts are lines
 
 @dataclass(frozen=True)
 class CorpusWords:
-    """Words of a corpus; the model of a tokenizer splits each of them into pieces, regardless of its neighbours.
+    """Words of a corpus.
 
     Attributes:
-        counts: word, as the normalizer and the pre-tokenizer write it → number of occurrences.
-        texts: number of texts, which are lines.
+        counts: word, as the normalizer and the pre-tokenizer write it → number of occurrences. The model of the
+            tokenizer splits each of them into pieces, regardless of its neighbours.
+        plain: words of `split_words` with a letter or a digit, whatever a tokenizer takes for a word → number of
+            occurrences; they are those of `bertkit.choose`.
     """
 
     counts: Mapping[str, int]
-    texts: int
+    plain: Mapping[str, int]
 
 
 def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> CorpusWords:
-    """Counts the words that the normalizer and the pre-tokenizer of a tokenizer make of ``texts``.
+    """Counts the words of ``texts``, also as the normalizer and the pre-tokenizer of a tokenizer make them.
 
     Memory grows with the number of distinct words.
     """
     counts: Counter[str] = Counter()
-    normalizer, pre_tokenizer, number = tokenizer.normalizer, tokenizer.pre_tokenizer, 0
+    chunks: Counter[str] = Counter()
+    normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
     for text in texts:
-        number += 1
+        chunks.update(text.split())  # no word has a blank in it, so each distinct chunk is split once
         normalized = text if normalizer is None else normalizer.normalize_str(text)
         if pre_tokenizer is None:
             counts[normalized] += 1
         else:
             counts.update([word for word, _ in pre_tokenizer.pre_tokenize_str(normalized)])
     counts.pop("", None)
-    return CorpusWords(counts, number)
+    plain: Counter[str] = Counter()
+    for chunk, number in chunks.items():
+        for word in split_words(chunk):
+            if any(map(str.isalnum, word.text)):
+                plain[word.text] += number
+    return CorpusWords(counts, plain)
 
 
 class WordSearch:

@@ -214,9 +214,14 @@ def longest_input(config: PreTrainedConfig) -> int:
     With learned positions this is a hard limit. Rotary and relative positions (ModernBERT, DeBERTa-v3) can be computed
     for any length: the limit is then ``max_position_embeddings``, and can be raised by a larger value.
     """
-    if config.model_type in _POSITIONS_AFTER_PADDING:
+    if positions_follow_padding(config):
         return config.max_position_embeddings - config.pad_token_id - 1
     return config.max_position_embeddings
+
+
+def positions_follow_padding(config: PreTrainedConfig) -> bool:
+    """Returns whether the first position of an encoder is the id of the padding token plus one, as of RoBERTa."""
+    return config.model_type in _POSITIONS_AFTER_PADDING
 
 
 def model_inputs(config: PreTrainedConfig) -> tuple[str, ...]:

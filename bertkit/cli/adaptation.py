@@ -1,10 +1,9 @@
-"""``bertkit tokenizer extend``: other words for a checkpoint."""
+"""``bertkit tokenizer extend`` and ``swap``: other words for a checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,18 +13,16 @@ from bertkit.cli.commands import Settings
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
-if TYPE_CHECKING:
-    from bertkit.adaptation.extend import Extension
-
+NewCheckpoint = Annotated[
+    Path, options.option("--output-dir", help="Folder of the new checkpoint; new or empty.", panel=options.OUTPUT)
+]
 OF_EXTENSIONS = ("data.text_column", "data.dataset_config", "data.dataset_split", "data.streaming")
 
 
 def extend(
     model: options.Checkpoint,
     corpus: options.Corpus,
-    output_dir: Annotated[
-        Path, options.option("--output-dir", help="Folder of the new checkpoint; new or empty.", panel=options.OUTPUT)
-    ],
+    output_dir: NewCheckpoint,
     settings: Settings,
     more: options.MorePaths = None,
     add: Annotated[int, typer.Option(help="Maximum number of new pieces.", min=1)] = 2000,
@@ -46,29 +43,30 @@ def extend(
     if json:
         print_text(dumps(extension.record(), ensure_ascii=False))
         return
-    for line in _lines(extension):
+    for line in extension.lines():
         print_text(line)
 
 
-def _lines(extension: Extension) -> Iterator[str]:
-    effect = extension.effect
-    before, after = effect.before, effect.after
-    rows = [
-        ("", "before", "after"),
-        ("pieces per word", f"{before.pieces_per_word:.3f}", f"{after.pieces_per_word:.3f}"),
-        ("pieces per line", f"{before.pieces_per_text:.1f}", f"{after.pieces_per_text:.1f}"),
-        *(
-            (f"{name} words", *(f"{getattr(usage, name) / usage.words:.2%}" for usage in (before, after)))
-            for name in ("split", "unknown")
-        ),
-    ]
-    for name, one, other in rows:
-        yield f"{name:<16}{one:>8}{other:>9}"
-    yield f"{effect.change:+.1%} pieces; {effect.changed / after.words:.2%} of the words have new pieces"
-    if effect.not_shorter:
-        yield f"{effect.not_shorter / after.words:.2%} of the words are split in another way without fewer pieces"
-    for _, old, new in effect.examples:
-        yield f"  {' '.join(old)} → {' '.join(new)}"
-    yield f"other texts: the same ids; {extension.comparison}"
-    last_id = extension.first_id + len(extension.pieces) - 1
-    yield f"{len(extension.pieces)} pieces added, ids {extension.first_id} to {last_id}: {extension.folder}"
+def swap(
+    model: options.Checkpoint,
+    tokenizer: Annotated[
+        str, options.option(help="The new tokenizer: folder or Hub id, such as one of bertkit tokenizer train.")
+    ],
+    output_dir: NewCheckpoint,
+    corpus: Annotated[
+        list[str] | None,
+        options.option(help="Text that both tokenizers split, to compare them. Repeatable.", metavar="PATH_OR_HUB_ID"),
+    ] = None,
+    more: options.MorePaths = None,
+    revision: options.Revision = None,
+    json: options.AsJson = False,
+) -> None:
+    """Give a checkpoint another tokenizer, such as that of another language."""
+    result = bertkit.swap_tokenizer(
+        model, tokenizer, output_dir, corpus=[*(corpus or []), *(more or [])], revision=revision
+    )
+    if json:
+        print_text(dumps(result.record(), ensure_ascii=False))
+        return
+    for line in result.lines():
+        print_text(line)

@@ -22,6 +22,7 @@ COMMANDS = [
     ("tokenizer",),
     ("tokenizer", "train"),
     ("tokenizer", "extend"),
+    ("tokenizer", "swap"),
     ("corpus",),
     ("corpus", "build"),
     ("recipes",),

@@ -90,9 +90,9 @@ def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
     special = set(tokenizer.all_special_ids)
     pieces = [(piece, number) for piece, number in ids.items() if number not in special]
     backend: Tokenizer = tokenizer.backend_tokenizer
-    if _splits_by(backend, "ByteLevel"):
+    if splits_by(backend, "ByteLevel"):
         return _of_bytes(pieces, len(continuation))
-    if _splits_by(backend, "Metaspace"):
+    if splits_by(backend, "Metaspace"):
         chosen = [number for piece, number in pieces if not piece.startswith(BEGINNING)]
     else:
         prefix = getattr(backend.model, "continuing_subword_prefix", None) or CONTINUATION
@@ -101,7 +101,7 @@ def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
     return WordMarks(continuation, None)
 
 
-def _splits_by(backend: Tokenizer, kind: str) -> bool:
+def splits_by(backend: Tokenizer, kind: str) -> bool:
     """Returns whether a pre-tokenizer of this type is part of a tokenizer."""
     return backend.pre_tokenizer is not None and f'"{kind}"'.encode() in backend.pre_tokenizer.__getstate__()
 
