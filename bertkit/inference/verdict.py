@@ -106,8 +106,12 @@ def verdict_of(outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), reci
     from bertkit.inference.predicted import predicted
 
     facts = predicted(outcome.task).facts(outcome)
-    losses = [float(entry["eval_loss"]) for entry in history if entry.get("eval_loss") is not None]
-    falling = [] if _is_highest(history, outcome.task.main_metric) else still_falls(losses)
+    losses: dict[int, float] = {}
+    for entry in history:
+        if entry.get("eval_loss") is not None:
+            # The weights that a run keeps are evaluated once more in its last step.
+            losses.setdefault(int(entry.get("step", len(losses))), float(entry["eval_loss"]))
+    falling = [] if _is_highest(history, outcome.task.main_metric) else still_falls(list(losses.values()))
     proposal = None if recipe is None else _proposal(facts, bool(falling), bool(outcome.collapse), recipe)
     return Verdict((*facts.sentences, *falling), proposal)
 

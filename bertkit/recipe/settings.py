@@ -189,6 +189,11 @@ class TrainSettings:
     early_stopping_patience: int | None = setting(
         "Number of evaluations without a better score after which the run ends.", default=None, gt=0
     )
+    fit_schedule: bool = setting(
+        "Whether a learning rate, epochs and patience that the recipe does not give follow the number of training "
+        "examples and the size of the encoder; for fine-tuning.",
+        default=False,
+    )
     class_weights: str | dict[Any, Any] | None = option(
         "Loss for imbalanced classes: balanced, focal, or a weight for each label.", default=None
     )

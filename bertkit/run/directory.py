@@ -34,6 +34,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.training.arguments import has_tf32
 from bertkit.training.progress import device_name
 from bertkit.training.recovery import interruptions_reported
+from bertkit.training.schedule import FITS_DATA, FITTED
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
@@ -254,6 +255,9 @@ def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
     if is_cut_off(output_dir / "recipe.yaml"):
         return []
     then, now = load_recipe(output_dir / "recipe.yaml").to_dict(), recipe.to_dict()
+    if now["train"].get(FITS_DATA):  # the data, which are not read yet, give what the recipe lacks
+        fitted = {key: then["train"][key] for key in FITTED if key in then["train"]}
+        now["train"] = {**fitted, **now["train"], FITS_DATA: then["train"].get(FITS_DATA)}
     wrong: list[str] = []
     allowed: list[str] = []
     for block in ("task", "model", "data", "train"):

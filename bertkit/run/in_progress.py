@@ -104,6 +104,19 @@ class RunInProgress:
 
         return Tracking(self.recipe, self.output_dir)
 
+    def settle(self, recipe: Recipe, sentence: str) -> Recipe:
+        """Replaces the recipe by one with the values that depend on the data; prints the sentence on them, if any.
+
+        Raises:
+            RecipeError: the run is resumed, and was started with other values.
+        """
+        if sentence:
+            say(sentence)
+        self.recipe = self.record.recipe = recipe
+        if self.resume:
+            self.changed = check_same_recipe(recipe, self.output_dir)
+        return recipe
+
     def check_arguments(self) -> None:
         """Checks the Trainer arguments of the recipe before data are read; starts the process group.
 

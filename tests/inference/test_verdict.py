@@ -192,6 +192,9 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     best = [*falling, {"eval_loss": 0.5, "eval_accuracy": 1.0}]
     assert not any("falls" in sentence for sentence in verdict_of(right, best).sentences)
     assert verdict_of(right, falling).proposal is None  # without a recipe
+    # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.
+    kept = [{"step": step, "eval_loss": loss} for step, loss in ((1, 0.9), (2, 0.5), (3, 1.4), (3, 0.5))]
+    assert not any("falls" in sentence for sentence in verdict_of(right, kept).sentences)
 
 
 def test_a_proposal_is_a_command(fine_tuned, tmp_path):

@@ -1,0 +1,78 @@
+"""Learning rate and epochs by data and encoder: what is chosen, what is left alone, and what a run records."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from transformers import BertConfig, DistilBertConfig
+
+from bertkit import finetune
+from bertkit.errors import RecipeError
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.schedule import FITS_DATA, fitted_schedule
+
+
+def fitted(rows: int, config=None, **overrides):
+    given = {"data.train_file": "x.csv", **{f"train.{key}": value for key, value in overrides.items()}}
+    recipe = load_recipe("finetune/classification", given)
+    recipe, sentence = fitted_schedule(recipe, rows, config or BertConfig(hidden_size=384, num_attention_heads=12))
+    assert FITS_DATA not in recipe.train
+    keys = ("learning_rate", "num_train_epochs", "early_stopping_patience", "max_steps")
+    return {key: recipe.train[key] for key in keys if key in recipe.train}, sentence
+
+
+@pytest.mark.parametrize(
+    ("rows", "epochs"), [(1, 15), (100, 15), (320, 15), (480, 10), (1000, 5), (1600, 3), (1_000_000, 3)]
+)
+def test_few_examples_are_seen_more_often(rows, epochs):
+    values, sentence = fitted(rows)
+    assert values["num_train_epochs"] == epochs
+    assert ("early_stopping_patience" in values) == (epochs > 3)
+    assert f"{epochs} epochs" in sentence
+
+
+@pytest.mark.parametrize(
+    ("size", "rate"), [(128, 2e-4), (256, 1e-4), (384, 1e-4), (512, 5e-5), (768, 3e-5), (1024, 2e-5)]
+)
+def test_small_encoders_learn_at_higher_rates(size, rate):
+    for config in (BertConfig(hidden_size=size), DistilBertConfig(dim=size)):
+        values, sentence = fitted(1000, config)
+        assert values["learning_rate"] == rate
+        assert f"hidden size of {size}" in sentence
+
+
+def test_given_values_win():
+    values, sentence = fitted(100, learning_rate=7e-5)
+    assert values["learning_rate"] == 7e-5
+    assert "--num-train-epochs" in sentence
+    assert "--learning-rate" not in sentence
+    values, sentence = fitted(100, num_train_epochs=2)
+    assert values["num_train_epochs"] == 2
+    assert "early_stopping_patience" not in values
+    assert fitted(100, early_stopping_patience=9)[0]["early_stopping_patience"] == 9
+    assert fitted(100, learning_rate=1e-5, num_train_epochs=2) == ({"learning_rate": 1e-5, "num_train_epochs": 2.0}, "")
+    values, _ = fitted(100, max_steps=7)
+    assert values == {"learning_rate": 1e-4, "max_steps": 7}
+
+
+def test_recipes_of_the_paper_are_left_alone():
+    recipe = load_recipe("finetune/glue/sst2", {"data.data_dir": "x"})
+    assert fitted_schedule(recipe, 10, BertConfig()) == (recipe, "")
+
+
+def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
+    file, out = tmp_path / "rows.csv", tmp_path / "run"
+    with file.open("w", newline="") as stream:
+        rows = [(f"{word} film", label) for word, label in (("good", "yes"), ("bad", "no")) for _ in range(20)]
+        csv.writer(stream).writerows([("text", "label"), *rows])
+    values = {"data.train_file": str(file), "train.report": False, "data.max_seq_length": 16}
+    finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values)
+    assert "chosen: learning rate 0.0002 for a hidden size of" in capfd.readouterr().err
+    recipe = load_recipe(out / "recipe.yaml")
+    assert (recipe.train["learning_rate"], recipe.train["num_train_epochs"]) == (2e-4, 15)
+    assert FITS_DATA not in recipe.train
+    finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values, resume=True)
+    given = {**values, "train.learning_rate": 1e-3}
+    with pytest.raises(RecipeError, match=r"train\.learning_rate was 0\.0002 and is now 0\.001"):
+        finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=given, resume=True)
