@@ -267,7 +267,7 @@ def test_the_pushed_card_is_complete(world):
     text = card.decode()
     assert "import bertkit" not in text
     assert "bertkit predict ada/film" in text
-    assert "2 steps of 32 inputs, peak learning rate 2e-05, seed 42, with bertkit " in text
+    assert "2 steps of 32 inputs, peak learning rate 0.0002, seed 42, with bertkit " in text
     assert "More information needed" not in text
     assert "PATH_OR_HUB_ID" not in text
     assert metadata(pushed(world, "ada/film", "v1")["README.md"])["license"] == "mit"
