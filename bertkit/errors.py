@@ -16,6 +16,7 @@ is a bug in bertkit and keeps its traceback (exit code 1). A message states the 
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from difflib import get_close_matches
 from typing import Any
 
 _LONGEST_LINE, _LONGEST_FAULT = 2_000, 20_000  # characters of a message; values come from files of any size
+
+_COUNT = re.compile(r"(\d+) faults:\n")  # the beginning of `listed`
+_MORE = re.compile(r"… and \d+ more")
 
 _REPR = reprlib.Repr()
 _REPR.maxlevel = 3
@@ -89,9 +93,28 @@ def noted(faults: list[str]) -> Iterator[None]:
 
 
 def raise_all(faults: Sequence[str]) -> None:
-    """Raises one DataError with all ``faults``, if there are any; a fault can be a multi-line list itself."""
+    """Raises one DataError with all ``faults``, if there are any; a fault can be a list of `listed` itself."""
+    if len(faults) == 1:
+        raise DataError(faults[0])
     if faults:
-        raise DataError("\n".join(faults))
+        entries = entries_of(faults)
+        heads = [_COUNT.match(fault) for fault in faults]
+        total = sum(1 if head is None else int(head[1]) for head in heads)
+        more = [f"… and {total - len(entries)} more"] if total > len(entries) else []
+        raise DataError(f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in [*entries, *more]))
+
+
+def entries_of(faults: Iterable[str]) -> list[str]:
+    """Returns the single faults, of which some may be lists of `listed`; without those that a list only counts.
+
+    >>> entries_of(["a", "3 faults:\\n  - b\\n  - c\\n  - … and 1 more"])
+    ['a', 'b', 'c']
+    """
+    entries: list[str] = []
+    for fault in faults:
+        single = [fault] if _COUNT.match(fault) is None else fault.split("\n  - ")[1:]
+        entries += [each for each in single if not _MORE.fullmatch(each)]
+    return entries
 
 
 def raise_listed(faults: Sequence[str]) -> None:

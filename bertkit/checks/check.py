@@ -12,6 +12,8 @@ from typing import Any
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.checks.corpus_rules import Sample, sample
 from bertkit.checks.findings import Finding, Report, error, in_order, note, rules
+from bertkit.checks.fix import fix as write_fixed
+from bertkit.checks.fix import hidden_faults
 from bertkit.checks.label_rules import check_installed
 from bertkit.checks.plan import evaluated_batches, memory, micro_batches, plan
 from bertkit.checks.subject import Subject
@@ -26,6 +28,8 @@ from bertkit.errors import (
     PlacementError,
     RecipeError,
     TrainingError,
+    entries_of,
+    listed,
 )
 from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
@@ -66,6 +70,7 @@ def check(
     push_to_hub: str | None = None,
     labels: bool = False,
     strict: bool = False,
+    fix: str | Path | None = None,
     **settings: Any,
 ) -> Report:
     """Checks a run of `bertkit.finetune` or `bertkit.pretrain` before it starts.
@@ -83,6 +88,8 @@ def check(
         data_dir: as for `finetune`.
         labels: also look for wrong labels, which takes longer and needs the extra ``checks``.
         strict: report warnings as errors.
+        fix: a new CSV file for the training table without empty and repeated rows, with one name for each label; labels
+            in doubt are in ``NAME.suspects.csv`` beside it. See `bertkit.checks.fix.fix`.
         settings: as for `finetune`.
 
     Returns:
@@ -90,6 +97,7 @@ def check(
 
     Raises:
         RecipeError: ``labels`` is set and cleanlab is not installed, or ``resume`` without ``output_dir``.
+        BertkitError: the table of ``fix`` cannot be read or written.
     """
     if labels:
         check_installed()
@@ -101,6 +109,8 @@ def check(
         resolved = _recipe(recipe, corpus, model, data_dir, overrides)
     except BertkitError as refused:
         return Report((_finding(refused),))
+    if fix is not None:
+        write_fixed(resolved, Path(fix), labels)
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch:
         findings: list[Finding] = []
         subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
@@ -283,6 +293,9 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
         except BertkitError as refused:
             if str(refused) not in known:
                 findings.append(_finding(refused))
+    said = "\n".join(finding.message for finding in findings)
+    if hidden := [fault for fault in entries_of(hidden_faults(recipe)) if fault not in said]:
+        findings.append(_finding(DataError(listed(hidden, at_most=10))))
     return subject
 
 

@@ -107,7 +107,7 @@ def merged(reports: Mapping[str, Report]) -> Report:
 Function = Callable[[Subject], Iterable[Finding]]
 
 # Modules with rules; findings of a level are in this order.
-_MODULES = ("training_rules", "text_rules", "duplicate_rules", "label_rules", "corpus_rules", "plan")
+_MODULES = ("training_rules", "text_rules", "duplicate_rules", "label_rules", "near_labels", "corpus_rules", "plan")
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,14 @@ class Run:
             "--check-labels", help="With --check: also look for wrong labels.", panel=options.OUTPUT, rare=True
         ),
     ] = False
+    fix: Annotated[
+        Path | None,
+        options.option(
+            help="With --check: write the training table without empty and repeated rows, and with labels unified.",
+            metavar="OUT.csv",
+            panel="Checks",
+        ),
+    ] = None
     strict: Annotated[
         bool, options.option("--strict", help="With --check: warnings are errors.", panel=options.OUTPUT, rare=True)
     ] = False
@@ -122,6 +130,7 @@ class Run:
             output_dir=folder,
             labels=self.check_labels,
             strict=self.strict,
+            fix=self.fix,
             **{**self._arguments(), **given},
         )
 
@@ -132,7 +141,7 @@ class Run:
         Raises:
             RecipeError: an option of the check is given without ``--check``.
         """
-        for flag, is_given in (("--check-labels", self.check_labels), ("--strict", self.strict)):
+        for flag, is_given in (("--check-labels", self.check_labels), ("--strict", self.strict), ("--fix", self.fix)):
             if is_given and not self.check:
                 raise RecipeError(f"{flag} is for --check; add it, or remove {flag}")
         return self.check

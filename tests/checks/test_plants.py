@@ -63,6 +63,12 @@ def misspelt(case: Case) -> None:
             row["label"] = {"no": "no ", "yes": "Yes"}[row["label"]]
 
 
+def nearly_another(case: Case) -> None:
+    for row in case.train + case.validation:
+        row["label"] = {"no": "negative", "yes": "positive"}[row["label"]]
+    case.train[0]["label"] = case.train[0]["label"].replace("tive", "tve")
+
+
 def unlike_in_bytes(case: Case) -> None:
     for rows in (case.train, case.validation):
         for number, row in enumerate(rows):
@@ -189,6 +195,7 @@ PLANTS = {
     "labels-in-one-split": ("table", third_class(60, 0), {"labels-in-one-split"}),
     "rare-class": ("table", third_class(5, 2), {"rare-class"}),
     "imbalance": ("table", third_class(15, 2), {"imbalance"}),
+    "label-typo": ("table", nearly_another, {"label-typo", "rare-class", "labels-in-one-split"}),
     "label-spelling": ("table", misspelt, {"label-spelling"}),
     "label-spelling by Unicode": ("table", unlike_in_bytes, {"label-spelling"}),
     "empty-text": ("table", edit(3, lambda text: "\u200b"), {"empty-text"}),

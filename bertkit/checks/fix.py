@@ -1,0 +1,210 @@
+"""``--fix OUT.csv``: a table without empty and repeated rows, with one name for each label, and the labels in doubt."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertkit.checks.label_rules import find_suspects, vectors_of
+from bertkit.checks.near_labels import near_labels
+from bertkit.errors import DataError, RecipeError, noted
+from bertkit.files import check_new_file, write_whole
+from bertkit.progress import counted, say
+from bertkit.recipe.load import Recipe
+from bertkit.tables import Table, read_table
+from bertkit.tables.classes import is_missing
+from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tables.table import label_column, text_columns
+from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.registry import task_of_recipe
+
+_LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise
+
+
+class Doubt(NamedTuple):
+    """A label in doubt: the number of its row in the source, the label, a better one with a confidence in [0, 1], and
+    the text."""
+
+    line: int
+    label: str
+    suggestion: str
+    confidence: float
+    text: str
+
+
+@dataclass
+class Cleaned:
+    """Result of `clean`.
+
+    Attributes:
+        rows: the rows that are kept, from 0.
+        labels: row → its label, where it is another one than in the table.
+        removed: reason → number of removed rows.
+        doubts: labels that were changed, or whose rows were removed because of them.
+    """
+
+    rows: list[int]
+    labels: dict[int, str]
+    removed: Counter[str]
+    doubts: list[Doubt]
+
+
+def clean(table: Table, texts: Sequence[str], label: str) -> Cleaned:
+    """Finds the rows of a table to keep, and their labels.
+
+    Removed are rows with an empty text, without a label, with the texts and the label of an earlier row, and rows whose
+    texts have another label more often. Labels that look alike, or that `near_labels` takes for misspelt, get the more
+    frequent name.
+
+    Args:
+        table: the table.
+        texts, label: its columns.
+    """
+    columns, given = [table.columns[name] for name in texts], table.columns[label]
+    counts = Counter(str(value) for value in given if not is_missing(value))
+    near = near_labels(counts)
+    rows: dict[tuple[str, ...], dict[str, list[int]]] = {}
+    removed: Counter[str] = Counter()
+    for row, values in enumerate(zip(*columns, strict=True)):
+        if any(is_missing(value) for value in values):
+            removed["without a text"] += 1
+        elif is_missing(given[row]):
+            removed["without a label"] += 1
+        else:
+            name = str(given[row])
+            key = tuple(" ".join(str(value).split()) for value in values)
+            rows.setdefault(key, {}).setdefault(near.get(name, (name, 1.0))[0], []).append(row)
+    kept, doubts = [], []
+    for by_label in rows.values():
+        most = max(by_label, key=lambda name: len(by_label[name]))
+        kept.append(by_label[most][0])
+        removed["repeated"] += sum(map(len, by_label.values())) - 1
+        share = len(by_label[most]) / sum(map(len, by_label.values()))
+        doubts += [
+            Doubt(table.numbers_of_rows[row], str(given[row]), most, share, str(columns[0][row]))
+            for name, of_name in by_label.items()
+            for row in of_name
+            if name != most
+        ]
+    kept.sort()
+    changed = {row: near[str(given[row])][0] for row in kept if str(given[row]) in near}
+    doubts += [
+        Doubt(table.numbers_of_rows[row], str(given[row]), name, near[str(given[row])][1], str(columns[0][row]))
+        for row, name in changed.items()
+        if near[str(given[row])][1] < 1
+    ]
+    return Cleaned(kept, changed, +removed, doubts)
+
+
+def fix(recipe: Recipe, place: Path, labels: bool) -> None:
+    """Writes the cleaned training table of a recipe as CSV, and beside it ``NAME.suspects.csv``.
+
+    The table of the recipe is not changed. Rows with a wrong number of fields are left out too. What was done is
+    printed.
+
+    Args:
+        recipe: a recipe of text classification with ``data.train_file``.
+        place: a new file that ends in ``.csv``.
+        labels: add labels that are probably wrong to the suspects, see `find_suspects`; a suspect is not changed.
+
+    Raises:
+        RecipeError: the recipe is of another task, or the name of the file is another.
+        DataError: the table cannot be read, or no row is left.
+        OutputError: a file exists or cannot be written.
+    """
+    source, task = getattr(recipe.data, "train_file", None), task_of_recipe(recipe)
+    suspects = place.with_name(f"{place.stem}.suspects.csv")
+    if not isinstance(task, ClassificationTask) or source is None:
+        raise RecipeError("--fix: is for finetune classification with --train-file")
+    if place.suffix.lower() != ".csv":
+        raise RecipeError(f"--fix {place}: expected a name that ends in .csv")
+    for file in (place, suspects):
+        check_new_file(file, f"--fix {file}")
+    table = _read(source)
+    label = label_column(list(table.columns), recipe.task.label_column, table.source)
+    texts = text_columns(list(table.columns), recipe.task.text_columns, label, table.source)
+    if recipe.task.label_separator is not None or recipe.task.problem in ("multi_label", "regression"):
+        raise RecipeError("--fix: is for tables with one class per row")
+    cleaned = clean(table, texts, label)
+    if not cleaned.rows:
+        raise DataError(f"--fix: no row of {table.source} has a text and a label")
+    doubts = list(cleaned.doubts)
+    checkpoint = recipe.model.get("name_or_path")
+    if labels and checkpoint is not None:
+        doubts += _of_model(str(checkpoint), table, texts, label, cleaned)
+    columns = {name: [values[row] for row in cleaned.rows] for name, values in table.columns.items()}
+    columns[label] = [cleaned.labels.get(row, value) for row, value in zip(cleaned.rows, columns[label], strict=True)]
+    write_whole(place, _csv(list(columns), zip(*columns.values(), strict=True)))
+    write_whole(suspects, _csv(Doubt._fields, ((*each[:3], f"{each.confidence:.2f}", each.text) for each in doubts)))
+    if table.skipped:
+        cleaned.removed["with a wrong number of fields"] = table.skipped
+    parts = ", ".join(f"{count:,} {reason}" for reason, count in cleaned.removed.items())
+    say(f"{place}: {len(cleaned.rows):,} of {len(table) + table.skipped:,} rows; removed: {parts or 'none'}")
+    for (old, new), count in Counter(
+        (str(table.columns[label][row]), new) for row, new in cleaned.labels.items()
+    ).items():
+        say(f"label {old!a} is {new!a} in {counted(count, 'row')}")
+    say(f"{suspects}: {counted(len(doubts), 'label')} to look at")
+
+
+def hidden_faults(recipe: Recipe) -> list[str]:
+    """Returns the faults of rows of the tables of text classification that an earlier fault of a table hides: rows
+    without a text or a label, beside rows of a wrong number of fields or labels of several kinds."""
+    task, faults = task_of_recipe(recipe), list[str]()
+    if not isinstance(task, ClassificationTask):
+        return []
+    for source in filter(None, (recipe.data.train_file, recipe.data.validation_file)):
+        with suppress(DataError):  # what cannot be read at all is reported already
+            table = _read(source)
+            label = label_column(list(table.columns), recipe.task.label_column, table.source)
+            for column in text_columns(list(table.columns), recipe.task.text_columns, label, table.source):
+                with noted(faults):
+                    texts_of_column(table, column)
+            missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
+            faults += [f"{table.place(row)}: no value for {label!r}" for row in missing]
+    return faults
+
+
+def _read(source: str) -> Table:
+    """Reads a table, without rows of a wrong number of fields where a file may have such."""
+    try:
+        return read_table(source)
+    except DataError:
+        try:
+            return read_table(source, skip_ragged=True)
+        except DataError as of_other_kinds:
+            refused = of_other_kinds
+        raise refused from None
+
+
+def _of_model(checkpoint: str, table: Table, texts: Sequence[str], label: str, cleaned: Cleaned) -> list[Doubt]:
+    """Returns the labels that are probably wrong by the vectors of a checkpoint."""
+    values = [cleaned.labels.get(row, str(table.columns[label][row])) for row in cleaned.rows]
+    names, ids = np.unique(values, return_inverse=True)
+    columns = [[str(table.columns[name][row]) for row in cleaned.rows] for name in texts]
+    return [
+        Doubt(
+            table.numbers_of_rows[cleaned.rows[each.row]],
+            str(names[each.label]),
+            str(names[each.predicted]),
+            1 - each.score,
+            columns[0][each.row],
+        )
+        for each in find_suspects(vectors_of(checkpoint, columns, _LONGEST), ids)
+    ]
+
+
+def _csv(names: Sequence[str], rows: Any) -> str:
+    written = io.StringIO(newline="")
+    writer = csv.writer(written)
+    writer.writerow(names)
+    writer.writerows(rows)
+    return written.getvalue()

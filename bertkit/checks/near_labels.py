@@ -1,0 +1,64 @@
+"""Rare labels that are probably another one, misspelt: ``biling`` beside ``billing``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import chain
+
+from bertkit.checks.findings import Finding, rule, warning
+from bertkit.checks.subject import Subject
+from bertkit.progress import counted, inflected
+from bertkit.tables.classes import look_alikes
+
+_RARE, _TIMES = 10, 5  # rows of a misspelt label, at most; the right one has at least five times as many
+_SHORTEST = 5  # characters; short names differ in one letter often
+_SIMILAR = 0.85  # ratio of difflib's SequenceMatcher
+_DIGITS = re.compile(r"\d+")
+
+
+def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
+    """Returns rare label → the frequent one that it is probably meant for, and how similar they are, in [0, 1].
+
+    Names that look alike count as 1. Other names have one first letter, and the same digits: ``illegal`` is not
+    ``legal``, and ``grade 1`` not ``grade 2``.
+
+    >>> near_labels({"billing": 97, "biling": 2, "sales": 50, "Sales": 1, "legal": 60, "illegal": 3})
+    {'Sales': ('sales', 1.0), 'biling': ('billing', 0.92)}
+    """
+    near: dict[str, tuple[str, float]] = {}
+    for group in look_alikes(counts):
+        most = max(group, key=lambda name: counts[name])
+        near |= {name: (most, 1.0) for name in group if name != most}
+    for name, count in counts.items():
+        if name in near or count >= _RARE or len(name) < _SHORTEST:
+            continue
+        alike = [
+            (round(SequenceMatcher(None, name, other).ratio(), 2), other)
+            for other, rows in counts.items()
+            if rows >= max(_RARE, _TIMES * count) and other[:1].casefold() == name[:1].casefold()
+        ]
+        similar = [each for each in alike if each[0] >= _SIMILAR and _DIGITS.findall(each[1]) == _DIGITS.findall(name)]
+        if similar:
+            ratio, other = max(similar)
+            near[name] = other, ratio
+    return near
+
+
+@rule("label-typo", "splits")
+def label_typo(subject: Subject) -> Iterator[Finding]:
+    """Finds rare classes whose names are nearly those of frequent ones."""
+    counts = Counter(chain.from_iterable(subject.classes.get("train", ())))
+    typos = {name: other for name, (other, ratio) in near_labels(counts).items() if ratio < 1}
+    if typos:
+        named = "; ".join(
+            f"{name!r} ({counted(counts[name], 'row')}): did you mean {other!r} ({counts[other]:,} rows)?"
+            for name, other in typos.items()
+        )
+        yield warning(
+            "train",
+            f"{counted(len(typos), 'label')} {inflected(len(typos), 'is', 'are')} nearly another one: {named}",
+            "correct these labels, or write a corrected table with --fix OUT.csv",
+        )

@@ -1,0 +1,107 @@
+"""``--fix``: what is removed and unified, the labels in doubt, and that the result checks clean."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+import pytest
+
+import bertkit
+from bertkit.checks.fix import clean
+from bertkit.checks.near_labels import near_labels
+from bertkit.errors import OutputError, RecipeError
+from bertkit.tables import Table, read_table
+
+from .conftest import sentence, write_csv
+
+
+@pytest.mark.parametrize(
+    ("counts", "near"),
+    [
+        ({"billing": 97, "biling": 2, "complaint": 40, "complain": 1}, {"biling": "billing", "complain": "complaint"}),
+        ({"sales": 50, "Sales": 20, "sales ": 1}, {"Sales": "sales", "sales ": "sales"}),
+        # Other classes: negations, numbers, short names, and names that are not rare.
+        ({"legal": 60, "illegal": 3, "entailment": 50, "not_entailment": 2}, {}),
+        ({"grade 10": 60, "grade 11": 3}, {}),
+        ({"cat": 60, "cats": 3, "pos": 9}, {}),
+        ({"billing": 97, "biling": 15}, {}),
+    ],
+)
+def test_misspelt_labels_are_rare_and_similar(counts, near):
+    assert {name: other for name, (other, _) in near_labels(counts).items()} == near
+
+
+def test_rows_are_cleaned():
+    texts = ["a b", " a  b", "", "c", "d", "d", "d", "e"]
+    labels = ["x", "x", "x", None, "x", "x", "y", "X"]
+    cleaned = clean(Table({"text": texts, "label": labels}, "x.csv", "", lines=range(2, 10)), ["text"], "label")
+    assert (cleaned.rows, cleaned.labels) == ([0, 4, 7], {7: "x"})
+    assert cleaned.removed == {"without a text": 1, "without a label": 1, "repeated": 3}
+    [doubt] = cleaned.doubts
+    assert (doubt.line, doubt.label, doubt.suggestion, doubt.text) == (8, "y", "x", "d")
+    assert doubt.confidence == pytest.approx(2 / 3)
+
+
+@pytest.fixture
+def dirty(table, tmp_path):
+    """A table with every fault that can be mended."""
+    rng = random.Random(4)
+    rows = [{"text": sentence(rng), "label": ("billing", "sales")[number % 2]} for number in range(120)]
+    rows[3]["label"], rows[4]["label"] = "Sales ", "biling"
+    rows += [{"text": " ", "label": "sales"}, {"text": sentence(rng), "label": ""}, rows[7]]
+    rows.append({"text": rows[8]["text"], "label": "sales"})
+    return write_csv(tmp_path / "dirty.csv", rows)
+
+
+def check(table, path, **given):
+    settings = {"data.train_file": str(path), "data.validation_file": None}
+    return bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, **given)
+
+
+def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
+    before = Path(dirty).read_bytes() + b"one field\n"
+    Path(dirty).write_bytes(before)
+    report = check(table, dirty, fix=tmp_path / "out.csv")
+    said = "".join(finding.message for finding in report.findings)
+    for fault in ("line 126: 1 field", "line 122: text is empty", "line 123: no value for 'label'"):
+        assert fault in said
+    assert Path(dirty).read_bytes() == before
+    said = capsys.readouterr().err
+    assert "120 of 125 rows; removed: 1 without a text, 1 without a label, 2 repeated, 1 with a wrong number" in said
+    assert "label 'biling' is 'billing' in 1 row" in said
+    assert set(read_table(tmp_path / "out.csv").columns["label"]) == {"billing", "sales"}
+    with open(tmp_path / "out.suspects.csv", newline="") as stream:
+        suspects = list(csv.DictReader(stream))
+    assert [(row["label"], row["suggestion"]) for row in suspects] == [("sales", "billing"), ("biling", "billing")]
+    codes = {finding.code for finding in check(table, tmp_path / "out.csv").findings}
+    assert not codes & {
+        "data",
+        "label-typo",
+        "label-spelling",
+        "label-conflict",
+        "duplicates",
+        "empty-text",
+        "rare-class",
+    }
+    with pytest.raises(OutputError, match="exists"):
+        check(table, dirty, fix=tmp_path / "out.csv")
+
+
+def test_the_near_label_is_suggested(table, no_trial):
+    for row in table.train[:2]:
+        row["label"] = {"yes": "maybe", "no": "maybe"}[row["label"]]
+    for row in table.train:
+        row["label"] = {"yes": "positive", "no": "negative", "maybe": "positve"}[row["label"]]
+    for row in table.validation:
+        row["label"] = {"yes": "positive", "no": "negative"}[row["label"]]
+    [finding] = [each for each in table.report().findings if each.code == "label-typo"]
+    assert "'positve' (2 rows): did you mean 'positive'" in finding.message
+
+
+@pytest.mark.parametrize(("name", "message"), [("out.xlsx", "ends in .csv"), ("out", "ends in .csv")])
+def test_other_files_are_refused(table, dirty, tmp_path, name, message):
+    with pytest.raises(RecipeError, match=message):
+        check(table, dirty, fix=tmp_path / name)
+    assert not (tmp_path / name).exists()
