@@ -15,6 +15,7 @@ from bertkit.choosing.measuring import measured
 from bertkit.choosing.result import Choice, short_names
 from bertkit.choosing.wording import draw_words
 from bertkit.errors import DataError, RecipeError
+from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.placement.inference import inference_device
 from bertkit.progress import say
@@ -32,6 +33,7 @@ def choose(
     examples: int = 1000,
     folds: int = 5,
     overrides: Mapping[str, Any] | None = None,
+    output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
     trust_remote_code: bool = False,
 ) -> Choice:
@@ -50,6 +52,7 @@ def choose(
         examples: number of examples, or of texts, that are drawn.
         folds: number of folds of the cross-validation.
         overrides: recipe values by dotted key, such as ``{"data.data_dir": "glue"}``.
+        output: a new HTML file to write: the result as one page with drawings.
         device: ``auto`` or ``cpu``.
         trust_remote_code: run the code that the checkpoints bring.
 
@@ -57,10 +60,14 @@ def choose(
         RecipeError: the arguments do not go together, or frozen vectors cannot be scored on the task.
         DataError: the data cannot be read, or are too few.
         CheckpointError: a checkpoint cannot be loaded.
+        OutputError: the file exists or cannot be written.
     """
     named = [str(model) for model in models]
     values = {**(overrides or {}), **({} if train_file is None else {"data.train_file": str(train_file)})}
     _check(named, texts, values, examples, folds)
+    target = None if output is None else Path(output)
+    if target is not None:
+        check_new_file(target, f"--output {target}")
     places = [at_revision(model, None, trust_remote_code) for model in named]
     for place in places:
         load_config(place, any_encoder=True)  # reports a wrong name before anything is computed
@@ -78,7 +85,7 @@ def choose(
     concluded = conclusions(every, metric)
     command = labelled.command if labelled is not None else ["pretrain", "--corpus", str(texts)]
     best = named[0] if concluded.best is None else concluded.best.model
-    return Choice(
+    choice = Choice(
         concluded.candidates,
         metric,
         len(rows),
@@ -90,6 +97,9 @@ def choose(
         concluded.sentences,
         shlex.join(["bertkit", *command, "--model", best, "--output-dir", "OUT"]),
     )
+    if target is not None:
+        write_whole(target, choice.html())
+    return choice
 
 
 def _check(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.choosing.measuring import Measured
-from bertkit.choosing.result import Candidate
+from bertkit.choosing.result import Candidate, amount
 from bertkit.choosing.wording import perplexity
 from bertkit.inference.comparison import compare_systems
 from bertkit.metrics.intervals import MeanDecomposition
@@ -111,7 +111,7 @@ def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[str, list[str]]:
     """Returns the checkpoint with the lowest pseudo-perplexity, and sentences."""
     names = sorted(logs, key=lambda name: -logs[name].mean())
     first = names[0]
-    sentences = [f"Lowest pseudo-perplexity per word: {first}, {perplexity(logs[first])[0]:.3g}."]
+    sentences = [f"Lowest pseudo-perplexity per word: {first}, {amount(perplexity(logs[first])[0])}."]
     if len(names) > 1:
 
         def mean(predictions: Sequence[Any], references: Sequence[Any]) -> float:

@@ -86,7 +86,12 @@ def frozen(task: Task) -> FrozenTask:
     Raises:
         RecipeError: there is no such way for this kind of task.
     """
-    raise RecipeError(
+    raise refused(task)
+
+
+def refused(task: Task) -> RecipeError:
+    """Returns the error for a kind of task that frozen encoders are not scored on."""
+    return RecipeError(
         f"choose: {task.kind} has no linear head on single vectors, so frozen encoders cannot be scored on it; compare "
         "the checkpoints without labels by --texts, or fine-tune each for a few steps"
     )

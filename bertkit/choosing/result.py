@@ -9,6 +9,7 @@ from typing import Any
 
 from bertkit.choosing.wording import Wording
 from bertkit.files import readable_size
+from bertkit.pages.page import framed
 
 _UNKNOWN = "–"
 
@@ -97,6 +98,15 @@ class Choice:
         """Returns the result as plain data."""
         return asdict(self)
 
+    def html(self) -> str:
+        """Returns the page: one HTML file that loads nothing."""
+        from bertkit.choosing.page import render
+
+        return render(self)
+
+    def _repr_html_(self) -> str:
+        return framed(self.html(), "Choice of a checkpoint")
+
     def tables(self) -> list[dict[str, list[str]]]:
         """Returns tables for a terminal of 80 columns, each heading → cells, one for each candidate.
 
@@ -154,12 +164,21 @@ def short_names(models: Sequence[str]) -> list[str]:
     return names
 
 
+def amount(value: float) -> str:
+    """Formats a pseudo-perplexity in three digits, or without decimals.
+
+    >>> amount(12.3456), amount(105_800.2), amount(1.2e12)
+    ('12.3', '105,800', '1.2e+12')
+    """
+    return f"{value:.3g}" if value < 1000 or value >= 1e7 else f"{value:,.0f}"
+
+
 def _perplexity(candidate: Candidate) -> str:
     if candidate.perplexity is None:
         return _UNKNOWN
-    if candidate.perplexity_low is None:
-        return f"{candidate.perplexity:.3g}"
-    return f"{candidate.perplexity:.3g} ({candidate.perplexity_low:.3g} to {candidate.perplexity_high:.3g})"
+    if candidate.perplexity_low is None or candidate.perplexity_high is None:
+        return amount(candidate.perplexity)
+    return f"{amount(candidate.perplexity)} ({amount(candidate.perplexity_low)} to {amount(candidate.perplexity_high)})"
 
 
 def _percent(share: float) -> str:

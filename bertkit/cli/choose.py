@@ -45,6 +45,7 @@ def choose(
     ] = None,
     examples: Annotated[int, typer.Option(help="Examples, or texts, that are drawn.", min=2)] = 1000,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.", min=2)] = 5,
+    output: Annotated[Path | None, options.option(metavar="FILE", help="A new HTML file with all of it.")] = None,
     settings: Settings,
     device: options.Device = "auto",
     trust_remote_code: options.TrustRemoteCode = False,
@@ -58,11 +59,12 @@ def choose(
         examples=examples,
         folds=folds,
         overrides=settings,
+        output=output,
         device=device,
         trust_remote_code=trust_remote_code,
     )
     if json:
-        print_text(dumps(choice.record()))
+        print_text(dumps({**choice.record(), **({} if output is None else {"output": str(output)})}))
         return
     from bertkit.grids.formats import aligned
 
@@ -72,3 +74,5 @@ def choose(
         print_text("")
     for line in choice.lines():
         print_text(line)
+    if output is not None:
+        print_text(output)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any, ClassVar
 
 from bertkit.explain.page import render
+from bertkit.pages.page import framed
 
 
 class Shown:
@@ -43,10 +43,7 @@ class Shown:
 
     def framed(self) -> str:
         """Returns the page as a frame of another one, whose style it does not change."""
-        style = "width:100%;height:900px;border:0"
-        return (
-            f'<iframe title="{html.escape(self.title)}" srcdoc="{html.escape(self.html())}" style="{style}"></iframe>'
-        )
+        return framed(self.html(), self.title)
 
     def _repr_html_(self) -> str:
         return self.framed()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -58,6 +59,12 @@ def render_page(
         script_sha256=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
         version=__version__,
     )
+
+
+def framed(page: str, title: str) -> str:
+    """Returns a page as a frame of another one, such as a notebook, whose style it does not change."""
+    style = "width:100%;height:900px;border:0"
+    return f'<iframe title="{html.escape(title)}" srcdoc="{html.escape(page)}" style="{style}"></iframe>'
 
 
 @cache

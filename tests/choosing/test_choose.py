@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bertkit
-from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
+from bertkit.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
 
 
 def test_the_checkpoint_that_tells_texts_apart_is_best(checkpoint, blind, table):
@@ -102,6 +102,8 @@ def test_two_calls_give_the_same(checkpoint, table):
         ({"task": "sst3"}, RecipeError, "did you mean 'sst2'"),
         ({"task": "squad/v1"}, RecipeError, "question_answering has no linear head"),
         ({"task": "similarity"}, RecipeError, "similarity has no linear head"),
+        ({"task": "reranking"}, RecipeError, "reranking has no linear head"),
+        ({"output": "missing/page.html"}, OutputError, "the folder missing does not exist"),
         ({"folds": 1}, RecipeError, "expected two folds or more"),
         ({"examples": 70, "folds": 65}, DataError, "60 examples are too few for 65 folds"),
         ({"overrides": {"task.label_column": "lable"}}, DataError, "did you mean 'label'"),
