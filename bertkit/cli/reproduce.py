@@ -22,6 +22,7 @@ def reproduce(
     table: Annotated[
         str,
         typer.Argument(
+            metavar="TABLE",
             help="table-1 (GLUE), table-2 (SQuAD 1.1), table-3 (SQuAD 2.0), table-4 (SWAG), table-5 (pre-training "
             "tasks), table-6 (sizes) or table-7 (named entities).",
             show_default=False,

@@ -210,34 +210,46 @@ def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]], is_s
 
 
 def store(definition: Definition, folder: Path, data: Mapping[str, str]) -> None:
-    """Writes ``grid.json``, or compares the definition with the one that is there.
+    """Writes ``grid.json``, or compares the definition with the one that is there, see `check_stored`."""
+    now = _with_data(definition, data)
+    if check_stored(definition, folder, data) != now:
+        write_json(folder / GRID_FILE, now)
+
+
+def check_stored(definition: Definition, folder: Path, data: Mapping[str, str]) -> dict[str, Any] | None:
+    """Compares a definition with the one in ``grid.json``.
 
     Args:
         definition: definition of this call.
         folder: output folder of the grid.
         data: split → fingerprint of the data.
 
+    Returns:
+        The contents of ``grid.json``, None without one.
+
     Raises:
         RecipeError: the folder holds another grid; the message names every difference.
         OutputError: ``grid.json`` is damaged.
     """
-    now = json.loads(dumps({**_as_json(definition), "data": dict(data)}))
     path = folder / GRID_FILE
-    if path.is_file():
-        stored = _read(path)
-        before, after = _compared(stored), _compared(now)
-        changes = [
-            f"{key} was {shown(before.get(key))} and is now {shown(after.get(key))}"
-            for key in dict.fromkeys((*before, *after))
-            if before.get(key) != after.get(key)
-        ]
-        if changes:
-            raise RecipeError(
-                f"{folder} holds another grid: {'; '.join(changes)}. Give the same values, or another --output-dir"
-            )
-        if stored == now:
-            return
-    write_json(path, now)
+    if not path.is_file():
+        return None
+    stored = _read(path)
+    before, after = _compared(stored), _compared(_with_data(definition, data))
+    changes = [
+        f"{key} was {shown(before.get(key))} and is now {shown(after.get(key))}"
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    ]
+    if changes:
+        raise RecipeError(
+            f"{folder} holds another grid: {'; '.join(changes)}. Give the same values, or another --output-dir"
+        )
+    return stored
+
+
+def _with_data(definition: Definition, data: Mapping[str, str]) -> dict[str, Any]:
+    return dict(json.loads(dumps({**_as_json(definition), "data": dict(data)})))
 
 
 def read(folder: Path) -> Definition:

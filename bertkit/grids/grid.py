@@ -11,7 +11,7 @@ from typing import Any
 
 from bertkit.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError, listed
-from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, define, store
+from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, check_stored, define, store
 from bertkit.grids.results import GridResults, collect, write
 from bertkit.grids.search import check_optuna
 from bertkit.grids.values import Range, Values
@@ -161,6 +161,7 @@ def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepare
         faults.append(str(error))
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
+    check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
     return Prepared(task, data, gpus)
 
 

@@ -181,11 +181,11 @@ def test_the_table_by_eye(configured, scored):
 
 @pytest.mark.slow
 def test_a_table_is_run_written_and_continued(checkpoint, data, tmp_path, quick):
-    def run():
+    def run(max_steps=1):
         out = tmp_path / "out"
         return bertkit.reproduce(
             "table-1", model=str(checkpoint), data_dir=data, tasks=["rte", "cola"], seeds=2, output_dir=out,
-            overrides=quick,
+            overrides={**quick, "train.max_steps": max_steps},
         )  # fmt: skip
 
     results = run()
@@ -202,6 +202,8 @@ def test_a_table_is_run_written_and_continued(checkpoint, data, tmp_path, quick)
     written = [path.stat().st_mtime_ns for path in weights]
     assert len(weights) == 2
     assert run() == results
+    with pytest.raises(BertkitError, match=r"holds another grid: train\.max_steps was 1 and is now 2"):
+        run(max_steps=2)
     assert [path.stat().st_mtime_ns for path in weights] == written
 
 
