@@ -107,6 +107,9 @@ def push(
     space: Annotated[
         str | None, options.option(metavar="OWNER/NAME", help="Push a Space too, with the page of bertkit demo.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Push nothing: list files, sizes, the model card, and what is missing.")
+    ] = False,
     json: options.AsJson = False,
 ) -> None:
     """Push a checkpoint to the Hub. The token is that of `hf auth login` or HF_TOKEN."""
@@ -120,5 +123,6 @@ def push(
         language=language or [],
         report=False if no_report else None,
         space=space,
+        dry_run=dry_run,
     )
     print_text(dumps(asdict(result)) if json else result)

@@ -130,6 +130,14 @@ class Comparisons:
     notes: tuple[str, ...]
     verdicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        from bertkit.pages.notebook import notebook_html
+
+        answers = {f"A {each.a}, B {each.b}": f"{each.models} {each.settings}" for each in self.comparisons}
+        verdicts = [f"{name}: {sentence}" for name, sentences in self.verdicts.items() for sentence in sentences]
+        title = f"{self.metric} on {self.examples:,} examples"
+        return notebook_html(title, answers, [*verdicts, *(f"Note: {note}" for note in self.notes)])
+
 
 def compare_systems(systems: Sequence[System], metric: str | None = None) -> Comparisons:
     """Compares each further system with the first one on the same examples.

@@ -75,6 +75,24 @@ class LoadedCheckpoint:
         self._data = data
         self._config = load_config(name, any_encoder=True)
 
+    def _facts(self) -> dict[str, object]:
+        """Returns what a reader has to know of the checkpoint, by name; loads no weights."""
+        facts: dict[str, object] = {"family": self._config.model_type, "head": self.architecture or "none"}
+        if self.is_fine_tuned:
+            task, _ = load_task(self.name, self._data)
+            facts |= {"task": task.name, "labels": ", ".join(getattr(task.task, "label_names", ()))}
+        sizes = {name: getattr(self._config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size")}
+        return {name: value for name, value in {**facts, **sizes}.items() if value not in (None, "")}
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value!r}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({self.name!r}, {facts})"
+
+    def _repr_html_(self) -> str:
+        from bertkit.pages.notebook import notebook_html
+
+        return notebook_html(f"Checkpoint {self.name}", self._facts())
+
     @property
     def is_fine_tuned(self) -> bool:
         """Returns whether the checkpoint records the task it was fine-tuned for, or has a head that tells it."""

@@ -26,7 +26,7 @@ from bertkit.locks import LOCK_FILE, RunLock
 from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.processor import processor
-from bertkit.progress import keeping_warnings, warnings_said
+from bertkit.progress import is_of_class, is_score, keeping_warnings, warnings_said
 from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
@@ -82,6 +82,13 @@ class Run:
     metrics: dict[str, float]
     collapse: str | None = None
     verdict: Verdict = NO_VERDICT
+
+    def _repr_html_(self) -> str:
+        from bertkit.pages.notebook import notebook_html
+
+        names = [name for name in self.metrics if name.startswith("eval_") and is_score(name) and not is_of_class(name)]
+        scores = {name.removeprefix("eval_"): self.metrics[name] for name in names}
+        return notebook_html(f"Run {self.output_dir}", scores, self.verdict.sentences)
 
 
 @dataclass

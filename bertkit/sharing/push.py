@@ -17,9 +17,10 @@ from pathlib import Path
 
 from bertkit import __version__
 from bertkit.errors import BertkitError, HubError, RecipeError
-from bertkit.files import disk_faults
+from bertkit.files import disk_faults, readable_size
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.json_text import dumps
+from bertkit.progress import counted
 from bertkit.recipe.settings import Form, HubSettings
 from bertkit.sharing.push_files import validate_card, write_eval_results, write_push
 
@@ -60,6 +61,34 @@ class Push:
         return f"{self.url} ({seen}): {', '.join(self.files)}{space}{notes}"
 
 
+@dataclass(frozen=True)
+class PlannedPush:
+    """Result of `push` with ``dry_run``: what would be pushed.
+
+    Attributes:
+        repo_id: the repository.
+        files: name → size in bytes.
+        card: text of the model card; empty without one.
+        missing: what is missing for the push, a sentence each.
+        notes: warnings.
+    """
+
+    repo_id: str
+    files: dict[str, int]
+    card: str
+    missing: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.files), default=0)
+        files = [f"  {name:<{width}}  {readable_size(size)}" for name, size in self.files.items()]
+        total = f"{counted(len(self.files), 'file')}, {readable_size(sum(self.files.values()))}"
+        card = ["model card:", *(f"  {line}".rstrip() for line in self.card.splitlines())] if self.card else []
+        missing = [f"missing: {sentence}" for sentence in self.missing]
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([f"{self.repo_id}: {total}; nothing is pushed", *files, *card, *missing, *notes])
+
+
 def push(
     checkpoint: str | Path,
     repo_id: str,
@@ -71,7 +100,8 @@ def push(
     language: Sequence[str] = (),
     report: bool | None = None,
     space: str | None = None,
-) -> Push:
+    dry_run: bool = False,
+) -> Push | PlannedPush:
     """Pushes a checkpoint to a model repository of the Hub; local files are not changed.
 
     The token is that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. The pushed files are the
@@ -93,9 +123,10 @@ def push(
         report: push ``report.html`` and its figures; ``None`` takes ``hub.report`` of the run's recipe.
         space: ``owner/name`` of a Space to push too, with the page of `bertkit.demo` for the repository; created if it
             does not exist. ``None`` pushes none.
+        dry_run: write the files and the card to a temporary folder, and push nothing; needs no token and no Hub.
 
     Returns:
-        The repository, its commit and the pushed files.
+        The repository, its commit and the pushed files; with ``dry_run`` the files, the card and what is missing.
 
     Raises:
         HubError: the upload failed; the message has the command that tries again.
@@ -120,6 +151,8 @@ def push(
         _check_name(space)
         if revision is not None:
             raise RecipeError(f"--space {space}: its page loads the branch main; remove --revision")
+    if dry_run:
+        return _planned(checkpoint, repo_id, settings, report)
     with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
@@ -140,6 +173,26 @@ def push(
     return replace(pushed, space=address)
 
 
+def _planned(checkpoint: str | Path, repo_id: str, settings: HubSettings, report: bool | None) -> PlannedPush:
+    """Returns what a push would send, by writing it to a temporary folder."""
+    from huggingface_hub import get_token
+
+    missing = []
+    if "/" not in repo_id:
+        missing.append(f"the owner of the repository: give OWNER/{repo_id}, or your own name is taken after a login")
+    if get_token() is None:
+        missing.append("a token of the Hub: run `hf auth login`, or set HF_TOKEN")
+    with tempfile.TemporaryDirectory(prefix="bertkit-push-") as name:
+        folder = Path(name)
+        with disk_faults(folder):
+            notes = write_push(str(checkpoint), folder, repo_id, settings, report)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+        card = folder / "README.md"
+        text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    return PlannedPush(repo_id, sizes, text, tuple(missing), tuple(notes))
+
+
 def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
     """Pushes a finished run as its recipe's ``hub`` block says.
 
@@ -147,7 +200,9 @@ def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
         HubError: the push failed for any reason; the message has the command that tries again.
     """
     try:
-        return push(output_dir, repo_id, private=hub.private, revision=hub.revision, as_=hub.form, report=hub.report)
+        pushed = push(output_dir, repo_id, private=hub.private, revision=hub.revision, as_=hub.form, report=hub.report)
+        assert isinstance(pushed, Push)
+        return pushed
     except HubError:
         raise
     except (BertkitError, OSError) as error:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bertkit.inference.loaded import load
 from bertkit.inference.predicted import Outcome
 from bertkit.inference.predicted import predicted as predicted_of
 from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import (
+    Verdict,
     classes_in_words,
     hardly_different,
     near_chance,
@@ -20,6 +23,7 @@ from bertkit.inference.verdict import (
     still_falls,
     verdict_of,
 )
+from bertkit.run.directory import Run
 from bertkit.tasks.registry import load_recipe
 
 
@@ -204,3 +208,13 @@ def test_a_proposal_is_a_command(fine_tuned, tmp_path):
     assert proposal.line(tmp_path / "a run").startswith(
         f"bertkit finetune classification --recipe '{tmp_path}/a run/recipe.yaml' --output-dir '{tmp_path}/a run-folds'"
     )
+
+
+def test_results_show_themselves_in_notebooks(fine_tuned):
+    run = Run(Path("a<b"), {"eval_accuracy": 0.5, "eval_class/x/f1": 1.0, "epoch": 3.0}, None, Verdict(("1 < 2.",)))
+    assert run._repr_html_() == (
+        "<b>Run a&lt;b</b><p>1 &lt; 2.</p><table><tr><th>accuracy</th><td>0.5000</td></tr></table>"
+    )
+    loaded = load(fine_tuned("film"))
+    assert "<tr><th>labels</th><td>bad, fair, good</td></tr>" in loaded._repr_html_()
+    assert "labels='bad, fair, good'" in repr(loaded)

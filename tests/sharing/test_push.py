@@ -443,6 +443,22 @@ def test_a_checkpoint_of_no_run_has_no_card(checkpoint, tmp_path):
     assert not (tmp_path / "README.md").exists()
 
 
+def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr(push_module, "_upload", None)
+    planned = bertkit.push(checkpoint, "mails", dry_run=True)
+    assert {"config.json", "model.safetensors"} <= planned.files.keys()
+    assert planned.files["model.safetensors"] > 1000
+    assert [sentence.partition(":")[0] for sentence in planned.missing] == [
+        "the owner of the repository",
+        "a token of the Hub",
+    ]
+    assert "nothing is pushed" in str(planned)
+    assert "missing: the owner of the repository: give OWNER/mails" in str(planned)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
+    assert not bertkit.push(checkpoint, "ada/mails", dry_run=True).missing
+
+
 def test_without_a_login_it_says_how(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
