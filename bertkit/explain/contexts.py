@@ -54,7 +54,7 @@ class LayerOfContexts:
     accuracy: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordContexts(Shown):
     """Vectors of a word in the contexts of a file.
 

@@ -32,7 +32,7 @@ HEADINGS = {
 PARTS = ("attribution", "attention", "filling", "next_sentence")
 
 
-@dataclass
+@dataclass(repr=False)
 class Explanation(Shown):
     """The inside of a checkpoint on a text, or a pair; printing it gives a few lines, and a notebook shows its page.
 

@@ -135,7 +135,7 @@ def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     return filled
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ranking(Shown):
     """Texts by their pseudo-likelihood, the most probable piece by piece first.
 
@@ -164,7 +164,7 @@ class Ranking(Shown):
         return [f"{perplexity:.4g}  {text}" for text, perplexity, _ in self.scores]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MinimalPairs(Shown):
     """Pairs of an acceptable and an unacceptable text, and which one is more probable.
 

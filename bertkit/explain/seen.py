@@ -66,7 +66,7 @@ class SeenExample:
     document_b: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SeenExamples(Shown):
     """Examples of a token store and the counts of masks.
 

@@ -9,7 +9,7 @@ from bertkit.pages.page import framed
 
 
 class Shown:
-    """A result with lines for a terminal and a page.
+    """A result with lines for a terminal and a page. Subclasses are dataclasses with ``repr=False``.
 
     Attributes:
         template: template of its page, in the folder ``templates``; it gets the result as ``shown``.
@@ -40,6 +40,9 @@ class Shown:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def __repr__(self) -> str:  # without the arrays
+        return str(self)
 
     def framed(self) -> str:
         """Returns the page as a frame of another one, whose style it does not change."""

@@ -164,8 +164,10 @@ def test_markup_in_texts_is_text(checkpoint):
 
 
 def test_a_notebook_shows_the_page_in_a_frame(checkpoint):
-    shown = explain(checkpoint, TEXT)._repr_html_()
-    assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    inside = explain(checkpoint, TEXT)
+    assert repr(inside) == str(inside)  # lines instead of arrays
+    shown = inside._repr_html_()
+    assert shown.startswith(f'<iframe title="{TEXT}" srcdoc="&lt;!DOCTYPE html&gt;')
     assert "<script" not in shown
 
 

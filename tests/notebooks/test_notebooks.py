@@ -18,7 +18,7 @@ LINES_OF_COURSE = {
 
 
 def test_there_are_notebooks():
-    assert {path.stem for path in EXAMPLES} >= {"quickstart", "own_table", "ner"}
+    assert {path.stem for path in EXAMPLES} >= {"quickstart", "own_table", "ner", "inside"}
     assert {path.stem for path in COURSE} == set(LINES_OF_COURSE)
 
 
@@ -73,7 +73,8 @@ def executed(path, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("default")  # those of Jupyter's packages are not ours
 def test_a_notebook_runs(path, executed, tmp_path):
     assert executed
-    last_run = {"quickstart": "quickstart/finetuned", "own_table": "own-table/topics", "ner": "ner/entities"}[path.stem]
+    last_runs = {"quickstart": "quickstart/finetuned", "own_table": "own-table/topics", "ner": "ner/entities"}
+    last_run = {**last_runs, "inside": "inside/finetuned"}[path.stem]
     assert json.loads((tmp_path / last_run / "run.json").read_text())["finished"]
 
 
