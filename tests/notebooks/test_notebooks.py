@@ -14,6 +14,7 @@ EXAMPLES, COURSE = sorted(FOLDER.glob("*.ipynb")), sorted(FOLDER.glob("course/*.
 LINES_OF_COURSE = {
     "1_inputs": ["alice followed the white rabbit", "your sum and the model's: 0.00000"],
     "2_attention": ["bank after:  [1.79", "your weights and the model's: 0.00000", "separates the labels best"],
+    "4_two_sentences": ["nsp : share of pairs right", "that this follows: They kept quiet", "nsp - none:"],
 }
 
 
