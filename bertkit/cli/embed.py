@@ -30,9 +30,12 @@ def embed(
     ] = None,
     text_column: Annotated[str | None, options.option(help="Text column of a table; text by default.")] = None,
     pooling: Annotated[
-        Literal["cls", "mean", "max", "none"],
-        typer.Option(help="Pooling of the tokens of a text; none: one vector per token."),
-    ] = "mean",
+        Literal["cls", "mean", "max", "none"] | None,
+        typer.Option(
+            help="Pooling of the tokens of a text; none: one vector per token. By default that which the checkpoint "
+            "records for sentence-transformers, else the mean."
+        ),
+    ] = None,
     layers: Annotated[str, typer.Option(help="Layers to concatenate; -1 is the last, 0 the embeddings.")] = "-1",
     max_seq_length: Annotated[
         int | None, options.option(help="Maximum number of tokens of a window, special tokens included.")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.checkpoint.load import check_positions, load_model
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.pooling import Pooling, recorded_pooling
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.base import padded
 from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
@@ -27,7 +29,6 @@ from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-Pooling = Literal["cls", "mean", "max"]
 _LONGEST = 512  # default limit on the tokens of a window; attention is quadratic in their number
 TEXTS_AT_ONCE = 256  # texts whose token vectors are in memory at the same time
 
@@ -100,6 +101,15 @@ class Embedder:
         self.name = name
         self.inputs = model_inputs(model.config)
 
+    @cached_property
+    def pooling(self) -> Pooling:
+        """Pooling that the checkpoint records, such as that of its training; else the mean.
+
+        Raises:
+            CheckpointError: it records one that bertkit does not compute.
+        """
+        return recorded_pooling(self.name).pooling
+
     def size(self, layers: Sequence[int]) -> int:
         """Returns the length of the vectors of these layers, K * H."""
         return len(layers) * int(self.model.config.hidden_size)
@@ -107,7 +117,7 @@ class Embedder:
     def embed(
         self,
         texts: Sequence[str],
-        pooling: Pooling | Literal["none"],
+        pooling: Pooling | Literal["none"] | None,
         layers: Sequence[int],
         max_seq_length: int | None,
         stride: int | None,
@@ -117,7 +127,7 @@ class Embedder:
         `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         if pooling == "none":
             return self.tokens(texts, layers, max_seq_length, stride, on_progress)
-        return self.pooled(texts, pooling, layers, max_seq_length, stride, on_progress)
+        return self.pooled(texts, pooling or self.pooling, layers, max_seq_length, stride, on_progress)
 
     def pooled(
         self,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, OutputError
-from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, Vectors
+from bertkit.inference.embedding import TEXTS_AT_ONCE, Vectors
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
 from bertkit.inference.loaded import load
+from bertkit.inference.pooling import Pooling
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.inference.writing import (
@@ -278,7 +279,7 @@ def embed_texts(
     texts: Sequence[str] | None = None,
     input_file: Path | None = None,
     text_column: str | None = None,
-    pooling: Pooling | Literal["none"] = "mean",
+    pooling: Pooling | Literal["none"] | None = None,
     layers: Sequence[int] = (-1,),
     max_seq_length: int | None = None,
     stride: int | None = None,

@@ -12,9 +12,10 @@ import numpy as np
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError
-from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder, rows_of_vectors
+from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.inputs import list_of_texts
+from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
@@ -144,7 +145,7 @@ class LoadedCheckpoint:
         self,
         texts: str | Sequence[str],
         *,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         layers: Sequence[int] = (-1,),
         max_seq_length: int | None = None,
         stride: int | None = None,
@@ -165,7 +166,7 @@ class LoadedCheckpoint:
         self,
         texts: str | Sequence[str] | Any,
         *,
-        pooling: Pooling | Literal["none"] = "mean",
+        pooling: Pooling | Literal["none"] | None = None,
         layers: Sequence[int] = (-1,),
         max_seq_length: int | None = None,
         stride: int | None = None,
@@ -177,6 +178,7 @@ class LoadedCheckpoint:
             texts: one text, or several; or a table, whose copy with a column ``embedding`` is returned.
             pooling: over the tokens of a text: their ``mean`` or ``max``, each token once, [CLS] and [SEP] among them;
                 ``cls``, the first token's vector (of several windows their mean); or ``none``: every token.
+                Unless given, that of a checkpoint in the form of sentence-transformers, and the mean for others.
             layers: K of them, 0 the embeddings, 1 the first layer, -1 the last; their vectors are joined end to end
                 (BERT §5.3 joins the last four).
             max_seq_length: tokens of a window; as many as the model reads, at most 512, unless given.

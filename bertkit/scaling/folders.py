@@ -160,7 +160,7 @@ def embed_folder(
     workers: Workers | None = None,
     shard_rows: int | None = None,
     text_column: str | None = None,
-    pooling: Literal["cls", "mean", "max", "none"] = "mean",
+    pooling: Literal["cls", "mean", "max", "none"] | None = None,
     layers: Sequence[int] = (-1,),
     max_seq_length: int | None = None,
     stride: int | None = None,

@@ -22,8 +22,8 @@ from bertkit.tasks.windows import first_part
 
 
 class EmbedService(Service):
-    """Vectors of texts of any length, the mean over their tokens; ``finish(vectors, tokens)`` makes the answer of a
-    job."""
+    """Vectors of texts of any length, pooled as the checkpoint records it; ``finish(vectors, tokens)`` makes the answer
+    of a job."""
 
     what = "feature-extraction"
 
@@ -39,7 +39,7 @@ class EmbedService(Service):
         return {"/": Route(_feature_or_similarity, self._infer), **routes}
 
     def model_type(self) -> dict[str, Any]:
-        return {"embedding": {"pooling": "mean"}}
+        return {"embedding": {"pooling": self.embedder.pooling}}
 
     async def _infer(self, body: Any, submit: Submit) -> Any:
         if isinstance(body, requests.SimilarityBody):
@@ -94,7 +94,7 @@ class EmbedService(Service):
             return answers
         self.tokens += sum(tokens[number] for number in accepted)
         kept = [text for number in accepted for text in jobs[number].columns["text"]]
-        vectors = self.embedder.pooled(kept, "mean", (-1,), None, None, unreported)
+        vectors = self.embedder.pooled(kept, self.embedder.pooling, (-1,), None, None, unreported)
         start = 0
         for number in accepted:
             end = start + jobs[number].count

@@ -11,9 +11,9 @@ from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
-from bertkit.inference.embedding import Pooling
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.networks import refuse_ensemble
+from bertkit.inference.pooling import Pooling
 from bertkit.progress import without_library_bars
 from bertkit.sharing.kinds import shared, write_files_of_others
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers

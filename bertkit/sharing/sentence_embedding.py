@@ -6,19 +6,17 @@ The files are those that every version of sentence-transformers reads: ``modules
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from bertkit.checkpoint.encoders import longest_input
-from bertkit.checkpoint.faults import reading
-from bertkit.checkpoint.load import load_config, load_tokenizer, longest_of_tokenizer
+from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.files import write_json
-from bertkit.inference.embedding import Embedder, Pooling, load_encoder
+from bertkit.inference.embedding import Embedder, load_encoder
+from bertkit.inference.pooling import MODES, Pooling, recorded_pooling
 from bertkit.progress import without_library_bars
 from bertkit.sharing.stock import SENTENCES, Comparison, write_stock
 
@@ -26,23 +24,6 @@ TOLERANCE = 1e-5
 """Largest difference of the numbers of a vector of unit length, in float32."""
 
 _LONGEST = 512  # tokens, as `bertkit embed` reads at most at once
-_MODES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
-_OTHER_MODES = ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-
-
-@dataclass(frozen=True)
-class SentencePooling:
-    """Pooling of the vectors of tokens to one vector of a text.
-
-    Attributes:
-        pooling: as for `bertkit embed`.
-        normalize: whether the vector is divided by its length.
-        max_seq_length: tokens of a text that are read; ``None`` if not given.
-    """
-
-    pooling: Pooling = "mean"
-    normalize: bool = False
-    max_seq_length: int | None = None
 
 
 def check_extra(checkpoint: str) -> None:
@@ -58,50 +39,6 @@ def check_extra(checkpoint: str) -> None:
             f"{checkpoint}: --to sentence-transformers needs the extra sentence-transformers: pip install "
             "'bertkit[sentence-transformers]'"
         ) from error
-
-
-def recorded_pooling(checkpoint: str) -> SentencePooling:
-    """Reads the pooling of a checkpoint that sentence-transformers wrote; that of `bertkit embed` for all others.
-
-    Raises:
-        CheckpointError: the checkpoint has steps or a pooling that bertkit does not compute.
-    """
-    modules = _read(checkpoint, "modules.json")
-    if modules is None:
-        return SentencePooling()
-    with reading(checkpoint, "modules.json"):
-        kinds = [str(each["type"]).rpartition(".")[2] for each in modules]
-        places = {kind: str(each["path"]) for kind, each in zip(kinds, modules, strict=True)}
-    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
-        raise CheckpointError(
-            f"{checkpoint}: modules.json has the steps {', '.join(kinds)}; bertkit computes Transformer, Pooling and "
-            "Normalize; use the checkpoint with sentence-transformers as it is"
-        )
-    config = _read(checkpoint, f"{places['Pooling']}/config.json") or {}
-    mode_name = config.get("pooling_mode")
-    poolings = (
-        [mode_name] if isinstance(mode_name, str) else [name for name, mode in _MODES.items() if config.get(mode)]
-    )
-    others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
-    if len(poolings) != 1 or poolings[0] not in _MODES or others:
-        raise CheckpointError(
-            f"{checkpoint}: its pooling is {', '.join(map(str, [*poolings, *others])) or 'none'}; expected one of "
-            f"{', '.join(_MODES)}; use the checkpoint with sentence-transformers as it is"
-        )
-    limits = _read(checkpoint, "sentence_bert_config.json") or {}
-    longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there
-    return SentencePooling(cast(Pooling, poolings[0]), "Normalize" in kinds, longest)
-
-
-def _read(checkpoint: str, file: str) -> Any:
-    """Returns the content of a JSON file of a checkpoint; ``None`` if it has no such file."""
-    from transformers.utils import cached_file
-
-    with reading(checkpoint, file):
-        path = cached_file(
-            checkpoint, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
-        )
-        return None if path is None else json.loads(Path(path).read_bytes())
 
 
 def write_sentence_transformers(
@@ -164,7 +101,7 @@ def module_files(pooling: Pooling, unit: bool, size: int, longest: int) -> dict[
         }
         for number, step in enumerate(steps)
     ]
-    modes = {mode: name == pooling for name, mode in _MODES.items()}
+    modes = {mode: name == pooling for name, mode in MODES.items()}
     content = {"word_embedding_dimension": size, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
     return {
         "modules.json": modules,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -178,9 +179,9 @@ class TestFiles:
 
     def test_texts_come_from_lines_and_tables(self, checkpoint, tmp_path):
         (tmp_path / "lines.txt").write_text("a film\n\nthe plot\n")
-        (tmp_path / "rows.csv").write_text("id,body\n1,a film\n2,the plot\n")
+        (tmp_path / "rows.csv").write_text("id,wording\n1,a film\n2,the plot\n")
         assert embed_texts(checkpoint, tmp_path / "one.npz", input_file=tmp_path / "lines.txt")[0] == 3
-        assert embed_texts(checkpoint, tmp_path / "two.npz", None, tmp_path / "rows.csv", "body")[0] == 2
+        assert embed_texts(checkpoint, tmp_path / "two.npz", None, tmp_path / "rows.csv", "wording")[0] == 2
         with pytest.raises(DataError, match="text"):
             embed_texts(checkpoint, tmp_path / "three.npz", None, tmp_path / "rows.csv")
 
@@ -220,3 +221,24 @@ class TestFiles:
         with (tmp_path / "out.npz.partial").open("rb") as file:
             assert np.load(file)["texts"].tolist() == ["a plot", "a film"]
         assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 2
+
+
+def test_vectors_are_pooled_as_the_checkpoint_records(checkpoint, tmp_path):
+    """A checkpoint in the form of sentence-transformers names its pooling; an option wins over it."""
+    folder = tmp_path / "sentences"
+    shutil.copytree(checkpoint, folder)
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.parent.mkdir()
+    steps = [
+        {"idx": number, "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
+    ]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    pooling.write_text(json.dumps({"pooling_mode_cls_token": True}))
+    loaded, texts = bertkit.load(folder), ["a b", "b"]
+    np.testing.assert_allclose(loaded.embed(texts), loaded.embed(texts, pooling="cls"))
+    assert not np.allclose(loaded.embed(texts), loaded.embed(texts, pooling="mean"))
+    pooling.write_text(json.dumps({"pooling_mode_lasttoken": True}))
+    with pytest.raises(CheckpointError, match=r"lasttoken.*--pooling"):
+        bertkit.load(folder).embed(texts)
+    assert bertkit.load(folder).embed(texts, pooling="max").shape == (2, 32)

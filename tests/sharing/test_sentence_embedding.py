@@ -12,7 +12,7 @@ import pytest
 
 import bertkit
 from bertkit.errors import CheckpointError, RecipeError
-from bertkit.sharing.sentence_embedding import SentencePooling, recorded_pooling
+from bertkit.inference.pooling import SentencePooling, recorded_pooling
 
 pytestmark = pytest.mark.numeric
 
