@@ -43,6 +43,10 @@ def embed(
     stride: Annotated[
         int | None, options.option(help="Tokens that neighbouring windows share; by default a quarter of a window.")
     ] = None,
+    per_file: Annotated[
+        bool,
+        typer.Option("--per-file", help="Each file of the folder of --input is a text: .txt, .md, .html or .eml."),
+    ] = False,
     folder: Folder,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
@@ -52,6 +56,7 @@ def embed(
     """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
     if folder.output_dir is not None:
         others = {"TEXT": texts, "--output": output_file, "--trust-remote-code": trust_remote_code}
+        others["--per-file"] = per_file
         refuse(others, "is not for --output-dir; remove it")
         done = bertkit.embed_folder(
             checkpoint,
@@ -82,6 +87,7 @@ def embed(
         precision,
         revision,
         trust_remote_code,
+        per_file,
     )
     if json:
         print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))

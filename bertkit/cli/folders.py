@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
+
 from bertkit.cli import options
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
@@ -74,6 +76,10 @@ class Folder:
             help="Threads of each worker on a CPU, 1 by default; last digits depend on it.", panel=_PANEL, rare=True
         ),
     ] = None
+    per_line: Annotated[
+        bool | None,
+        typer.Option("--per-line", help="Each line of the .txt files of a folder is a text.", rich_help_panel=_PANEL),
+    ] = None
     shard_rows: Annotated[
         int | None, options.option(help="Rows of a file of results, 8192 by default.", panel=_PANEL, rare=True)
     ] = None
@@ -89,6 +95,7 @@ class Folder:
         if input is None or input == "-":
             raise RecipeError("--output-dir: give a folder, a pattern or a URL of files with --input")
         options = {name: value for name, value in vars(self).items() if value is not None}
+        options["per_line"] = bool(self.per_line)
         who = {name: options.pop(name) for name in list(options) if name in Workers.__dataclass_fields__}
         return {"input": input, "workers": Workers(**who), **options}
 

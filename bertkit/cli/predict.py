@@ -61,6 +61,10 @@ def predict(
         Literal["none", "simple", "first", "average", "max"] | None,
         options.option(help="Entities from the tokens of a checkpoint that bertkit did not write; first by default."),
     ] = None,
+    per_file: Annotated[
+        bool,
+        typer.Option("--per-file", help="Each file of the folder of --input is a text: .txt, .md, .html or .eml."),
+    ] = False,
     folder: Folder,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
@@ -72,6 +76,7 @@ def predict(
 
     if folder.output_dir is not None:
         others = {"TEXT": texts, "--output": output_file, "--question": question, "--csv-safe": csv_safe, "--as": form}
+        others["--per-file"] = per_file
         others["--trust-remote-code"] = trust_remote_code  # each worker would run it
         refuse({**others, "--context": context, "--context-file": context_file}, "is not for --output-dir; remove it")
         done = bertkit.predict_folder(
@@ -105,6 +110,7 @@ def predict(
         precision=precision,
         revision=revision,
         trust_remote_code=trust_remote_code,
+        per_file=per_file,
     )
     if json:
         print_list("predictions", (block.rows for block in blocks))

@@ -80,6 +80,7 @@ def predict_stream(
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    per_file: bool = False,
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -115,6 +116,8 @@ def predict_stream(
         aggregation: how a token classifier that bertkit did not write joins tokens to entities, see
             `bertkit.tasks.ner.stock.StockDataSettings`; ``None`` for its default.
         precision, revision, trust_remote_code: as for `bertkit.load`.
+        per_file: ``input_file`` is a folder, and each file in it that ends in .txt, .md, .html, .htm or .eml is one
+            text; the rows have ``file`` and ``text``.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
@@ -134,7 +137,11 @@ def predict_stream(
         )
     if questions is not None and passage is not None:
         how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
-    if input_file is not None:
+    if per_file and input_file is None:
+        raise DataError("--per-file: is for a folder of files; give it with --input")
+    if per_file:
+        blocks = read_inputs(Path(str(input_file)), at_once, per_file)
+    elif input_file is not None:
         blocks = _read(input_file, task, at_once)
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
@@ -142,6 +149,9 @@ def predict_stream(
         blocks = blocks_of(list_of_texts(texts if questions is None else questions), at_once)
 
     def read(block: Block) -> tuple[Columns, Columns, Columns]:
+        if per_file and isinstance(block.inputs, Table):
+            names = {"file": block.inputs.columns["file"]}
+            return task.read_input(list(block.inputs.columns["text"])), names, block.inputs.columns
         if isinstance(block.inputs, Table):
             columns: Columns = task.columns_of(block.inputs)
             if form is None and len(next(iter(columns.values()))) == len(block.inputs):
@@ -286,6 +296,7 @@ def embed_texts(
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    per_file: bool = False,
 ) -> tuple[int, int]:
     """Writes the vectors of texts to a file, block by block in the order of the texts.
 
@@ -307,6 +318,8 @@ def embed_texts(
         text_column: of a table; unless given, one of a usual name, which is printed unless it is ``text``.
         pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
         precision, revision, trust_remote_code: as for `bertkit.load`.
+        per_file: ``input_file`` is a folder whose files are one text each, as for `predict_stream`. The results have
+            ``file``, or in ``.npz`` ``files``; not without pooling.
 
     Returns:
         The number of texts and the length of their vectors.
@@ -324,16 +337,20 @@ def embed_texts(
     if text_column is not None and input_file is not None and not is_table(input_file):
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
+    if per_file and (input_file is None or pooling == "none"):
+        raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
     if input_file is not None:
-        blocks = read_inputs(input_file, at_once)
+        blocks = read_inputs(input_file, at_once, per_file)
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
         blocks = blocks_of(list_of_texts(texts), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
-    def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors]:
-        inputs = block.inputs
+    def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
+        inputs, files = block.inputs, None
+        if per_file and isinstance(inputs, Table):
+            files = list(inputs.columns["file"])
         if isinstance(inputs, Table):
             column = the_text_column(list(inputs.columns), text_column, inputs.source)
             if not block.first and column != (text_column or "text"):
@@ -341,12 +358,12 @@ def embed_texts(
             of_block = list(texts_of_column(inputs, column))
         else:
             of_block = inputs
-        return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress)
+        return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress), files
 
     count, size = 0, embedder.size(layers)
     with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
-        for of_block, vectors in process_blocks(blocks, "embedding", embed):
-            writer.add(of_block, vectors)
+        for of_block, vectors, files in process_blocks(blocks, "embedding", embed):
+            writer.add(of_block, vectors, files)
             count += len(of_block)
         if not count:  # a file of no texts, with the columns or arrays of others
             writer.add(*embed(Block([], 0, 0), unreported))

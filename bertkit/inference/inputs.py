@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
+from bertkit.inference.documents import document_parts
 from bertkit.progress import Bar, Reached, say
 from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
 from bertkit.tables import Table, is_table
@@ -25,6 +26,7 @@ BLOCK = 1024
 """Inputs per block: enough for batches of similar lengths, few enough to take little memory."""
 
 _STDIN = "-"
+_FILES_AT_ONCE = 64  # whose texts are in memory
 _PIPE_BYTES = 1 << 20
 _SHOWN = 60  # characters of a value in a message
 
@@ -121,7 +123,7 @@ def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
     return (Block(list(texts[at : at + size]), at, len(texts)) for at in range(0, len(texts), size))
 
 
-def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
+def read_inputs(input_file: Path, size: int = BLOCK, per_file: bool = False) -> Iterator[Block]:
     """Reads the inputs of a file: the rows of a table (see `bertkit.tables.is_table`), or the lines of any other file.
 
     A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
@@ -131,13 +133,20 @@ def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
     Args:
         input_file: a file or ``-``.
         size: inputs per block, at most.
+        per_file: the input is a folder, and each of its files a text, see `bertkit.inference.documents`. The blocks are
+            tables of ``file`` and ``text``.
 
     Raises:
         DataError: the file cannot be read or is invalid; raised after the blocks before the fault.
     """
-    if input_file.is_dir():
-        raise DataError(f"--input {input_file}: is a folder; give --output-dir DIR, for a folder of results")
-    blocks = _read(input_file, size)
+    if per_file and not input_file.is_dir():
+        raise DataError(f"--per-file: is for a folder of files, and --input {input_file} is none; remove it")
+    if input_file.is_dir() and not per_file:
+        raise DataError(
+            f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
+            "for a folder of results if its files are tables or have a text a line"
+        )
+    blocks = _documents(input_file, size) if per_file else _read(input_file, size)
     return blocks if str(input_file) == _STDIN else _from(list(islice(blocks, 1)), blocks)
 
 
@@ -145,6 +154,11 @@ def _from(first: Sequence[Block], others: Iterator[Block]) -> Iterator[Block]:
     with iterating(others) as remaining:
         yield from first
         yield from remaining
+
+
+def _documents(folder: Path, size: int) -> Iterator[Block]:
+    for table, share in document_parts(folder, min(size, _FILES_AT_ONCE)):
+        yield Block(table, table.first_row, round((table.first_row + len(table)) / share))
 
 
 def _read(input_file: Path, size: int) -> Iterator[Block]:

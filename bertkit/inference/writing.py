@@ -213,8 +213,10 @@ class JsonLinesVectors:
     def __init__(self, file: GrowingFile, size: int):
         self._file = file
 
-    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+    def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
         rows = [{"text": text, **row} for text, row in zip(texts, rows_of_vectors(vectors), strict=True)]
+        if files is not None:
+            rows = [{"file": file, **row} for file, row in zip(files, rows, strict=True)]
         with self._file.adding(len(rows)) as stream:
             stream.write(json_lines(rows).encode())
 
@@ -231,7 +233,7 @@ class ParquetVectors:
         self._texts = 0
         self._writer: pq.ParquetWriter | None = None
 
-    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+    def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -242,6 +244,8 @@ class ParquetVectors:
             start, end = columns["offsets"].T
             rows = {"text": columns["text"], "token": columns["tokens"], "start": start, "end": end}
             rows["embedding"] = vector_column(columns["embeddings"])
+        if files is not None:
+            rows = {"file": pa.array(files, pa.string()), **rows}
         table = pa.table(rows)
         with self._file.adding(len(table)) as stream:
             self._writer = self._writer or pq.ParquetWriter(stream, table.schema)
@@ -261,10 +265,12 @@ class NpzVectors:
         self._file = file
         self._size = size
         self._texts: list[str] = []
+        self._files: list[str] = []
         self._vectors: list[Any] = []
 
-    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+    def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
         self._texts += texts
+        self._files += files or ()
         self._vectors.append(vectors)
 
     def close(self) -> None:
@@ -275,6 +281,8 @@ class NpzVectors:
             columns["embeddings"] = np.concatenate(self._vectors)
         else:
             columns |= _token_columns(list(chain.from_iterable(self._vectors)), 0, self._size)
+        if self._files:
+            columns["files"] = np.asarray(self._files, dtype=str)
         with self._file.adding(len(self._texts)) as stream:
             np.savez(stream, **columns)  # type: ignore[arg-type]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
 import shutil
 import time
@@ -24,11 +25,12 @@ from bertkit.placement.processes import share_of, usable_cores
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import visible_gpus
 from bertkit.progress import Bar, counted, say
-from bertkit.reading.paths import is_url
+from bertkit.reading.paths import TEXT, is_url
 from bertkit.scaling.computing import Computer, Form, Job
 from bertkit.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.scaling.output import OutputFolder
 from bertkit.scaling.pool import Done, Worker, compute_shards
+from bertkit.scaling.rows import opened
 from bertkit.scaling.workers import ProcessWorker, ray_workers
 
 Engine = Literal["local", "ray"]
@@ -108,6 +110,7 @@ def predict_folder(
     aggregation: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
+    per_line: bool = True,
 ) -> FolderResult:
     """Predicts for the rows of files and writes a folder of files with the columns of the rows and the predictions.
 
@@ -126,6 +129,8 @@ def predict_folder(
         shard_rows: rows of a shard.
         all_probabilities, threshold, text_columns, aggregation, precision, revision: as for
             `bertkit.inference.files.predict_stream`.
+        per_line: take a line of a ``.txt`` file for a text without asking; if False, a folder with ``.txt`` files of
+            several lines is refused, since each file may be one text.
 
     Raises:
         DataError: there is no input; a row cannot be read; or all rows were rejected.
@@ -147,7 +152,7 @@ def predict_folder(
     job = Job(
         "predict", name, _output(output_dir), output_format, on_error, options={**configured, "precision": precision}
     )
-    return _run(job, input, workers or Workers(), shard_rows, revision)
+    return _run(job, input, workers or Workers(), shard_rows, revision, per_line)
 
 
 def embed_folder(
@@ -166,6 +171,7 @@ def embed_folder(
     stride: int | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
+    per_line: bool = True,
 ) -> FolderResult:
     """Computes vectors of the texts of files; writes their rows with ``embedding``, or ``tokens`` without pooling.
 
@@ -174,6 +180,7 @@ def embed_folder(
         shard_rows: rows of a shard; 8,192, or 256 without pooling, unless given.
         text_column, pooling, layers, max_seq_length, stride, precision, revision: as for
             `bertkit.inference.files.embed_texts`.
+        per_line: as for `predict_folder`.
 
     Raises:
         BertkitError: as for `predict_folder`.
@@ -191,7 +198,7 @@ def embed_folder(
     name = at_revision(_absolute(checkpoint), revision)
     job = Job("embed", name, _output(output_dir), output_format, on_error, options=options)
     rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
-    return _run(job, input, workers or Workers(), rows, revision)
+    return _run(job, input, workers or Workers(), rows, revision, per_line)
 
 
 def _absolute(path: str | Path) -> str:
@@ -203,7 +210,9 @@ def _output(path: str) -> str:
     return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
 
-def _run(job: Job, source: str, workers: Workers, shard_rows: int, revision: str | None) -> FolderResult:
+def _run(
+    job: Job, source: str, workers: Workers, shard_rows: int, revision: str | None, per_line: bool
+) -> FolderResult:
     if shard_rows < 1:
         raise RecipeError(f"--shard-rows {shard_rows}: expected at least 1")
     if workers.engine == "ray":
@@ -212,6 +221,8 @@ def _run(job: Job, source: str, workers: Workers, shard_rows: int, revision: str
     files, passed_over = find_inputs(source, job.output)
     if passed_over:
         say(f"--input {source}: {passed_over}")
+    if not per_line and len(files) > 1:
+        _check_lines(files, source)
     record = {
         "bertkit": bertkit.__version__,
         "command": job.kind,
@@ -225,6 +236,21 @@ def _run(job: Job, source: str, workers: Workers, shard_rows: int, revision: str
             return _compute(job, files, shards, workers)
         finally:
             job.folder.clean()
+
+
+def _check_lines(files: Sequence[InputFile], source: str) -> None:
+    """Checks that no ``.txt`` file has several lines, so that a line and a file are the same.
+
+    Raises:
+        DataError: one has.
+    """
+    for file in (file for file in files if file.form == TEXT):
+        with opened(file.path, file.packing) as stream:
+            if len(list(itertools.islice(stream, 2))) > 1:
+                raise DataError(
+                    f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, or "
+                    "--per-file, with --output FILE in place of --output-dir, if each file is one"
+                )
 
 
 def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:

@@ -41,7 +41,7 @@ def test_embed_writes_a_folder(bertkit, checkpoint, texts, tmp_path):
         (["predict", "--output-dir", "out", "--input", "-"], "with --input"),
         (["embed", "a text"], "give --output FILE, or --output-dir DIR"),
         (["embed", "--output", "a.npz", "--workers", "2", "a text"], "--workers: is for --output-dir"),
-        (["predict", "--input", "."], "is a folder; give --output-dir"),
+        (["predict", "--input", "."], "is a folder; give --per-file"),
     ],
 )
 def test_options_that_do_not_go_together(bertkit, fine_tuned, arguments, message):
@@ -63,8 +63,8 @@ def test_output_folders_have_the_name_that_was_given(bertkit, fine_tuned, checkp
     one_step = ["--max-steps", 1, "--max-seq-length", 16, "--placement", "cpu"]
     commands = {
         "--output-dir": [
-            ["predict", film, "--input", source, "--on-error", "skip"],
-            ["embed", checkpoint, "--input", source, "--on-error", "skip"],
+            ["predict", film, "--input", source, "--on-error", "skip", "--per-line"],
+            ["embed", checkpoint, "--input", source, "--on-error", "skip", "--per-line"],
             ["tokenizer", "train", "--corpus", text, "--vocab-size", 40],
             ["corpus", "build", "--corpus", text, "--tokenizer", checkpoint],
             ["finetune", "classification", "--train-file", table, "--model", checkpoint, *one_step],

@@ -1,0 +1,118 @@
+"""Folders whose files are one text each: the text of every form, results by file, and both readings asked about."""
+
+from __future__ import annotations
+
+import json
+from email.message import EmailMessage
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit.errors import DataError
+from bertkit.inference.documents import document_parts, read_document, text_of_html
+from bertkit.inference.files import embed_texts, predict_stream
+from bertkit.scaling.folders import predict_folder
+
+
+def mail(subject: str, html: bool = False) -> bytes:
+    message = EmailMessage()
+    message["Subject"] = subject
+    message.set_content("an awful\nplot, für immer", charset="iso-8859-1")
+    if html:
+        message = EmailMessage()
+        message["Subject"] = subject
+        message.set_content("<p>an awful</p><style>p {}</style><p>plot, f&uuml;r immer</p>", subtype="html")
+    message.add_attachment(b"not read", maintype="application", subtype="octet-stream", filename="x.txt")
+    return message.as_bytes()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    box = tmp_path / "box"
+    (box / "sub").mkdir(parents=True)
+    (box / "a.txt").write_bytes("a good\r\nfilm, für immer".encode("cp1252"))
+    (box / "b.md").write_text("# Film\n\ngood\n")
+    (box / "c.HTML").write_text("<head><title>no</title></head><body>a <b>good</b> film<br>again</body>")
+    (box / "sub" / "d.eml").write_bytes(mail("Größe"))
+    (box / "x.pdf").write_bytes(b"no text")
+    (box / ".hidden.txt").write_text("no")
+    return box
+
+
+TEXTS = {
+    "a.txt": "a good\nfilm, für immer",
+    "b.md": "# Film\n\ngood",
+    "c.HTML": "a good film\nagain",
+    "sub/d.eml": "Größe\n\nan awful\nplot, für immer",
+}
+
+
+def test_a_file_is_a_text(folder, capsys):
+    [(first, half), (second, whole)] = document_parts(folder, 2)
+    files = [*first.columns["file"], *second.columns["file"]]
+    assert dict(zip(files, [*first.columns["text"], *second.columns["text"]], strict=True)) == TEXTS
+    assert (half, whole, second.first_row) == (0.5, 1.0, 2)
+    assert "2 other files passed over" in capsys.readouterr().err
+
+
+def test_a_mail_of_html_alone(tmp_path):
+    (tmp_path / "a.eml").write_bytes(mail("x", html=True))
+    assert read_document(tmp_path / "a.eml") == "x\n\nan awful\nplot, für immer"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("no tags", "no tags"),
+        ("<p>a<script>if (a < b) {}</script>b</p>", "ab"),
+        ("<td>a</td><td>b &amp; c</td>", "a\nb & c"),
+        ("<p>never closed <b>at all", "never closed at all"),
+        ("</style>a", "a"),
+    ],
+)
+def test_html_is_read_as_it_is_seen(html, text):
+    assert text_of_html(html).replace("\n", "") == text.replace("\n", "")
+
+
+def test_results_name_their_files(fine_tuned, checkpoint, folder, tmp_path):
+    [block] = predict_stream(fine_tuned("film"), input_file=folder, per_file=True)
+    assert [(row["file"], row["text"]) for row in block.rows] == list(TEXTS.items())
+    assert [line.split("\t")[-1] for line in block.lines] == list(TEXTS)
+    expected = bertkit.load(fine_tuned("film")).predict(list(TEXTS.values()))
+    assert [row["label"] for row in block.rows] == [each["label"] for each in expected]
+    for name in ("v.jsonl", "v.npz", "v.parquet"):
+        assert embed_texts(checkpoint, tmp_path / name, input_file=folder, per_file=True)[0] == len(TEXTS)
+    rows = map(json.loads, (tmp_path / "v.jsonl").read_text().splitlines())
+    assert [row["file"] for row in rows] == list(TEXTS)
+    assert list(np.load(tmp_path / "v.npz")["files"]) == list(TEXTS)
+
+
+def test_both_readings_are_asked_about(fine_tuned, folder, tmp_path):
+    film = fine_tuned("film")
+    with pytest.raises(DataError, match=r"is a folder; give --per-file if .*, or --output-dir DIR"):
+        predict_stream(film, input_file=folder)
+    (tmp_path / "lines").mkdir()
+    for name, text in (("a", "one\n"), ("b", "one\ntwo\n")):
+        (tmp_path / "lines" / f"{name}.txt").write_text(text)
+    with pytest.raises(DataError, match=r"b\.txt has several lines; give --per-line if .*, or --per-file"):
+        predict_folder(film, str(tmp_path / "lines"), str(tmp_path / "out"), per_line=False)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "lines" / "b.txt").write_text("one\n")
+    assert predict_folder(film, str(tmp_path / "lines"), str(tmp_path / "out"), per_line=False).rows == 2
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda box: (box / "e.txt").write_text(" \n"), r"e\.txt: has no text"),
+        (lambda box: (box / "e.html").write_text("<style>a</style>"), r"e\.html: has no text"),
+        (lambda box: [path.unlink() for path in box.rglob("*.*")], r"has no file that ends in \.txt, \.md"),
+    ],
+)
+def test_folders_without_texts_are_refused(fine_tuned, folder, write, message):
+    write(folder)
+    with pytest.raises(DataError, match=message):
+        list(predict_stream(fine_tuned("film"), input_file=folder, per_file=True))
+    with pytest.raises(DataError, match="--per-file: is for a folder of files"):
+        predict_stream(fine_tuned("film"), ["a"], per_file=True)
