@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bertkit.checkpoint.load import load_config
 from bertkit.checkpoint.remote import at_revision
 from bertkit.choosing.conclusions import conclusions
-from bertkit.choosing.data import SEED, read_labelled, read_texts
+from bertkit.choosing.data import SEED, read_labelled, read_texts, recipe_name
 from bertkit.choosing.measuring import measured
 from bertkit.choosing.result import Choice, short_names
 from bertkit.choosing.wording import draw_words
@@ -19,6 +19,7 @@ from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.placement.inference import inference_device
 from bertkit.progress import say
+from bertkit.tasks.arguments import with_settings
 
 _WORDS = 200  # that are masked
 _BATCH = 32
@@ -28,7 +29,6 @@ def choose(
     models: Sequence[str | Path],
     *,
     task: str = "classification",
-    train_file: str | Path | None = None,
     texts: str | Path | None = None,
     examples: int = 1000,
     folds: int = 5,
@@ -36,6 +36,7 @@ def choose(
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
     trust_remote_code: bool = False,
+    **settings: Any,
 ) -> Choice:
     """Compares checkpoints to start from, without training one of them.
 
@@ -46,7 +47,6 @@ def choose(
     Args:
         models: folders or Hub ids.
         task: ``classification``, ``ner``, or a GLUE task such as ``sst2``.
-        train_file: labelled table; further settings of the data are in ``overrides``.
         texts: in place of labelled data: a text file or a folder of them, as for pre-training, whose paragraphs are the
             texts.
         examples: number of examples, or of texts, that are drawn.
@@ -55,6 +55,8 @@ def choose(
         output: a new HTML file to write: the result as one page with drawings.
         device: ``auto`` or ``cpu``.
         trust_remote_code: run the code that the checkpoints bring.
+        settings: recipe values by key without the block, as for `bertkit.finetune`: ``train_file``, a labelled table,
+            ``text_columns``, ….
 
     Raises:
         RecipeError: the arguments do not go together, or frozen vectors cannot be scored on the task.
@@ -63,7 +65,7 @@ def choose(
         OutputError: the file exists or cannot be written.
     """
     named = [str(model) for model in models]
-    values = {**(overrides or {}), **({} if train_file is None else {"data.train_file": str(train_file)})}
+    values = with_settings(recipe_name(task), overrides, settings)
     _check(named, texts, values, examples, folds)
     target = None if output is None else Path(output)
     if target is not None:

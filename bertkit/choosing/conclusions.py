@@ -157,5 +157,7 @@ def _limits(candidates: Sequence[Candidate], metric: str | None) -> list[str]:
         named = ", ".join(f"{each.name} ({each.wording.too_long:.0%} above {each.wording.longest})" for each in long)
         sentences.append(f"Texts with more tokens than the checkpoint reads: {named}.")
     if metric is not None and len(candidates) > 1:
-        sentences.append("Frozen vectors rank checkpoints; fine-tuned scores are higher, and may be in another order.")
+        sentences.append(
+            "Scores of frozen vectors: after fine-tuning they are other ones, and the order may be another one too."
+        )
     return sentences

@@ -65,7 +65,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
         RecipeError: there is no such task, or a value is wrong.
         DataError: the data cannot be read, or are too few.
     """
-    recipe = load_recipe(_recipe_name(task), overrides)
+    recipe = load_recipe(recipe_name(task), overrides)
     frozen(task_of_recipe(recipe))  # refuses a kind of task before its data are read
     loaded, splits = task_of_recipe(recipe).load(["train"])
     kind, split = frozen(loaded), splits["train"]
@@ -79,7 +79,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     return Labelled(kind, examples, of_each[order], split.source, _command(recipe, overrides))
 
 
-def _recipe_name(task: str) -> str:
+def recipe_name(task: str) -> str:
     """Returns the recipe of a task by the name of its command, or by that of a GLUE task.
 
     Raises:
@@ -105,6 +105,8 @@ def _folds(task: FrozenTask, split: Split, number: int) -> np.ndarray:
 def _command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
     words = ["finetune"]
     words += ["glue", "--task", recipe.name.removeprefix(_GLUE)] if recipe.name.startswith(_GLUE) else [recipe.kind]
+    if recipe.name not in (f"finetune/{recipe.kind}", f"finetune/glue/{words[-1]}"):
+        words += ["--recipe", recipe.name]
     for key, value in overrides.items():
         block, _, name = key.partition(".")
         described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None

@@ -20,6 +20,7 @@ from bertkit.choosing.frozen import Problem
 STRENGTHS = (100.0, 10.0)
 """Strengths of the L2 penalty on standardized vectors: 1 / C of logistic regression, α / 10 of ridge regression."""
 
+_MOST_FITTED = 5000  # items that a head is fitted to: words are many, and a penalized head gains little from more
 _STEPS = 200  # of L-BFGS; the head is a measure, and no model to keep
 
 
@@ -76,13 +77,15 @@ def cross_validated(
         for layer in range(len(of_layers))
         for strength in STRENGTHS
     ]
+    order = np.random.default_rng(0).permutation(len(targets))
+    fitted = {fold: order[folds[order] != fold][:_MOST_FITTED] for fold in np.unique(folds).tolist()}
     logits = {head: np.full((len(targets), classes), -np.inf) for head in heads}
     for number, head in enumerate(heads, start=1):
         inputs = vectors[head.pooling][head.layer]
-        for fold in np.unique(folds):
+        for fold, read in fitted.items():
             held_out = folds == fold
             logits[head][held_out] = _logits(
-                inputs[~held_out], targets[~held_out], inputs[held_out], problem, classes, head.strength
+                inputs[read], targets[read], inputs[held_out], problem, classes, head.strength
             )
         on_progress(number, len(heads))
     return logits

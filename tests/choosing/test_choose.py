@@ -146,3 +146,15 @@ def test_real_vectors_beat_new_ones(real_data, tmp_path):
     scores = [each.frozen.score for each in choice.candidates]
     assert scores[1] > 0.72 > 0.65 > scores[0]
     assert np.argmax(choice.candidates[1].frozen.by_layer["mean"]) >= 2
+
+
+def test_settings_are_arguments_and_rows_a_table(checkpoint):
+    rows = [{"review": f"a {word} film", "kind": word} for word in ("good", "bad") for _ in range(10)]
+    choice = bertkit.choose([checkpoint], train_file=rows, text_columns=["review"], label_column="kind", folds=2)
+    assert choice.candidates[0].frozen.score == 1
+    assert "--text-column review --label-column kind" in choice.command
+
+
+def test_a_recipe_of_another_name_is_in_the_command(checkpoint, tagged):
+    choice = bertkit.choose([checkpoint], task="ner-features", train_file=tagged, folds=2)
+    assert choice.command.startswith("bertkit finetune ner --recipe finetune/ner-features ")
