@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
+
+from bertkit.checkpoint.encoders import vocabulary_weights
 
 
 def set_rows(model: PreTrainedModel, sources: Sequence[Sequence[int]], first_id: int = 0, size: int = 0) -> None:
@@ -24,15 +25,8 @@ def set_rows(model: PreTrainedModel, sources: Sequence[Sequence[int]], first_id:
         first_id: the first new id.
         size: smallest new V; by default there are rows up to the last new id.
     """
-    before = [table.detach().clone() for table in _tables(model)]
+    before = [table.detach().clone() for table in vocabulary_weights(model)]
     model.resize_token_embeddings(max(first_id + len(sources), size), mean_resizing=False)
     with torch.no_grad():
-        for table, old in zip(_tables(model), before, strict=True):
+        for table, old in zip(vocabulary_weights(model), before, strict=True):
             table[first_id : first_id + len(sources)] = torch.stack([old[list(ids)].mean(dim=0) for ids in sources])
-
-
-def _tables(model: PreTrainedModel) -> list[Tensor]:
-    """Returns the parameters with a row for each id, each once."""
-    embedding, output = model.get_input_embeddings(), model.get_output_embeddings()
-    tables = [embedding.weight, getattr(output, "weight", None), getattr(output, "bias", None)]
-    return list({id(table): table for table in tables if table is not None}.values())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.errors import CheckpointError, RecipeError, did_you_mean
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel
 
 BERT = ("bertkit", "bert")
@@ -232,6 +233,14 @@ def model_inputs(config: PreTrainedConfig) -> tuple[str, ...]:
     """
     segments = ("token_type_ids",) if getattr(config, "type_vocab_size", 1) > 1 else ()
     return ("input_ids", "attention_mask", *segments)
+
+
+def vocabulary_weights(model: PreTrainedModel) -> list[Tensor]:
+    """Returns the weights with a row for each id, each once: those of the embeddings, and of an output layer over the
+    vocabulary and its bias where a model has one."""
+    embedding, output = model.get_input_embeddings(), model.get_output_embeddings()
+    weights = [embedding.weight, getattr(output, "weight", None), getattr(output, "bias", None)]
+    return list({id(each): each for each in weights if each is not None}.values())
 
 
 # ---- labels --------------------------------------------------------------------------------------------------------

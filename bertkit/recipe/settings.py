@@ -200,6 +200,11 @@ class TrainSettings:
     layer_lr_decay: float | None = setting(
         "Factor of the learning rate from each layer to the one below it.", default=None, gt=0, le=1
     )
+    vocabulary_steps: int = setting(
+        "In pre-training, optimizer steps at the start that change the rows of the vocabulary alone, such as new ones.",
+        default=0,
+        ge=0,
+    )
     distill: DistillationSettings | None = setting("Teacher of the run, and the weights of its losses.", default=None)
     report: bool = setting("Whether the run leaves report.html; changes no number.", default=True)
 

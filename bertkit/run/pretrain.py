@@ -33,6 +33,7 @@ from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
+from bertkit.training.pretraining.first_steps import VocabularyFirst
 from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
@@ -190,7 +191,7 @@ def prepare_pretraining(
         compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pairs, start.token_objective),
         data_collator=collate,
         processing_class=start.tokenizer,
-        callbacks=[*callbacks],
+        callbacks=[VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0), *callbacks],
         regroup=cpu_speed_ups(run.placement, compiles=arguments.torch_compile).micro_batches,
     )
     trainer.teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes

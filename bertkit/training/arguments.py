@@ -44,10 +44,12 @@ def checked_recipe(recipe: Recipe) -> Recipe:
     """Returns a fine-tuning recipe with absolute paths.
 
     Raises:
-        RecipeError: the recipe is of a pre-training.
+        RecipeError: the recipe is of a pre-training, or has a value for one.
     """
     if not isinstance(recipe.data, FineTuningData):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
+    if recipe.train.get("vocabulary_steps"):
+        raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
     return with_absolute_paths(recipe)
 
 

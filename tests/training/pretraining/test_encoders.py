@@ -222,6 +222,17 @@ def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
     assert curve(tmp_path / "straight") == curve(tmp_path / "killed")
 
 
+def test_the_first_steps_change_the_rows_of_the_vocabulary_alone(start, corpus, tmp_path):
+    go_on(start, corpus, tmp_path / "rows", **{"train.vocabulary_steps": 2, "train.max_steps": 2})
+    go_on(start, corpus, tmp_path / "more", **{"train.vocabulary_steps": 2, "train.max_steps": 3})
+    folders = (start, tmp_path / "rows", tmp_path / "more")
+    before, rows, more = (load_file(folder / "model.safetensors") for folder in folders)
+    size = json.loads((start / "config.json").read_text())["vocab_size"]
+    of_vocabulary = {name for name, weight in before.items() if len(weight) == size}
+    assert {name for name in before if not torch.equal(before[name], rows[name])} == of_vocabulary
+    assert len([name for name in before if not torch.equal(rows[name], more[name])]) > len(of_vocabulary)
+
+
 def test_a_run_is_checked_before_it_starts(start, corpus):
     overrides = {**RUN, "task.pair_objective": "none"}
     report = check(corpus=[corpus], model=str(start), overrides=overrides)

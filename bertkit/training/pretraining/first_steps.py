@@ -1,0 +1,35 @@
+"""First steps of a pre-training that change the rows of the vocabulary alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from bertkit.checkpoint.encoders import vocabulary_weights
+
+
+class VocabularyFirst(TrainerCallback):
+    """Callback that leaves all weights but the rows of the vocabulary as they are in the first steps.
+
+    New rows, such as those of `bertkit.extend_tokenizer`, come into reach of the trained weights before these change.
+    The gradients of the other weights are computed, and count in the norm that is clipped, but are dropped before the
+    step, so that the graph of the computation is the same in all steps.
+
+    Args:
+        model: the model in training.
+        steps: number of these steps; 0 for none.
+    """
+
+    def __init__(self, model: PreTrainedModel, steps: int):
+        self.steps = steps
+        rows = {id(weight) for weight in vocabulary_weights(model)}
+        self._others = [weight for weight in model.parameters() if id(weight) not in rows] if steps else []
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        """Drops the gradients of the other weights."""
+        if state.global_step < self.steps:
+            for weight in self._others:
+                weight.grad = None
