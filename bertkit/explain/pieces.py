@@ -205,8 +205,8 @@ def checked_window(window: int | None, count: int, default: int = 0) -> int:
     Raises:
         RecipeError: there is no such window.
     """
-    if window is not None and not 0 <= window < count:
-        raise RecipeError(f"window {window}: the input has {counted(count, 'window')}, numbered from 0")
+    if window is not None and not (isinstance(window, int) and 0 <= window < count):
+        raise RecipeError(f"window {window!r}: the input has {counted(count, 'window')}, numbered from 0")
     return default if window is None else window
 
 

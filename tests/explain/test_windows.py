@@ -40,14 +40,14 @@ def test_a_text_that_fits_has_one_window(checkpoint):
     assert inside.record()["pieces"]["windows"] == 1
 
 
-@pytest.mark.parametrize("window", [-1, 3])
+@pytest.mark.parametrize("window", [-1, 3, "0"])
 @pytest.mark.parametrize("kind", ["film", "chunks", "entities", "answers", "choices"])
 def test_other_windows_are_refused(fine_tuned, kind, window):
     texts = {
         "answers": ("a good film", LONG[:40]),
         "choices": ("a good film", "the plot\tor a story"),
     }.get(kind, ("a good film, the plot is lovely",))
-    with pytest.raises(RecipeError, match=rf"window {window}: the input has \d windows?, numbered from 0"):
+    with pytest.raises(RecipeError, match=rf"window {window!r}: the input has \d windows?, numbered from 0"):
         explain(fine_tuned(kind), *texts, window=window)
 
 
