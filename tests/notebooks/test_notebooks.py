@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,8 +15,12 @@ EXAMPLES, COURSE = sorted(FOLDER.glob("*.ipynb")), sorted(FOLDER.glob("course/*.
 LINES_OF_COURSE = {
     "1_inputs": ["alice followed the white rabbit", "your sum and the model's: 0.00000"],
     "2_attention": ["bank after:  [1.79", "your weights and the model's: 0.00000", "separates the labels best"],
+    "3_pretraining": ["predicted, of all tokens: 15", "loss of a guess by frequency:", "step 1200:"],
     "4_two_sentences": ["nsp : share of pairs right", "that this follows: They kept quiet", "nsp - none:"],
+    "5_fine_tuning": ["examples are right", "Do these settings differ?", "F1 of names:", "exactly right:"],
 }
+# Words before two numbers that a notebook prints, of which the first one must be smaller.
+LESS_IN_COURSE = {"3_pretraining": ("loss on held-out chapters:", "loss of a guess by frequency:")}
 
 
 def test_there_are_notebooks():
@@ -87,3 +92,5 @@ def test_a_notebook_of_the_course_runs(path, request):
     executed = request.getfixturevalue("executed")
     for line in LINES_OF_COURSE[path.stem]:
         assert line in executed
+    numbers = [float(re.search(f"{words} +(\\S+)", executed)[1]) for words in LESS_IN_COURSE.get(path.stem, ())]
+    assert numbers == sorted(numbers)
