@@ -40,7 +40,7 @@ class Folder:
     on_error: Annotated[
         Literal["stop", "skip"] | None,
         options.option(
-            help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/.",
+            help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/ or shown.",
             panel=_PANEL,
         ),
     ] = None
@@ -99,14 +99,14 @@ class Folder:
         who = {name: options.pop(name) for name in list(options) if name in Workers.__dataclass_fields__}
         return {"input": input, "workers": Workers(**who), **options}
 
-    def check_unused(self) -> None:
-        """Checks that no option was given without ``--output-dir``.
+    def check_unused(self, *also_for_files: str) -> None:
+        """Checks that no option was given without ``--output-dir``, except for some fields.
 
         Raises:
             RecipeError: one was given.
         """
         refuse(
-            {"--" + name.replace("_", "-"): value for name, value in vars(self).items()},
+            {"--" + name.replace("_", "-"): value for name, value in vars(self).items() if name not in also_for_files},
             "is for --output-dir DIR; give it, or remove this",
         )
 

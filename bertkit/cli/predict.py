@@ -91,7 +91,7 @@ def predict(
         )
         print_folder(done, json)
         return
-    folder.check_unused()
+    folder.check_unused("on_error")
     passage = one_context(context, context_file)
     blocks = bertkit.predict(
         checkpoint,
@@ -111,6 +111,7 @@ def predict(
         revision=revision,
         trust_remote_code=trust_remote_code,
         per_file=per_file,
+        on_error=folder.on_error or "stop",
     )
     if json:
         print_list("predictions", (block.rows for block in blocks))

@@ -15,6 +15,7 @@ from bertkit.inference.loaded import load
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
+from bertkit.inference.skipping import reported, skipping
 from bertkit.inference.writing import (
     CsvRows,
     GrowingFile,
@@ -81,6 +82,7 @@ def predict_stream(
     revision: str | None = None,
     trust_remote_code: bool = False,
     per_file: bool = False,
+    on_error: Literal["stop", "skip"] = "stop",
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -118,6 +120,8 @@ def predict_stream(
         precision, revision, trust_remote_code: as for `bertkit.load`.
         per_file: ``input_file`` is a folder, and each file in it that ends in .txt, .md, .html, .htm or .eml is one
             text; the rows have ``file`` and ``text``.
+        on_error: ``stop`` ends at an input that the task does not take, such as an empty text of a table; ``skip``
+            leaves it out, and at the end lists the first 20 of them with their reasons, and their number, on stderr.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
@@ -137,12 +141,13 @@ def predict_stream(
         )
     if questions is not None and passage is not None:
         how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
+    reasons: list[str] | None = None if on_error == "stop" else []
     if per_file and input_file is None:
         raise DataError("--per-file: is for a folder of files; give it with --input")
     if per_file:
         blocks = read_inputs(Path(str(input_file)), at_once, per_file)
     elif input_file is not None:
-        blocks = _read(input_file, task, at_once)
+        blocks = _read(input_file, task, at_once, reasons)
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
@@ -163,7 +168,9 @@ def predict_stream(
         return columns, how.repeated(columns), how.repeated(columns)
 
     predictor = build_predictor(name, task, config, precision=precision)
-    return _stream(predictor, blocks, read, output_file, colours, csv_safe, form)
+    if reasons is None:
+        return _stream(predictor, blocks, read, output_file, colours, csv_safe, form)
+    return reported(_stream(predictor, blocks, skipping(read, reasons), output_file, colours, csv_safe, form), reasons)
 
 
 def _check_options(
@@ -222,7 +229,7 @@ def inputs_at_once(config: PreTrainedConfig) -> int:
     return max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
 
 
-def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
+def _read(input_file: Path, task: Task, at_once: int, left_out: list[str] | None) -> Iterator[Block]:
     table = predicted(task).read_file(input_file)
     if table is None and predicted(task).reads_neighbours and is_table(input_file):
         table = read_table(input_file)
@@ -233,7 +240,7 @@ def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
             f"--input {input_file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, .jsonl, "
             ".parquet, .xlsx), or a text file with one input per line"
         )
-    return read_inputs(input_file, at_once)
+    return read_inputs(input_file, at_once, left_out=left_out)
 
 
 def _stream(
@@ -273,8 +280,9 @@ def _stream(
     as_text = CsvRows(csv_safe, how.leaves_out_labels) if is_csv else json_lines
     with GrowingFile(output_file) as file:
         for each in blocks_of_predictions:
-            with file.adding(len(each.rows)) as stream:
-                stream.write(as_text(each.rows).encode())
+            if each.rows:  # else all inputs of the block were skipped
+                with file.adding(len(each.rows)) as stream:
+                    stream.write(as_text(each.rows).encode())
             yield each
 
 

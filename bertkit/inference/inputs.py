@@ -123,7 +123,9 @@ def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
     return (Block(list(texts[at : at + size]), at, len(texts)) for at in range(0, len(texts), size))
 
 
-def read_inputs(input_file: Path, size: int = BLOCK, per_file: bool = False) -> Iterator[Block]:
+def read_inputs(
+    input_file: Path, size: int = BLOCK, per_file: bool = False, left_out: list[str] | None = None
+) -> Iterator[Block]:
     """Reads the inputs of a file: the rows of a table (see `bertkit.tables.is_table`), or the lines of any other file.
 
     A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
@@ -135,6 +137,7 @@ def read_inputs(input_file: Path, size: int = BLOCK, per_file: bool = False) -> 
         size: inputs per block, at most.
         per_file: the input is a folder, and each of its files a text, see `bertkit.inference.documents`. The blocks are
             tables of ``file`` and ``text``.
+        left_out: as of `bertkit.tables.table_files.read_table_parts`.
 
     Raises:
         DataError: the file cannot be read or is invalid; raised after the blocks before the fault.
@@ -146,7 +149,7 @@ def read_inputs(input_file: Path, size: int = BLOCK, per_file: bool = False) -> 
             f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
             "for a folder of results if its files are tables or have a text a line"
         )
-    blocks = _documents(input_file, size) if per_file else _read(input_file, size)
+    blocks = _documents(input_file, size) if per_file else _read(input_file, size, left_out)
     return blocks if str(input_file) == _STDIN else _from(list(islice(blocks, 1)), blocks)
 
 
@@ -161,7 +164,7 @@ def _documents(folder: Path, size: int) -> Iterator[Block]:
         yield Block(table, table.first_row, round((table.first_row + len(table)) / share))
 
 
-def _read(input_file: Path, size: int) -> Iterator[Block]:
+def _read(input_file: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
     share = 0.0
 
     def on_progress(now: float) -> None:
@@ -169,7 +172,7 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         share = now
 
     first = 0
-    with iterating(_parts(input_file, size, on_progress)) as parts:
+    with iterating(_parts(input_file, size, on_progress, left_out)) as parts:
         for inputs in parts:
             done = first + len(inputs)
             yield Block(inputs, first, round(done / share) if share else None)
@@ -178,9 +181,11 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         say(f"--input {input_file}: contains no texts")
 
 
-def _parts(input_file: Path, size: int, on_progress: Callable[[float], None]) -> Iterator[list[str] | Table]:
+def _parts(
+    input_file: Path, size: int, on_progress: Callable[[float], None], left_out: list[str] | None
+) -> Iterator[list[str] | Table]:
     if is_table(input_file):
-        return read_table_parts(input_file, size, on_progress)
+        return read_table_parts(input_file, size, on_progress, left_out)
     if str(input_file) == _STDIN:
         return _as_they_come(size)
     return _full(

@@ -63,6 +63,7 @@ def delimited_parts(
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
     may_be_empty: bool = False,
+    left_out: list[str] | None = None,
 ) -> Iterator[Table]:
     r"""Yields a table in parts of ``size`` rows, from text whose first row has the column names.
 
@@ -82,6 +83,7 @@ def delimited_parts(
         skip_ragged: skip rows whose number of fields differs from the number of columns, and count them in ``skipped``
             of the table and of those before it.
         may_be_empty: no text at all and a header without rows give no parts.
+        left_out: receives the faults of the rows that are skipped.
 
     Raises:
         DataError: there is no header or no row, no column has a name, columns share a name, a row has a wrong number of
@@ -93,7 +95,8 @@ def delimited_parts(
     {'text': ['a, b'], 'label': ['1']}
     """
     faults: list[str] = []
-    skipped: list[str] = []
+    skipped = [] if left_out is None else left_out
+    before = len(skipped)
     with iterating(pieces) as remaining:
         lines: Iterator[str] = (line for piece in remaining for line in io.StringIO(piece, newline=""))
         if may_be_empty:
@@ -118,7 +121,7 @@ def delimited_parts(
             is_empty = False
             starts, fields = part
             values = {name: column for name, column in zip(names, fields, strict=True) if name}
-            yield Table(values, source, "", starts, skipped=len(skipped))
+            yield Table(values, source, "", starts, skipped=len(skipped) - before)
         if is_empty and not faults and not may_be_empty:
             left = f", but {len(skipped)} with a different number of fields" if skipped else ""
             faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")

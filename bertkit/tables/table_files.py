@@ -96,6 +96,7 @@ def _delimited(
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
     may_be_empty: bool = False,
+    left_out: list[str] | None = None,
 ) -> Iterator[Table]:
     """Yields the parts of a CSV or TSV file; arguments as of `delimited_parts`. Prints a separator that is unusual."""
     with iterating(decode_pieces(as_utf8(blocks, source), source)) as pieces:
@@ -113,10 +114,13 @@ def _delimited(
             columns=columns,
             skip_ragged=skip_ragged,
             may_be_empty=may_be_empty,
+            left_out=left_out,
         )
 
 
-def read_table_parts(path: str | Path, size: int, on_progress: Callable[[float], None]) -> Iterator[Table]:
+def read_table_parts(
+    path: str | Path, size: int, on_progress: Callable[[float], None], left_out: list[str] | None = None
+) -> Iterator[Table]:
     """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time; none without rows.
 
     Rows keep their places in the file; the fingerprint is empty, since the file is read only once.
@@ -125,6 +129,8 @@ def read_table_parts(path: str | Path, size: int, on_progress: Callable[[float],
         path: as for `read_table`.
         size: maximum number of rows of a part.
         on_progress: called with the share of the file that has been read, in [0, 1].
+        left_out: receives the faults of rows of CSV and TSV with a wrong number of fields, which are skipped then;
+            None to refuse them.
 
     Raises:
         DataError: as `read_table`, after the parts before the fault; the message lists the faults of one part.
@@ -138,7 +144,8 @@ def read_table_parts(path: str | Path, size: int, on_progress: Callable[[float],
     blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
         return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
-    return _delimited(blocks, source, kind.form, size=size, may_be_empty=True)
+    skips = left_out is not None
+    return _delimited(blocks, source, kind.form, size=size, skip_ragged=skips, may_be_empty=True, left_out=left_out)
 
 
 def is_table(path: str | Path) -> bool:

@@ -85,3 +85,19 @@ def test_tables_that_cannot_be_read_are_refused(fine_tuned, given, message):
     with pytest.raises(DataError) as caught:
         bertkit.load(fine_tuned("film")).predict(given)
     assert message in str(caught.value)
+
+
+def test_inputs_that_cannot_be_read_are_skipped_and_listed(fine_tuned, tmp_path, capsys):
+    path, out = tmp_path / "x.csv", tmp_path / "out.csv"
+    path.write_text("id,text\n1,a good film\n2,\n3,an awful plot\n4,  \n5,good\n6\n")
+    with pytest.raises(DataError, match="line 7: 1 field"):
+        list(predict_stream(fine_tuned("film"), input_file=path))
+    blocks = predict_stream(fine_tuned("film"), input_file=path, output_file=out, on_error="skip")
+    assert [row["id"] for block in blocks for row in block.rows] == ["1", "3", "5"]
+    said = capsys.readouterr().err
+    assert [f"skipped: {path}, line {line}: text is empty" in said for line in (3, 4, 5)] == [True, False, True]
+    assert "3 inputs skipped, 3 predicted" in said
+    assert list(pandas.read_csv(out)["id"]) == [1, 3, 5]
+    path.write_text("id,text\n1,\n2,\n")
+    with pytest.raises(DataError, match="all 2 inputs were skipped"):
+        list(predict_stream(fine_tuned("film"), input_file=path, on_error="skip"))
