@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import bertkit
 from bertkit.checks.findings import rules
+from tests.docs.conftest import built
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-
-
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "scripts" / "reference_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -96,24 +84,6 @@ class Loaded(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag != "a":
             self.addresses |= {value for name, value in attrs if name in ("src", "href", "srcset", "data") and value}
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, generator: ModuleType) -> Path:
-    """A copy of what the site is built from, with the generated pages."""
-    pytest.importorskip("zensical", reason="the extra docs is not installed")
-    pytest.importorskip("mkdocstrings_handlers.python", reason="the extra docs is not installed")
-    folder = tmp_path_factory.mktemp("project")
-    shutil.copy(ROOT / "zensical.toml", folder)
-    shutil.copytree(DOCS, folder / "docs")
-    (folder / "bertkit").symlink_to(ROOT / "bertkit")
-    generator.main(folder / "docs" / "reference")
-    return folder
-
-
-def built(project: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 
 A fenced ``bash`` or ``python`` block below the comment ``<!-- run -->`` is run; all such blocks of a page run in their
 order in one folder and one shell, without network. A ``text`` block below ``<!-- output -->`` is what the page shows of
-their output: its lines must be printed in this order, with any numbers and with any text in the place of ``…``.
+their output: its lines must be printed in this order, with any numbers and with any text in the place of ``…``. A page
+with the comment ``<!-- after PAGE -->`` continues in the folder of that page.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ NAMED_IN_GUIDES = {"my-bert": "tiny-bert", "my-sst2": "opinions", "sentence-tran
 """Checkpoint that a guide names -> the one of the first page that takes its place."""
 
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if RUN in path.read_text(encoding="utf-8"))
+AFTER = re.compile(r"^<!-- after (\S+) -->$", re.M)
 NUMBER = re.compile(r"\d[\d.,]*(e[-+]?\d+)?")
 
 
@@ -98,7 +100,10 @@ def test_snippets_run_and_print_their_output(name, first, environment, tmp_path)
     page = (DOCS / name).read_text(encoding="utf-8")
     folder, printed = first
     if name != FIRST:
-        printed = run(page, shutil.copytree(folder, tmp_path / "page"), environment)
+        folder = shutil.copytree(folder, tmp_path / "page")
+        for earlier in AFTER.findall(page):
+            run((DOCS / earlier).read_text(encoding="utf-8"), folder, environment)
+        printed = run(page, folder, environment)
     assert not_printed(page, printed) == []
 
 
