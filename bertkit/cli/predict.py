@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -49,6 +49,12 @@ def predict(
         float | None,
         typer.Option(help="Predict a label from this probability on, instead of the checkpoint's thresholds."),
     ] = None,
+    unsure_below: Annotated[
+        float | None,
+        options.option(
+            metavar="P", help="Write the label unsure where the probability of the predicted class is lower than P."
+        ),
+    ] = None,
     form: Annotated[
         str | None,
         options.option("--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM"),
@@ -75,7 +81,14 @@ def predict(
     from bertkit.progress import counted, say, wants_colours
 
     if folder.output_dir is not None:
-        others = {"TEXT": texts, "--output": output_file, "--question": question, "--csv-safe": csv_safe, "--as": form}
+        others: dict[str, Any] = {
+            "TEXT": texts,
+            "--output": output_file,
+            "--question": question,
+            "--csv-safe": csv_safe,
+            "--as": form,
+        }
+        others["--unsure-below"] = unsure_below
         others["--per-file"] = per_file
         others["--trust-remote-code"] = trust_remote_code  # each worker would run it
         refuse({**others, "--context": context, "--context-file": context_file}, "is not for --output-dir; remove it")
@@ -104,6 +117,7 @@ def predict(
         csv_safe=csv_safe,
         all_probabilities=all_probabilities,
         threshold=threshold,
+        unsure_below=unsure_below,
         form=form,
         text_columns=text_column,
         aggregation=aggregation,

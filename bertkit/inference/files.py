@@ -16,6 +16,7 @@ from bertkit.inference.pooling import Pooling
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.inference.skipping import reported, skipping
+from bertkit.inference.unsure import check_unsure_below, or_unsure, unsure_on_validation
 from bertkit.inference.writing import (
     CsvRows,
     GrowingFile,
@@ -75,6 +76,7 @@ def predict_stream(
     csv_safe: bool = False,
     all_probabilities: bool = False,
     threshold: float | None = None,
+    unsure_below: float | None = None,
     form: str | None = None,
     text_columns: Sequence[str] | None = None,
     aggregation: str | None = None,
@@ -111,6 +113,8 @@ def predict_stream(
             from the input then.
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
+        unsure_below: label predictions of a class with a lower probability ``unsure``. Their share in the validation
+            set of the run, and how many of the rest are right, is printed first.
         form: give each input with its prediction in a form of another tool, one of `Predicted.forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
         text_columns: columns of a table to read, one of texts or two of pairs; ``None`` for those of the training, or
@@ -134,6 +138,9 @@ def predict_stream(
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
     how, at_once = predicted(task), inputs_at_once(config)
+    if unsure_below is not None:
+        check_unsure_below(task, unsure_below)
+        say(unsure_on_validation(name, unsure_below))
     if form is not None and form not in how.forms:
         raise DataError(
             f"--as {form}: {task.name} writes {' or '.join(how.forms) or 'no other form'}; "
@@ -168,9 +175,9 @@ def predict_stream(
         return columns, how.repeated(columns), how.repeated(columns)
 
     predictor = build_predictor(name, task, config, precision=precision)
-    if reasons is None:
-        return _stream(predictor, blocks, read, output_file, colours, csv_safe, form)
-    return reported(_stream(predictor, blocks, skipping(read, reasons), output_file, colours, csv_safe, form), reasons)
+    readable = read if reasons is None else skipping(read, reasons)
+    predictions = _stream(predictor, blocks, readable, output_file, colours, csv_safe, form, unsure_below)
+    return predictions if reasons is None else reported(predictions, reasons)
 
 
 def _check_options(
@@ -251,6 +258,7 @@ def _stream(
     colours: bool,
     csv_safe: bool,
     form: str | None,
+    unsure_below: float | None,
 ) -> Iterator[Predictions]:
     """Yields the predictions for blocks; ``read`` returns the columns to encode, and those of the lines and of the rows
     beside the predictions."""
@@ -259,6 +267,8 @@ def _stream(
     def predict(block: Block, on_progress: Reached) -> Predictions:
         columns, shown, kept = read(block)
         predictions = predictor.predict_columns(columns, on_progress)
+        if unsure_below is not None:
+            predictions = [or_unsure(each, unsure_below) for each in predictions]
         block_predictions = Predictions([], [])
         inputs = zip(zip(*kept.values(), strict=True), zip(*shown.values(), strict=True), strict=True)
         for (row_values, values), prediction in zip(inputs, predictions, strict=True):
