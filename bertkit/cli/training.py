@@ -65,7 +65,7 @@ class Run:
     push_to_hub: Annotated[
         str | None,
         options.option(
-            help="Push the finished run to this repository; set its licence etc. with --set hub.license=mit.",
+            help="Push the finished run to this repository of the Hub.",
             metavar="REPO_ID",
             panel=options.OUTPUT,
         ),
@@ -75,7 +75,7 @@ class Run:
         bool,
         typer.Option(
             "--check",
-            help="Report faults of data and settings, and the cost of the run; train nothing, write nothing.",
+            help="Report faults and the cost of the run; train and write nothing.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = False
@@ -90,7 +90,7 @@ class Run:
         options.option(
             help="With --check: write the training table without empty and repeated rows, and with labels unified.",
             metavar="OUT.csv",
-            panel="Checks",
+            panel=options.OUTPUT,
         ),
     ] = None
     strict: Annotated[

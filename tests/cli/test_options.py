@@ -48,6 +48,8 @@ KINDS = {
     ("tokenizer", "train"): "pretraining",
     ("corpus", "build"): "pretraining",
     ("reproduce",): "classification",
+    ("choose",): "classification ner",
+    ("tokenizer", "extend"): "pretraining",
     ("finetune", "glue"): "glue",
     ("finetune", "classification"): "classification",
     ("finetune", "multiple-choice"): "multiple_choice",
