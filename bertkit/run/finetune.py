@@ -89,8 +89,10 @@ def finetune(
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
     """
     check_callbacks(callbacks)
+    if settings:
+        overrides = with_settings(recipe, overrides, settings)
     prepared = prepare_finetuning(
-        finetuning_recipe(recipe, model, data_dir, with_settings(recipe, overrides, settings)),
+        finetuning_recipe(recipe, model, data_dir, overrides),
         output_dir,
         resume=resume,
         push_to_hub=push_to_hub,
