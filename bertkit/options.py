@@ -96,7 +96,10 @@ def descriptions(settings: type) -> dict[str, Mapping[str, Any]]:
     described: dict[str, Mapping[str, Any]] = {}
     for base in reversed(settings.__mro__):
         if dataclasses.is_dataclass(base):
-            described |= {each.name: each.metadata for each in dataclasses.fields(base) if each.metadata}
+            own = base.__dict__.get("__annotations__", {})  # those of a base class are in its own place of the order
+            described |= {
+                each.name: each.metadata for each in dataclasses.fields(base) if each.metadata and each.name in own
+            }
     return {each.name: described.get(each.name, {}) for each in dataclasses.fields(settings)}
 
 

@@ -88,7 +88,7 @@ class Run:
     fix: Annotated[
         Path | None,
         options.option(
-            help="With --check: write the training table without empty and repeated rows, and with labels unified.",
+            help="With --check: the table without empty and repeated rows, labels unified.",
             metavar="OUT.csv",
             panel=options.OUTPUT,
         ),

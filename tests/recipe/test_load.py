@@ -213,7 +213,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         load_recipe(path)
     message = str(caught.value)
     lines = path.read_text().splitlines()
-    for wrong, right in (("learnign_rate", "learning_rate"), ("modle", "model")):
+    for wrong, right in (("learnign_rate", "train.learning_rate"), ("modle", "model")):
         number = next(index for index, line in enumerate(lines, 1) if wrong in line)
         assert f"{path}, line {number}: " in message
         assert f"did you mean '{right}'?" in message
