@@ -12,6 +12,7 @@ text."}``, optionally with ``flag`` and ``metavar``, makes an option.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, field
 from typing import Any, NamedTuple
@@ -96,7 +97,7 @@ def descriptions(settings: type) -> dict[str, Mapping[str, Any]]:
     described: dict[str, Mapping[str, Any]] = {}
     for base in reversed(settings.__mro__):
         if dataclasses.is_dataclass(base):
-            own = base.__dict__.get("__annotations__", {})  # those of a base class are in its own place of the order
+            own = inspect.get_annotations(base)  # fields of a base class are in its own place of the order
             described |= {
                 each.name: each.metadata for each in dataclasses.fields(base) if each.metadata and each.name in own
             }
