@@ -41,7 +41,7 @@ from bertkit.training.evaluation import (
 )
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import Objective, check_class_weights, weighted_labels, weighted_task
-from bertkit.training.schedule import fitted_schedule
+from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.trainer import BertkitTrainer, trainer_class
 from bertkit.training.tuning import check_tuning, tune
 
@@ -171,7 +171,8 @@ def prepare_finetuning(
     further = further_metrics(getattr(recipe.task, "metrics", ()))
     start = finetuning_start(recipe)
     task, splits = _load(recipe, task, run)
-    recipe = run.settle(*fitted_schedule(recipe, len(splits["train"].examples), start.config))
+    if recipe.train.get(FITS_DATA):
+        recipe = run.settle(*fitted_schedule(recipe, len(splits["train"].examples), start.config))
     changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
     start = start.of_task(task, changes)
     is_bert = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)

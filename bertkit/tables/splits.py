@@ -15,8 +15,7 @@ import numpy as np
 from bertkit.errors import DataError
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, rows_of_split, split_names
-from bertkit.tables.stored_columns import ROWS_AT_ONCE, joined
-from bertkit.tables.table import Table
+from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
 from bertkit.tables.typed_rows import batches_parts
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
     fingerprint = "sha256:" + hashlib.sha256(dumps(read_as).encode()).hexdigest()[:16]
     source = f"{hub_id} ({split if config is None else f'{config}, {split}'})"
     parts = batches_parts(rows.with_format("arrow").iter(_BATCH_ROWS), source, ROWS_AT_ONCE)
-    return replace(joined(parts), fingerprint=fingerprint)
+    return replace(whole(parts), fingerprint=fingerprint)
 
 
 def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -> None:

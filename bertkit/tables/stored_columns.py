@@ -19,9 +19,6 @@ from bertkit.tables.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_AT_ONCE = 100_000
-"""Rows that are read at once; a table of no more rows stays in memory."""
-
 _FEW_VALUES = 256  # different texts of so many rows, such as labels, which take little memory as they are
 
 
@@ -72,19 +69,16 @@ def joined(parts: Iterator[Table]) -> Table:
     A column that a part lacks has missing values there. The files are in Python's temporary folder, ``TMPDIR``.
 
     Args:
-        parts: parts in the order of their rows, at least one.
+        parts: parts in the order of their rows, at least one; a table of one part is better left as it is.
 
     Raises:
         OutputError: the disk is full.
     """
     first = next(parts)
-    second = next(parts, None)
-    if second is None:
-        return first
     columns = {name: _Column() for name in first.columns}
     lines = None if first.lines is None else array("q")
     rows, last = 0, first
-    for part in chain([first, second], parts):
+    for part in chain([first], parts):
         columns |= {name: _Column(rows) for name in part.columns if name not in columns}
         for name, column in columns.items():
             column.add(part.columns[name] if name in part.columns else [None] * len(part))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from bertkit.errors import DataError, quoted, raise_listed
@@ -21,6 +22,9 @@ _PAIRS = (
     ("text_a", "text_b"),
     ("text1", "text2"),
 )
+ROWS_AT_ONCE = 100_000
+"""Rows of a file that are read at once; a table of no more rows stays in memory."""
+
 _TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment"))
 _LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",))
 
@@ -125,6 +129,21 @@ class Table:
         wrong = [row for row, number in enumerate(numbers) if not math.isfinite(number)]
         raise_listed([f"{self.place(row)}: {name!r} is {values[row]!r}; expected a number" for row in wrong])
         return numbers
+
+
+def whole(parts: Iterator[Table]) -> Table:
+    """Returns the table of parts in the order of their rows; text of several parts is stored on disk.
+
+    Raises:
+        OutputError: the disk is full.
+    """
+    first = next(parts)
+    second = next(parts, None)
+    if second is None:
+        return first
+    from bertkit.tables.stored_columns import joined
+
+    return joined(chain([first, second], parts))
 
 
 def to_number(value: Any) -> float:

@@ -17,8 +17,7 @@ from bertkit.reading.text import decode_lines, decode_pieces, iterating, read_bl
 from bertkit.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.sheets import sheet_parts
-from bertkit.tables.stored_columns import ROWS_AT_ONCE, joined
-from bertkit.tables.table import Table
+from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
 from bertkit.tables.typed_rows import batches_parts, json_parts
 
 CSV, TSV = ".csv", ".tsv"
@@ -83,7 +82,7 @@ def read_table(
         parts = _delimited(
             blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
         )
-    return replace(joined(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
+    return replace(whole(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
 
 
 def _delimited(

@@ -40,13 +40,11 @@ def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tupl
     ===========================  ===================================================================================
 
     Args:
-        recipe: a fine-tuning recipe; without `FITS_DATA` it is returned as it is.
+        recipe: a fine-tuning recipe with `FITS_DATA`.
         rows: number of training examples.
         config: configuration of the encoder.
     """
-    train = dict(recipe.train)
-    if not train.pop(FITS_DATA, False):
-        return recipe, ""
+    train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
     chosen: dict[str, Any] = {}
     if "learning_rate" not in train:
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)

@@ -57,8 +57,10 @@ def test_given_values_win():
 
 
 def test_recipes_of_the_paper_are_left_alone():
-    recipe = load_recipe("finetune/glue/sst2", {"data.data_dir": "x"})
-    assert fitted_schedule(recipe, 10, BertConfig()) == (recipe, "")
+    for name in ("glue/sst2", "squad/v1", "ner"):
+        recipe = load_recipe(f"finetune/{name}", None)
+        assert FITS_DATA not in recipe.train
+        assert {"learning_rate", "num_train_epochs"} <= recipe.train.keys()
 
 
 def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
