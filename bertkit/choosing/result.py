@@ -122,7 +122,7 @@ class Choice:
             "pseudo-perplexity_per_word": [_perplexity(each) for each in every],
         }
         cost = {
-            "parameters": [f"{each.parameters / 1e6:.1f} M" for each in every],
+            "parameters": [f"{each.parameters / 1e6:.3g} M" for each in every],
             "weights": [_UNKNOWN if each.bytes is None else readable_size(each.bytes) for each in every],
             "ms per_text": [f"{each.milliseconds:.1f}" for each in every],
         }
