@@ -49,13 +49,15 @@ def test_the_whole_way(bertkit, data):
         "--max-steps", 3, "--global-train-batch-size", 8, "--max-seq-length", 32, *SMALL,
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
-    assert [line.rsplit(" ", 1)[0] for line in outcome.out.splitlines()] == [
+    results, _, following = outcome.out.partition("next:\n")
+    assert [line.rsplit(" ", 1)[0] for line in results.splitlines()] == [
         "held-out masked LM loss",
         "held-out masked LM accuracy",
         "held-out next sentence loss",
         "held-out next sentence accuracy",
         "results, checkpoint and model card:",
     ]
+    assert all(line.startswith("  bertkit ") for line in following.splitlines())
     assert "pretrain: step 3/3" in outcome.err
 
     outcome = bertkit(

@@ -147,7 +147,7 @@ def test_a_recipe_with_three_wrong_keys(bertkit, tmp_path, corpus):
     [
         ("train.learning_rate", "expected block.key=value"),
         ("train.learning_rate=fast", "train.learning_rate: expected a number, got 'fast'"),
-        ("train.lerning_rate=1", "did you mean 'learning_rate'?"),
+        ("train.lerning_rate=1", "did you mean 'train.learning_rate'?"),
         ("train.seed=1", "train.seed is given twice: 2 and 1"),
         ("train.warmup_steps=-1", "warmup_steps"),
     ],

@@ -127,10 +127,12 @@ def test_a_column_that_is_not_there_is_asked_for(task, tmp_path):
     ]
     assert "with --ending-column" in message(task(train_csv="context,label\na,0\n"), tmp_path)[0]
     given = {"context_column": "contxt", "ending_columns": ["ending0", "endng1"]}
+    available = "available: 'context', 'ending0', 'ending1', 'lable'"
     assert message(task(train_csv="context,ending0,ending1,lable\na,b,c,0\n", **given), tmp_path) == [
-        "train.csv: no column 'contxt'; available: 'context', 'ending0', 'ending1', 'lable'; did you mean 'context'?",
-        "train.csv: no column 'endng1'; available: 'context', 'ending0', 'ending1', 'lable'; did you mean 'ending1'?",
-        "train.csv: no column 'label'; available: 'context', 'ending0', 'ending1', 'lable'; did you mean 'lable'?",
+        "3 faults:",
+        f"  - train.csv: no column 'contxt'; {available}; did you mean 'context'?",
+        f"  - train.csv: no column 'endng1'; {available}; did you mean 'ending1'?",
+        f"  - train.csv: no column 'label'; {available}; did you mean 'lable'?",
     ]
 
 
@@ -139,14 +141,13 @@ def test_faults_of_rows_are_told_at_once_with_their_lines(task, tmp_path):
         ("a", ["b", "c"], 2), ("", ["b"], 0), ("a", ["b", " "], 0), ("a", "bc", -1), ("a", [], "x"), ("a", ["b", 5], 0)
     )
     assert message(task(train_jsonl=rows), tmp_path) == [
-        "train.jsonl, line 2: context is empty; write a text, or remove the row",
-        "5 faults:",
+        "8 faults:",
+        "  - train.jsonl, line 2: context is empty; write a text, or remove the row",
         "  - train.jsonl, line 2: 1 ending; expected two or more",
         "  - train.jsonl, line 3: expected a list of endings, none of them empty, got ['b', ' ']",
         "  - train.jsonl, line 4: expected a list of endings, none of them empty, got 'bc'",
         "  - train.jsonl, line 5: 0 endings; expected two or more",
         "  - train.jsonl, line 6: expected a list of endings, none of them empty, got ['b', 5]",
-        "2 faults:",
         "  - train.jsonl, line 4: label -1; expected the position of the correct ending, from 0",
         "  - train.jsonl, line 5: label 'x'; expected the position of the correct ending, from 0",
     ]
@@ -174,8 +175,9 @@ def test_faults_of_all_files_are_told_at_once(task, tmp_path):
     good, wrong = general(("a", ["b", "c"], 0)), general(("a", ["b", "c"], 2))
     both = task(train_jsonl=wrong, validation_jsonl=wrong, test_jsonl=good)
     assert [line.partition(":")[0] for line in message(both, tmp_path, ["train", "validation", "test"])] == [
-        "train.jsonl, line 1",
-        "validation.jsonl, line 1",
+        "2 faults",
+        "  - train.jsonl, line 1",
+        "  - validation.jsonl, line 1",
     ]
 
 

@@ -183,11 +183,10 @@ def test_impossible_data_are_refused(wrong, expected):
 def test_all_faults_of_all_files_are_told_at_once(task, tmp_path):
     train = "text,label\ngood,pos\n,neg\n  ,pos\nNA,\n"
     assert message(task(train_csv=train, validation_csv="text,label\na,pos\nb,other\nc,\n"), tmp_path).splitlines() == [
-        "2 faults:",
+        "5 faults:",
         "  - train.csv, line 3: text is empty; write a text, or remove the row",
         "  - train.csv, line 4: text is empty; write a text, or remove the row",
-        "train.csv, line 5: no value for 'label'",
-        "2 faults:",
+        "  - train.csv, line 5: no value for 'label'",
         "  - validation.csv, line 3: label 'other' is not one of 'neg', 'pos'",
         "  - validation.csv, line 4: no value for 'label'",
     ]
@@ -196,8 +195,9 @@ def test_all_faults_of_all_files_are_told_at_once(task, tmp_path):
 def test_both_texts_of_a_pair_are_checked(task, tmp_path):
     pairs = task(train_tsv="sentence1\tsentence2\tlabel\na\t\t1\n \tb\t0\n")
     assert [line.split(";")[0] for line in message(pairs, tmp_path, ["train"]).splitlines()] == [
-        "train.tsv, line 3: sentence1 is empty",
-        "train.tsv, line 2: sentence2 is empty",
+        "2 faults:",
+        "  - train.tsv, line 3: sentence1 is empty",
+        "  - train.tsv, line 2: sentence2 is empty",
     ]
 
 
@@ -208,8 +208,9 @@ def test_labels_that_only_the_test_set_has_are_named(task, tmp_path):
 
 def test_one_class_alone_is_refused_together_with_other_faults(task, tmp_path):
     assert message(task(train_csv="text,label\na,pos\n,pos\n"), tmp_path, ["train"]).splitlines() == [
-        "train.csv: every row has the label 'pos'; expected at least two classes",
-        "train.csv, line 3: text is empty; write a text, or remove the row",
+        "2 faults:",
+        "  - train.csv: every row has the label 'pos'; expected at least two classes",
+        "  - train.csv, line 3: text is empty; write a text, or remove the row",
     ]
 
 

@@ -135,8 +135,9 @@ def test_tags_unknown_in_training_are_refused_with_places(task, tmp_path):
     refused = message(task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", test_conll="z B-MISC\n"), tmp_path)
     remedy = "has no label in the training set; correct it, or list all labels in task.label_names"
     assert refused.splitlines() == [
-        f"validation.conll, line 2: tag 'B-ORG' {remedy}",
-        f"test.conll, line 1: tag 'B-MISC' {remedy}",
+        "2 faults:",
+        f"  - validation.conll, line 2: tag 'B-ORG' {remedy}",
+        f"  - test.conll, line 1: tag 'B-MISC' {remedy}",
     ]
     other = message(task(train_conll=TRAIN, validation_conll="x O\ny PER\nz S-LOC\n", test_conll="z O\n"), tmp_path)
     assert other == f"validation.conll, line 2: tag 'PER' {remedy}"
