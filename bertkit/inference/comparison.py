@@ -70,7 +70,8 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         DataError: the task does not score single examples.
     """
     sides = [outcome.predictions_and_references() for outcome in outcomes]
-    task = per_example(outcomes[0].task)
+    task, first = per_example(outcomes[0].task), outcomes[0]
+    numbers = [] if first.numbers is None else first.numbers
     return System(
         name,
         [predictions for predictions, _ in sides],
@@ -79,9 +80,10 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         predicted(task).terms,
         task.main_metric,
         task.to_labels,
-        outcomes[0].digests(),
+        first.digests(),
+        places=[f"{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
-        verdict=verdict_of(outcomes[0]).sentences if len(outcomes) == 1 else (),
+        verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
     )
 
 

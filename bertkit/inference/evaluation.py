@@ -181,7 +181,8 @@ def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
     features, _ = _encoded(task, split, predictor.tokenizer)
     outputs = predictor.outputs(features, unreported)
     training = ColumnsOf(splits["train"].examples) if with_training else None
-    return Outcome(task, outputs, features, ColumnsOf(split.examples), split.source, split.fingerprint, training)
+    columns = features, ColumnsOf(split.examples)
+    return Outcome(task, outputs, *columns, split.source, split.fingerprint, training, split.numbers, split.unit)
 
 
 def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:

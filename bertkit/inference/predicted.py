@@ -198,6 +198,8 @@ class Outcome:
         source: file or Hub data set of the examples.
         fingerprint: digest of the whole split.
         training: the training examples; None if they were not read.
+        numbers: number of each example in the source, from 1; None numbers the examples themselves.
+        unit: what ``numbers`` count: ``line`` or ``row``.
     """
 
     task: Task
@@ -207,6 +209,12 @@ class Outcome:
     source: str
     fingerprint: str = ""
     training: Columns | None = None
+    numbers: Sequence[int] | None = None
+    unit: str = "row"
+
+    def number(self, row: int) -> int:
+        """Returns the number of an example in the source; ``row`` counts from 0."""
+        return row + 1 if self.numbers is None else self.numbers[row]
 
     def decoded(self) -> list[dict[str, Any]]:
         """Returns the predictions, one per example."""

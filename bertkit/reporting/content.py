@@ -70,6 +70,7 @@ class Content:
         warnings: warnings and notes of the run.
         sections: charts and tables.
         mistakes: the most confident wrong predictions.
+        unit: what their numbers count in the source of the data: ``line`` or ``row``.
         results: table of all results, None without any.
     """
 
@@ -83,6 +84,7 @@ class Content:
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
     mistakes: tuple[Mistake, ...] = ()
+    unit: str = "row"
     results: DataTable | None = None
     remarks: tuple[str, ...] = ()
     verdict: Verdict = NO_VERDICT
@@ -104,7 +106,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     if outcome is not None and view is not None:
         by_length = _by_length(outcome)
         sections += [*view.sections(outcome), *([] if by_length is None else [Section("Lengths", [by_length])])]
-        mistakes = view.mistakes(outcome) if texts else ()
+        mistakes = [replace(each, number=outcome.number(each.row)) for each in view.mistakes(outcome)] if texts else ()
     remarks = [remark for section in sections for remark in section.remarks]
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
@@ -124,6 +126,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         warnings=tuple(warnings),
         sections=tuple(section for section in sections if section.parts),
         mistakes=tuple(mistakes),
+        unit="row" if outcome is None else outcome.unit,
         results=_all_results(run.results),
         remarks=tuple(remarks),
         verdict=NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.recipe),

@@ -115,7 +115,7 @@ class Mistake:
     """A wrong prediction.
 
     Attributes:
-        row: number of the example, from 0.
+        row: index of the example, from 0.
         confidence: number by which mistakes are ranked, the largest first: a probability, or the error of a number.
         true, predicted: the reference and the prediction in a few words.
         texts: the texts of the example by column, with their marks.
@@ -124,6 +124,7 @@ class Mistake:
         words: words of the texts, each with what it adds to the prediction, as a part of the largest such value: -1 to
             1. Empty if it is not explained.
         warnings: doubts about the values of the words.
+        number: number of the example in the source of the data, from 1.
     """
 
     row: int
@@ -135,6 +136,7 @@ class Mistake:
     measure: Literal["confidence", "error"] = "confidence"
     words: Sequence[tuple[str, float]] = ()
     warnings: Sequence[str] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -156,13 +158,13 @@ class Reported:
         names = [name for name in decoded[0] if not isinstance(decoded[0][name], dict)]
         rows = [
             (
-                row + 1,
+                outcome.number(row),
                 *(short(values[row], _LONGEST_CELL) for values in texts.values()),
                 *(_cell(prediction.get(name)) for name in names),
             )
             for row, prediction in enumerate(decoded)
         ]
-        table = DataTable("First predictions", ("row", *texts, *names), rows, has_texts=True)
+        table = DataTable("First predictions", (outcome.unit, *texts, *names), rows, has_texts=True)
         return [Section("Predictions", [table])]
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:

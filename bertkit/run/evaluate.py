@@ -81,7 +81,8 @@ def validation_outcome(
     outputs, split = trainer.outputs(features["validation"]), splits["validation"]
     columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
     training = ColumnsOf(splits["train"].examples)
-    outcome = Outcome(task, outputs, *columns, split.source, split.fingerprint, training)
+    source, places = (split.source, split.fingerprint), (split.numbers, split.unit)
+    outcome = Outcome(task, outputs, *columns, *source, training, *places)
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse

@@ -346,8 +346,8 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
         f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
         f"examples, drawn with data.split_seed {task.data.split_seed}"
     )
-    validation = replace(train, examples=train.examples.select(np.flatnonzero(held_out)), notes=(note,), labels="")
-    loaded["train"] = replace(train, examples=train.examples.select(np.flatnonzero(~held_out)))
+    validation = replace(train.select(np.flatnonzero(held_out)), notes=(note,), labels="")
+    loaded["train"] = train.select(np.flatnonzero(~held_out))
     loaded["validation"] = task.data.limited("validation", validation)
     return task, {name: loaded[name] for name in names if name in loaded}
 

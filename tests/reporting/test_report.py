@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from bertkit import compare, finetune, report
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference import predictor
+from bertkit.inference.comparison import system_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import content_of
@@ -230,6 +232,19 @@ def test_the_verdict_is_the_same_everywhere(hostile_run, copied):
         assert hostile_run.verdict.proposal.line() in source
     card = (folder / "README.md").read_text()
     assert all(f"- {escape(sentence)}\n" in card for sentence in sentences)
+
+
+def test_mistakes_are_named_by_their_lines(hostile_run):
+    """A label is wrong in a line of the file, not in an example of the validation set."""
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir)
+    wrong = replace(outcome, outputs=20 * np.eye(4)[(np.asarray(outcome.features["labels"]) + 1) % 4])
+    content = content_of(run, wrong, texts=True, finished=True)
+    texts = [json.loads(line)["text"] for line in Path(outcome.source).read_text().splitlines()]
+    assert content.unit == "line"
+    assert content.mistakes
+    for mistake in content.mistakes:
+        assert texts[mistake.number - 1][:50] == mistake.texts[0][1][:50]
+    assert system_of("run", [wrong]).places[0] == f"line {wrong.number(0)}"
 
 
 def test_remarks_stand_with_the_scores(hostile_run, copied, tmp_path):
