@@ -63,6 +63,7 @@ _PUBLIC = {
     "quickstart": "bertkit.tour.quickstart:quickstart",
     "recipe_schema": "bertkit.tasks.registry:recipe_schema",
     "report": "bertkit.reporting.report:report",
+    "report_grid": "bertkit.grids.page:report_grid",
     "reproduce": "bertkit.reproducing.reproduce:reproduce",
     "runs": "bertkit.run.listing:runs",
     "serve": "bertkit.serving.server:serve",

@@ -10,7 +10,9 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.printing import print_text
+from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
+from bertkit.run.listing import GRID_FILE
 
 
 def report(
@@ -18,7 +20,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="DIR...",
-            help="Run directories, finished or not.",
+            help="Run directories, finished or not; or the folder of a grid.",
             show_default=False,
         ),
     ],
@@ -35,6 +37,11 @@ def report(
     ] = 0,
     json: options.AsJson = False,
 ) -> None:
-    """Write report.html of a run, or of several runs side by side."""
-    path = bertkit.report(*runs, output=output, texts=not no_texts, explain=explain)
+    """Write report.html of a run, of several runs side by side, or of a grid."""
+    if len(runs) == 1 and (runs[0] / GRID_FILE).is_file():
+        if explain or no_texts:
+            raise RecipeError("--explain and --no-texts are for runs; the report of a grid shows no texts")
+        path = bertkit.report_grid(runs[0], output=output)
+    else:
+        path = bertkit.report(*runs, output=output, texts=not no_texts, explain=explain)
     print_text(dumps({"report": str(path)}) if json else path)

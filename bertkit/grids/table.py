@@ -43,11 +43,12 @@ def grid_table(results: GridResults, width: int | None = None, format: Format = 
     if not any(columns["notes"]):
         del columns["notes"]
     heading = f"{results.task}: {results.metric} on the validation set"
-    table = ResultTable(columns, setting_rows(results), heading, _conclusion(results), _OPTIONAL)
+    table = ResultTable(columns, setting_rows(results), heading, conclusions(results), _OPTIONAL)
     return table.formatted(format, width)
 
 
-def _conclusion(results: GridResults) -> list[str]:
+def conclusions(results: GridResults) -> list[str]:
+    """Returns lines on the best setting, its run, and collapsed and failed runs."""
     lines = []
     if results.best is not None:
         lines.append(f"* {results.note}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def render_page(
     package: str,
     template: str,
-    script: str,
+    script: str | None,
     style: str | None = None,
     filters: Mapping[str, Callable[..., Any]] | None = None,
     tests: Mapping[str, Callable[..., bool]] | None = None,
@@ -34,7 +34,7 @@ def render_page(
         package: package whose folder ``templates`` has the files below, such as ``bertkit.reporting``.
         template: the template; it gets ``css``, ``script``, ``script_sha256`` for the policy, ``version``, and
             ``values``.
-        script: the only script of the page.
+        script: the only script of the page; None for a page without one.
         style: CSS after the shared style.
         filters, tests: those of the template.
         values: further values of the template.
@@ -50,7 +50,7 @@ def render_page(
     )
     environment.filters |= filters or {}
     environment.tests |= tests or {}
-    code = _file(package, script)
+    code = "" if script is None else _file(package, script)
     css = _file("bertkit.pages", "style.css") + (_file(package, style) if style is not None else "")
     return environment.get_template(template).render(
         **values,
