@@ -166,7 +166,8 @@ def predict_stream(
             return task.read_input(list(block.inputs.columns["text"])), names, block.inputs.columns
         if isinstance(block.inputs, Table):
             columns: Columns = task.columns_of(block.inputs)
-            if form is None and len(next(iter(columns.values()))) == len(block.inputs):
+            are_named = not all(name.isdecimal() for name in block.inputs.columns)  # those of a column file are not
+            if form is None and are_named and len(next(iter(columns.values()))) == len(block.inputs):
                 return columns, how.repeated(columns), block.inputs.columns
         elif passage is not None:
             columns = how.read_fields({"question": block.inputs, "context": passage})

@@ -145,7 +145,8 @@ def test_json_lines_in_documents(bertkit, tag, tmp_path):
     kept = json.loads((tmp_path / "run" / "config.json").read_text())["bertkit_task"]
     assert (kept["data"]["context"], kept["task"]["label_all_subwords"]) == ("document", True)
     predicted = json.loads(bertkit("predict", tmp_path / "run", "--input", dev, "--json").out)["predictions"]
-    assert [set(row) for row in predicted] == [{"tokens", "tags", "probabilities"}] * 8
+    columns = {"tokens", "ner_tags", "document_id"}  # of the file
+    assert [set(row) for row in predicted] == [{*columns, "tags", "probabilities"}] * 8
     written = read_conll(tmp_path / "run" / "predictions.conll").columns["3"]
     assert [row["tags"] for row in predicted] == written
 

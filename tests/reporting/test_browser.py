@@ -42,7 +42,7 @@ def opened(browser: Any, path: Path, width: int) -> Any:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_hostile_labels_and_texts_do_no_harm(browser, hostile_run, hostile, width):
     page = opened(browser, hostile_run.output_dir / "report.html", width)
-    assert page.locator("h1").inner_text() == "classification"
+    assert page.locator("h1").inner_text() == "run"
     assert page.locator("th[scope=row]", has_text=hostile).count() >= 1
     page.close()
 

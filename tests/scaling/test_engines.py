@@ -24,7 +24,8 @@ def many(tmp_path_factory, write_corpus):
 def command(many, fine_tuned, forks):
     def command(out, *more):
         python = sys.executable if "ray" in more else forks.python  # Ray's workers are processes of their own
-        given = ["predict", fine_tuned("film"), "--input", many, "--output-dir", out, "--shard-rows", SHARD_ROWS, *more]
+        given = ["predict", fine_tuned("film"), "--input", many, "--output-dir", out, "--per-line", *more]
+        given += ["--shard-rows", SHARD_ROWS]
         return [python, "-m", "bertkit", *map(str, given)]
 
     return command
