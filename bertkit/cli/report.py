@@ -12,7 +12,6 @@ from bertkit.cli import options
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
-from bertkit.run.listing import GRID_FILE
 
 
 def report(
@@ -38,6 +37,8 @@ def report(
     json: options.AsJson = False,
 ) -> None:
     """Write report.html of a run, of several runs side by side, or of a grid."""
+    from bertkit.run.listing import GRID_FILE  # imports numpy, which ``--help`` does without
+
     if len(runs) == 1 and (runs[0] / GRID_FILE).is_file():
         if explain or no_texts:
             raise RecipeError("--explain and --no-texts are for runs; the report of a grid shows no texts")
