@@ -46,9 +46,9 @@ def _all(change: Callable[[bytes], bytes]) -> Change:
 
 # What is right for training on the file: to refuse it, to take it, or (None) either.
 ANY_TEXT: list[Kind] = [
-    ("a byte that is not UTF-8", "refuse", _with(b"\xff")),
-    ("half a character", "refuse", _with(b"\xe2\x82")),
-    ("UTF-16", "refuse", _all(lambda text: text.decode().encode("utf-16"))),
+    ("a byte that is not UTF-8", None, _with(b"\xff")),  # tables are read as Windows-1252, which is said
+    ("half a character", None, _with(b"\xe2\x82")),
+    ("UTF-16", None, _all(lambda text: text.decode().encode("utf-16"))),
     ("nothing", "refuse", _all(lambda text: b"")),
     ("a byte order mark", "answer", _all(lambda text: b"\xef\xbb\xbf" + text)),
     ("carriage returns", "answer", _all(lambda text: text.replace(b"\n", b"\r\n"))),
