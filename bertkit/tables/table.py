@@ -12,6 +12,9 @@ from typing import Any
 from bertkit.errors import DataError, quoted, raise_listed
 from bertkit.reading.row_files import missing_column
 
+ROWS_AT_ONCE = 100_000
+"""Rows of a file that are read at once; a table of no more rows stays in memory."""
+
 # Usual names of columns, found in any case. Pairs come first, since a data set of pairs may also have a column with the
 # name of a single text. Of names in one row at most one may occur: it would be a guess which of them is meant.
 _PAIRS = (
@@ -22,9 +25,6 @@ _PAIRS = (
     ("text_a", "text_b"),
     ("text1", "text2"),
 )
-ROWS_AT_ONCE = 100_000
-"""Rows of a file that are read at once; a table of no more rows stays in memory."""
-
 _TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment"))
 _LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",))
 
