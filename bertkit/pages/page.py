@@ -39,10 +39,10 @@ def render_page(
         filters, tests: those of the template.
         values: further values of the template.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader(package),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("bertkit.pages")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -56,7 +56,7 @@ def render_page(
         **values,
         css=css,
         script=code,
-        script_sha256=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
+        script_sha256=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() if code else "",
         version=__version__,
     )
 
