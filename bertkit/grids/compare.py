@@ -103,6 +103,7 @@ def _system(place: Path) -> System | Table:
         runs=[_chain(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
         references=_chain([fold.references for fold in of_folds]),
         digests=_chain([fold.digests or [] for fold in of_folds]),
+        places=_chain([fold.places for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
         notes=tuple(limits(results)),
     )
