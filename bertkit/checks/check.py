@@ -56,6 +56,7 @@ ERRORS: dict[type[BertkitError], tuple[str, str]] = {
     TrainingError: ("training", "train"),
 }
 PROCESSES = "processes"
+_FIXABLE = "correct these rows, or write a table without those that have no text or label: --fix OUT.csv"
 
 
 def check(
@@ -121,6 +122,9 @@ def check(
         if subject.trainer is not None:
             findings += _trial(subject)
             numbers = plan(subject)
+    if fix is not None:
+        mended = f"correct these rows, or go on with {fix}, which is without those that have no text or label"
+        findings = [replace(each, remedy=mended) if each.remedy == _FIXABLE else each for each in findings]
     report = Report(in_order(findings), numbers)
     return report.strict() if strict else report
 
@@ -294,8 +298,11 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
             if str(refused) not in known:
                 findings.append(_finding(refused))
     said = "\n".join(finding.message for finding in findings)
-    if hidden := [fault for fault in entries_of(hidden_faults(recipe)) if fault not in said]:
+    of_rows = entries_of(hidden_faults(recipe))
+    if hidden := [fault for fault in of_rows if fault not in said]:
         findings.append(_finding(DataError(listed(hidden, at_most=10))))
+    if of_rows:
+        findings[:] = [replace(each, remedy=_FIXABLE) if each.code == "data" else each for each in findings]
     return subject
 
 

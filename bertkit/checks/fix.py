@@ -22,7 +22,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts as texts_of_column
-from bertkit.tables.table import label_column, text_columns
+from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
 
@@ -129,8 +129,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     for file in (place, suspects):
         check_new_file(file, f"--fix {file}")
     table = _read(source)
-    label = label_column(list(table.columns), recipe.task.label_column, table.source)
-    texts = text_columns(list(table.columns), recipe.task.text_columns, label, table.source)
+    label, texts = _columns(table, recipe)
     if recipe.task.label_separator is not None or recipe.task.problem in ("multi_label", "regression"):
         raise RecipeError("--fix: is for tables with one class per row")
     cleaned = clean(table, texts, label)
@@ -164,13 +163,17 @@ def hidden_faults(recipe: Recipe) -> list[str]:
     for source in filter(None, (recipe.data.train_file, recipe.data.validation_file)):
         with suppress(DataError):  # what cannot be read at all is reported already
             table = _read(source)
-            label = label_column(list(table.columns), recipe.task.label_column, table.source)
-            for column in text_columns(list(table.columns), recipe.task.text_columns, label, table.source):
+            label, texts = _columns(table, recipe)
+            for column in texts:
                 with noted(faults):
                     texts_of_column(table, column)
             missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
             faults += [f"{table.place(row)}: no value for {label!r}" for row in missing]
     return faults
+
+
+def _columns(table: Table, recipe: Recipe) -> tuple[str, list[str]]:
+    return label_and_text_columns(list(table.columns), recipe.task.label_column, recipe.task.text_columns, table.source)
 
 
 def _read(source: str) -> Table:

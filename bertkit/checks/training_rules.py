@@ -169,8 +169,13 @@ def learning_rate(subject: Subject) -> Iterator[Finding]:
 
 @rule("epochs", "trainer")
 def epochs(subject: Subject) -> Iterator[Finding]:
-    """Checks the passes over the training data: more than 5 over a small set, more than 40 over a corpus."""
+    """Checks the passes over the training data: more than 5 over a small set, more than 40 over a corpus.
+
+    A run that keeps its best epoch may have more over a small set: what it memorizes later is not kept.
+    """
     if subject.task is not None:
+        if subject.arguments.load_best_model_at_end:
+            return
         examples = len(subject.trainer.train_dataset)
         steps_of_epoch = math.ceil(examples / subject.recipe.train["global_train_batch_size"])
         passes = subject.total_steps / max(steps_of_epoch, 1)

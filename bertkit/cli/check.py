@@ -7,6 +7,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import typer
 
@@ -32,8 +33,8 @@ USAGE = f"{{{'|'.join(_COMMANDS)}}} ARGUMENTS..."
 
 def check(context: typer.Context) -> None:
     """Check a run before it starts, without training or writing: give the words of a pretrain, finetune or distill
-    command, such as: bertkit check finetune glue --task sst2 --model MODEL --output-dir OUT. The options are those of
-    that command.
+    command, such as: bertkit check finetune glue --task sst2 --model MODEL. The options are those of that command;
+    --output-dir can be left out.
     """
     words = list(context.args)
     if words == ["--help"]:
@@ -47,6 +48,8 @@ def check(context: typer.Context) -> None:
     end = words.index("--") if "--" in words else len(words)
     is_group = words[0] == "finetune" and (len(words) == 1 or words[1].startswith("-"))  # only its help is wanted
     flag = [] if is_group else ["--check"]
+    if not is_group and not any(word.split("=")[0] in ("--output-dir", "--resume") for word in words[:end]):
+        flag += ["--output-dir", f"run-{uuid4().hex}"]  # a folder that does not exist; nothing is written to it
     root = context.find_root()
     code = root.command.main([*words[:end], *flag, *words[end:]], root.info_name, standalone_mode=False)
     raise typer.Exit(code or 0)

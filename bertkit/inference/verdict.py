@@ -33,6 +33,7 @@ _NEAR_CHANCE = 0.15  # part of the way from chance to certainty
 _HARDLY = 0.05  # part of the standard deviation of the true numbers
 _WIDE = 0.2  # width of the interval of a share from which on it says little
 _HIGHEST_RATE = 2e-4  # that is proposed
+_SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,9 @@ def _proposal(facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recip
         options = longer, f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
         return Proposal("longer and at a higher rate", command, options)
     if has_collapsed and not facts.learnt_little:
-        return Proposal("longer and at a lower rate", command, (longer, f"--learning-rate {rate / 2:g}"))
+        return Proposal(
+            "longer and at a lower rate", command, (longer, f"--learning-rate {min(rate / 2, _SAFE_RATE):g}")
+        )
     if is_falling or facts.learnt_little:
         return Proposal("longer", command, (longer,))
     if facts.lacks_classes and hasattr(recipe.task, "label_names") and not train.get("class_weights"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from bertkit.errors import DataError, quoted, raise_listed
+from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.reading.row_files import missing_column
 
 ROWS_AT_ONCE = 100_000
@@ -220,6 +220,25 @@ def label_column(names: Sequence[str], requested: str | None, source: str) -> st
     usual = None if requested is not None else _usual(names, _LABELS, source, "--label-column", "labels")
     flat = [name for of_row in _LABELS for name in of_row]
     return find_column(names, requested or usual, flat, source, "--label-column", "labels")
+
+
+def label_and_text_columns(
+    names: Sequence[str], label: str | None, texts: Sequence[str], source: str
+) -> tuple[str, list[str]]:
+    """Returns the column of the labels and those of the text, as `label_column` and `text_columns` do.
+
+    Raises:
+        DataError: one or both of them cannot be found.
+    """
+    faults: list[str] = []
+    found, of_text = "", list[str]()
+    with noted(faults):
+        found = label_column(names, label, source)
+    if found or len(names) > 2:  # of two columns, the one without labels has the text
+        with noted(faults):
+            of_text = text_columns(names, texts, found, source)
+    raise_all(faults)
+    return found, of_text
 
 
 def text_columns(names: Sequence[str], requested: Sequence[str], label: str, source: str) -> list[str]:

@@ -176,6 +176,11 @@ class TableData(HubData):
             is_held_out = np.array([value in of_validation for value in groups])
             kept, held = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
         if not len(held):
+            if classes is not None and (names := len(set(classes))) > rows / 2:
+                raise DataError(
+                    f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
+                    "--label-column"
+                )
             raise DataError(
                 f"{train.source}: {rows} rows are too few to hold out {self.validation_fraction} of "
                 f"{'them' if classes is None else 'each class'}; give "

@@ -56,6 +56,8 @@ def test_both_ways_to_check_are_the_same(bertkit, words, table):
         assert one[0] == other[0] == 0
         assert without_memory(one[1]) == without_memory(other[1])
     assert not (table.folder / "run").exists()
+    code, out, _ = bertkit("check", *words[:-2])  # the folder of the run can be left out
+    assert (code, without_memory(out)) == (one[0], without_memory(bertkit("check", *words)[1]))
 
 
 def test_exit_codes_and_json(bertkit, words, table):

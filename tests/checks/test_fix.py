@@ -27,6 +27,10 @@ from .conftest import sentence, write_csv
         ({"grade 10": 60, "grade 11": 3}, {}),
         ({"cat": 60, "cats": 3, "pos": 9}, {}),
         ({"billing": 97, "biling": 15}, {}),
+        # Abbreviations, which may be more frequent; not the beginning of several names, or most of one.
+        ({"positive": 80, "pos": 14, "Neg.": 2, "negative": 90}, {"pos": "positive", "Neg.": "negative"}),
+        ({"account closed": 90, "account opened": 80, "account": 5}, {}),
+        ({"cargo": 90, "car": 5, "grade1": 90, "gr1": 2}, {}),
     ],
 )
 def test_misspelt_labels_are_rare_and_similar(counts, near):
@@ -68,6 +72,8 @@ def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
     for fault in ("line 126: 1 field", "line 122: text is empty", "line 123: no value for 'label'"):
         assert fault in said
     assert Path(dirty).read_bytes() == before
+    assert any("go on with" in finding.remedy for finding in report.findings)
+    assert any("--fix OUT.csv" in finding.remedy for finding in check(table, dirty).findings)
     said = capsys.readouterr().err
     assert "120 of 125 rows; removed: 1 without a text, 1 without a label, 2 repeated, 1 with a wrong number" in said
     assert "label 'biling' is 'billing' in 1 row" in said

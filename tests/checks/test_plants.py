@@ -120,6 +120,10 @@ def with_a_head(case: Case) -> None:
     case.model = save_model(case.folder / "model", "BertForSequenceClassification", WORDS, **names)
 
 
+def many_epochs(case: Case) -> None:
+    case.overrides |= {"train.num_train_epochs": 10, "train.load_best_model_at_end": False}
+
+
 def with_infinite_weights(case: Case) -> None:
     case.model = save_model(case.folder / "model", "BertForPreTraining", WORDS)
     file = case.folder / "model" / "model.safetensors"
@@ -210,7 +214,7 @@ PLANTS = {
     "leak": ("table", leaking, {"leak"}),
     "leaking column": ("table", label_as_text, {"leak", "duplicates"}),
     "learning-rate": ("table", change("train.learning_rate", 1e-2), {"learning-rate"}),
-    "epochs": ("table", change("train.num_train_epochs", 10), {"epochs"}),
+    "epochs": ("table", many_epochs, {"epochs"}),
     "few-steps": ("table", change("train.max_steps", 20), {"few-steps"}),
     "warmup": ("table", change("train.warmup_steps", 0), {"warmup"}),
     "new-pooler": ("table", without_pooler, {"new-pooler"}),

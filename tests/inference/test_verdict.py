@@ -190,6 +190,7 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     assert options(unsure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 6e-05")
     assert options(unsure, learning_rate=1e-4, num_train_epochs=2) == ("--num-train-epochs 4",)
     assert options(sure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 1e-05")
+    assert options(sure, learning_rate=5) == ("--num-train-epochs 6", "--learning-rate 5e-05")
     assert options(right, falling, max_steps=50) == ("--max-steps 100",)
     assert options(partly) == ("--class-weights balanced",)
     assert options(right) == ("--folds 5",)  # four examples say little

@@ -302,6 +302,21 @@ def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of, problem
     )
 
 
+def test_a_column_of_other_values_has_no_classes(task, tmp_path):
+    train = rows(text=list("abcdefgh"), label=[f"2024-01-0{day}" for day in range(1, 9)])
+    refused = message(task(train_jsonl=train), tmp_path)
+    assert refused == "train.jsonl: 8 rows have 8 different labels; give the column of the classes with --label-column"
+
+
+def test_both_columns_are_asked_for_at_once(task, tmp_path):
+    refused = message(task(train_jsonl=rows(a=["x"] * 20, b=["y"] * 20, c=["z", "w"] * 10)), tmp_path)
+    assert "--label-column" in refused
+    assert "--text-column" in refused
+    refused = message(task(train_jsonl=rows(a=["x"] * 20, b=["y", "z"] * 10)), tmp_path)
+    assert "--label-column" in refused
+    assert "--text-column" not in refused
+
+
 def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
     validation = "text,label\nbad film,neg\nnew,pos\ngood film,neg\n"
     _, splits = task(train_csv=TRAIN, validation_csv=validation).load()
