@@ -38,6 +38,7 @@ OnError = Literal["stop", "skip"]
 SHARD_ROWS = 8192
 """Rows of a shard: some seconds to minutes of work, and eight blocks of the computation."""
 _SHARD_ROWS_OF_TOKENS = 256  # a vector for each token fills the memory
+_MOST_NOTES = 10  # on files with other separators and encodings
 _RECORD_SECONDS = 10.0  # between two writes of the record of finished shards
 
 
@@ -120,8 +121,9 @@ def predict_folder(
 
     Args:
         checkpoint: a run directory or a Hub id.
-        input: a file, folder or pattern of ``.parquet``, ``.jsonl``, ``.csv``, ``.tsv`` and ``.txt`` (one text a line)
-            files, or a URL of `fsspec` of one of these.
+        input: a file, folder or pattern of ``.parquet``, ``.jsonl``, ``.csv``, ``.tsv``, ``.xlsx`` and ``.txt`` (one
+            text a line) files, or a URL of `fsspec` of one of these. Separators of columns and encodings are recognised
+            as by `bertkit.tables.read_table`.
         output_dir: a new or empty folder, or the folder of the same call; or a URL.
         output_format: ``jsonl`` or ``parquet``.
         on_error: ``stop`` ends at a row that cannot be read; ``skip`` writes it to ``rejected/`` with the reason.
@@ -245,7 +247,7 @@ def _check_lines(files: Sequence[InputFile], source: str) -> None:
         DataError: one has.
     """
     for file in (file for file in files if file.form == TEXT):
-        with opened(file.path, file.packing) as stream:
+        with opened(file.path, file.packing, on_other=lambda note: None) as stream:
             if len(list(itertools.islice(stream, 2))) > 1:
                 raise DataError(
                     f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, or "
@@ -279,16 +281,21 @@ def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -
         return [dataclasses.replace(shard, file=paths[shard.file.relative]) for shard in shards]
     shards = []
     faults: list[str] = []
+    notes: list[str] = []
     empty = 0
     with Bar("counting rows", "files") as bar:
         for number, file in enumerate(files, 1):
             with noted(faults):
-                of_file = shards_of(file, shard_rows)
+                of_file = shards_of(file, shard_rows, notes.append)
                 shards += of_file
                 empty += not of_file
             bar(number, len(files))
     if faults:
         raise DataError(listed(faults))
+    for note in notes[:_MOST_NOTES]:
+        say(note)
+    if len(notes) > _MOST_NOTES:
+        say(f"and so on, {counted(len(notes) - _MOST_NOTES, 'more note')} on separators and encodings")
     if empty:
         say(f"{counted(empty, 'file')} without rows")
     folder.write_shards(shards)

@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bertkit.errors import DataError, OutputError
-from bertkit.progress import counted
-from bertkit.reading.paths import (
-    COMPRESSIONS,
-    JSON_LINES,
-    PARQUET,
-    TEXT,
-    FileKind,
-    file_kind,
-    filesystem,
-    is_below,
-    is_url,
-)
-from bertkit.scaling.rows import delimited_header, opened, parquet_rows, raw_rows
+from bertkit.progress import counted, say
+from bertkit.reading.paths import COMPRESSIONS, PARQUET, TEXT, XLSX, FileKind, file_kind, filesystem, is_below, is_url
+from bertkit.scaling.rows import find_layout, opened, parquet_rows, raw_rows, sheet_rows
+from bertkit.tables import table_files
+from bertkit.tables.delimited import NAMES
 
-FORMS = (".csv", ".tsv", JSON_LINES, PARQUET, TEXT)
+FORMS = (*table_files.FORMS, TEXT)
 _STAMPS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "updated", "created")
 
 
@@ -61,9 +53,12 @@ class Shard:
         number: of the shard in its file, from 0.
         rows: number of rows, those that cannot be read among them.
         first_row: rows of the file before them.
-        offset: bytes of the decompressed file before them; 0 for Parquet, which is read by row numbers.
-        first_line: lines of the file before them; 0 for Parquet.
+        offset: bytes of the decompressed file in UTF-8 before them; 0 for Parquet and Excel, which are read by row
+            numbers.
+        first_line: lines of the file before them; 0 for Parquet and Excel.
         columns: column names of CSV and TSV, from the first line of the file; empty for other formats.
+        delimiter: separator of the columns of CSV and TSV; empty for other formats.
+        is_recoded: the text of the file is not UTF-8.
     """
 
     file: InputFile
@@ -73,6 +68,13 @@ class Shard:
     offset: int = 0
     first_line: int = 0
     columns: tuple[str, ...] = ()
+    delimiter: str = ""
+    is_recoded: bool = False
+
+    @property
+    def is_read_on(self) -> bool:
+        """Returns whether shards after one another are read from one opening of the file, and not each at its place."""
+        return bool(self.file.packing) or self.is_recoded or self.file.form in (PARQUET, XLSX)
 
     @property
     def name(self) -> str:
@@ -139,16 +141,16 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     if not files:
         raise DataError(
             f"--input {source}: names no file that ends in {', '.join(FORMS)}, also compressed as "
-            f"{' or '.join(COMPRESSIONS)} except for {PARQUET}{f'; {passed_over}' if passed_over else ''}"
+            f"{' or '.join(COMPRESSIONS)} except for {PARQUET} and {XLSX}{f'; {passed_over}' if passed_over else ''}"
         )
     return files, passed_over
 
 
 def _reason_to_pass_over(relative: str, kind: FileKind | None, info: Mapping[str, Any]) -> str:
     """Returns why a file of a folder is not read; empty if it is read."""
-    if any(part.startswith(".") or part == "__MACOSX" for part in relative.split("/")):
+    if any(part.startswith((".", "~$")) or part == "__MACOSX" for part in relative.split("/")):  # ~$ of open workbooks
         return "hidden"
-    if kind is None or (kind.form == PARQUET and kind.compression):
+    if kind is None or (kind.form in table_files.NEVER_PACKED and kind.compression):
         return os.path.splitext(relative)[1].lower() or "without suffix"
     # A link that leads nowhere is an input that cannot be read, with an error of its own.
     if info.get("type") == "other" and os.path.exists(str(info["name"])) and not os.path.isfile(str(info["name"])):
@@ -172,36 +174,48 @@ def _listed(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
     return files, fixed.rpartition("/")[0]
 
 
-def shards_of(file: InputFile, rows_of_a_shard: int) -> list[Shard]:
+def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], object] = say) -> list[Shard]:
     """Cuts a file into shards of a fixed number of rows; the last may have fewer. A file without rows has none.
 
     Of a Parquet file only the footer is read; other files are read once, for the places where shards begin.
 
+    Args:
+        file: the file.
+        rows_of_a_shard: their number.
+        note: called with each sentence on a file whose separator or encoding is not the usual one.
+
     Raises:
         DataError: the file cannot be read.
     """
-    if file.form == PARQUET:
-        count = parquet_rows(file.path)
+    if file.form in (PARQUET, XLSX):
+        count = parquet_rows(file.path) if file.form == PARQUET else sum(1 for _ in sheet_rows(file.path))
         return [
             Shard(file, number, min(rows_of_a_shard, count - first), first)
             for number, first in enumerate(range(0, count, rows_of_a_shard))
         ]
-    return list(_text_shards(file, rows_of_a_shard))
+    notes: list[str] = []
+    shards = list(_text_shards(file, rows_of_a_shard, notes.append))
+    is_recoded = bool(notes)
+    if shards and shards[0].delimiter != table_files.DELIMITERS.get(file.form, ""):
+        notes.append(f"{file.path}: columns are separated by {NAMES[shards[0].delimiter]}s")
+    for each in notes:
+        note(each)
+    return [replace(shard, is_recoded=is_recoded) for shard in shards]
 
 
-def _text_shards(file: InputFile, size: int) -> Iterator[Shard]:
-    with opened(file.path, file.packing) as stream:
-        columns, offset, line = delimited_header(stream, file.path, file.form)
+def _text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) -> Iterator[Shard]:
+    with opened(file.path, file.packing, on_other=on_other) as stream:
+        lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
         number = rows = 0
         begins = (offset, line)
-        for raw in raw_rows(stream, file.form, columns, offset, line):
+        for raw in raw_rows(lines, file.form, columns, delimiter, offset, line):
             rows += 1
             if rows == size:
-                yield Shard(file, number, rows, number * size, *begins, columns)
+                yield Shard(file, number, rows, number * size, *begins, columns, delimiter)
                 number, rows = number + 1, 0
                 begins = (raw.end, raw.last_line)
         if rows:
-            yield Shard(file, number, rows, number * size, *begins, columns)
+            yield Shard(file, number, rows, number * size, *begins, columns, delimiter)
 
 
 def described(shards: Sequence[Shard]) -> list[dict[str, Any]]:

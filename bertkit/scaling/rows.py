@@ -9,17 +9,23 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, Any, NamedTuple
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, raise_listed
 from bertkit.reading.paths import JSON_LINES, TEXT, filesystem
 from bertkit.reading.row_files import json_object, lone_surrogate
+from bertkit.reading.text import iterating
+from bertkit.tables.delimited import LONGEST_FIELD, SAMPLED_LINES, TAB, faults_of_names, find_delimiter
+from bertkit.tables.encodings import as_utf8
+from bertkit.tables.sheets import sheet_parts
+from bertkit.tables.table_files import CSV, DELIMITERS
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf".decode("latin-1")
-_LONGEST_FIELD = 2**31 - 1  # the largest limit of the csv module
+_ROWS_AT_ONCE = 1024  # of a sheet
+_BLOCK = 1 << 16
 
 
 class RawRow(NamedTuple):
@@ -43,8 +49,8 @@ class Row(NamedTuple):
 
     Attributes:
         values: its columns; a string is the reason why it cannot be read.
-        row: its number in the file, from 1.
-        line: the line it begins in, from 1; None for Parquet.
+        row: its number in the file, from 1; in Excel that of the sheet.
+        line: the line it begins in, from 1; None for Parquet and Excel.
     """
 
     values: dict[str, Any] | str
@@ -53,13 +59,17 @@ class Row(NamedTuple):
 
 
 @contextmanager
-def opened(path: str, packing: str, offset: int = 0) -> Iterator[IO[str]]:
+def opened(
+    path: str, packing: str, offset: int = 0, on_other: Callable[[str], object] | None = None
+) -> Iterator[IO[str]]:
     """Yields the text of a file, decompressed and decoded as Latin-1 with its line endings, from a place on.
 
     Args:
         path: path or URL.
         packing: suffix of the compression, or empty.
-        offset: bytes of the decompressed file to skip.
+        offset: bytes of the decompressed file, in UTF-8, to skip.
+        on_other: as of `bertkit.tables.encodings.as_utf8`, by which the bytes become UTF-8; None for a file that is
+            known to be UTF-8, whose bytes are taken as they are.
 
     Raises:
         DataError: the file cannot be read, also in the block.
@@ -72,6 +82,10 @@ def opened(path: str, packing: str, offset: int = 0) -> Iterator[IO[str]]:
             stream = stored
             if packing == ".zst":
                 stream = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"))
+            if on_other is not None:
+                blocks = as_utf8(iter(partial(stream.read, _BLOCK), b""), path, on_other)
+                stream = io.BufferedReader(_Blocks(blocks))
+            if packing == ".zst" or on_other is not None:
                 _skip(stream, offset)
             else:
                 stream.seek(offset)
@@ -81,6 +95,26 @@ def opened(path: str, packing: str, offset: int = 0) -> Iterator[IO[str]]:
         raise
     except Exception as error:  # of gzip, zlib, Arrow and the clients of object stores
         raise unreadable(path, error) from error
+
+
+class _Blocks(io.RawIOBase):
+    """The bytes of blocks as a file."""
+
+    def __init__(self, blocks: Iterator[bytes]):
+        self._blocks, self._rest = blocks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._rest = memoryview(block)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 def _skip(stream: IO[bytes], count: int) -> None:
@@ -94,52 +128,56 @@ def unreadable(path: str, error: Exception) -> DataError:
     return DataError(f"{path}: cannot be read: {reason}")
 
 
-def delimited_header(stream: IO[str], path: str, form: str) -> tuple[tuple[str, ...], int, int]:
-    """Reads what precedes the first row: a byte order mark, and the names of the columns of CSV and TSV.
+def find_layout(stream: IO[str], path: str, form: str) -> tuple[Iterator[str], tuple[str, ...], str, int, int]:
+    """Reads what precedes the first row of CSV and TSV: a byte order mark, and the names of the columns.
 
     Returns:
-        The names, none for other formats and for an empty file; and the bytes and the lines before the first row.
+        The lines from the first row on; the names and the separator, none for other formats and for an empty file; and
+        the bytes and the lines before the first row.
 
     Raises:
         DataError: the header is missing or not UTF-8, or two columns have one name.
     """
-    if form not in _DELIMITERS:
-        return (), 0, 0
-    first = next(stream, "")
-    if not first:
-        return (), 0, 0
-    bare = first.removeprefix(_BYTE_ORDER_MARK)
-    for raw in _delimited(itertools.chain([bare], stream), form, len(first) - len(bare), 0, False):
+    start = list(itertools.islice(stream, SAMPLED_LINES)) if form in DELIMITERS else []
+    if not start:
+        return stream, (), "", 0, 0
+    delimiter = find_delimiter("".join(start).encode("latin-1").decode("utf-8-sig", "replace"), DELIMITERS[form])
+    bare = start[0].removeprefix(_BYTE_ORDER_MARK)
+    lines = itertools.chain([bare, *start[1:]], stream)
+    for raw in _delimited(lines, form, delimiter, len(start[0]) - len(bare), 0, True):
         fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)
         if isinstance(fields, str):
             raise DataError(f"{path}, line 1: the names of the columns cannot be read: {fields}")
-        names = tuple(fields)
-        named = [name for name in names if name]
-        if not named or len(set(named)) < len(named):
-            raise DataError(f"{path}, line 1: expected one name for each column, each only once; found {list(names)}")
-        return names, raw.end, raw.last_line
+        if fields == [""]:
+            break
+        raise_listed(faults_of_names(fields, f"{path}, line 1"))
+        return lines, tuple(fields), delimiter, raw.end, raw.last_line
     raise DataError(f"{path}, line 1: empty; expected a header line with the names of the columns")
 
 
-def raw_rows(stream: IO[str], form: str, columns: tuple[str, ...], offset: int, line: int) -> Iterator[RawRow]:
+def raw_rows(
+    lines: Iterable[str], form: str, columns: tuple[str, ...], delimiter: str, offset: int, line: int
+) -> Iterator[RawRow]:
     """Yields the rows of a stream of `opened` in order; a blank line is a row of text and of tables of one column only.
 
     Args:
-        stream: positioned at the start of a row.
+        lines: from the start of a row on.
         form: suffix of the format.
-        columns: names of the columns of CSV and TSV.
+        columns, delimiter: names of the columns of CSV and TSV, and their separator.
         offset, line: bytes and lines of the file before this position.
     """
-    if form in _DELIMITERS:
-        yield from _delimited(stream, form, offset, line, len(columns) == 1)
+    if delimiter:
+        yield from _delimited(lines, form, delimiter, offset, line, len(columns) == 1)
         return
-    for text in stream:
+    for text in lines:
         offset, line = offset + len(text), line + 1
         if form == TEXT or text.strip():
             yield RawRow([text.rstrip("\r\n")], line, line, offset)
 
 
-def _delimited(lines: Iterable[str], form: str, offset: int, line: int, blank_rows: bool) -> Iterator[RawRow]:
+def _delimited(
+    lines: Iterable[str], form: str, delimiter: str, offset: int, line: int, blank_rows: bool
+) -> Iterator[RawRow]:
     begins = line
     read = [offset, line]
 
@@ -149,14 +187,14 @@ def _delimited(lines: Iterable[str], form: str, offset: int, line: int, blank_ro
             read[1] += 1
             yield text
 
-    if form == ".tsv":
+    if form != CSV and delimiter == TAB:  # quotes are plain characters
         for text in noted():
             bare = text.rstrip("\r\n")
             if bare or blank_rows:
-                yield RawRow(bare.split("\t"), read[1], read[1], read[0])
+                yield RawRow(bare.split(TAB), read[1], read[1], read[0])
         return
-    csv.field_size_limit(_LONGEST_FIELD)
-    reader = csv.reader(noted(), strict=True)
+    csv.field_size_limit(LONGEST_FIELD)
+    reader = csv.reader(noted(), delimiter=delimiter, strict=True)
     while True:
         try:
             fields: list[str] | str = next(reader)
@@ -198,6 +236,23 @@ def decoded_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, A
     if len(fields) != len(columns):
         return f"{len(fields)} field{'s' * (len(fields) != 1)} where the header has {len(columns)}"
     return {name: value for name, value in zip(columns, fields, strict=True) if name}
+
+
+def sheet_rows(path: str) -> Iterator[Row]:
+    """Yields the rows of an Excel workbook that has one sheet with rows.
+
+    Raises:
+        DataError: as `bertkit.tables.sheets.sheet_parts`, or the file cannot be opened.
+    """
+    files, place = filesystem(path, path)
+    try:
+        stored = files.open(place, "rb")
+    except Exception as error:  # of the clients of object stores
+        raise unreadable(path, error) from error
+    with stored, iterating(sheet_parts(path, _ROWS_AT_ONCE, may_be_empty=True, stored=stored)) as parts:
+        for part in parts:
+            for index, number in enumerate(part.lines or ()):
+                yield Row({name: values[index] for name, values in part.columns.items()}, number, None)
 
 
 def parquet_rows(path: str) -> int:

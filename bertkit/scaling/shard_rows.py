@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from bertkit.errors import DataError
-from bertkit.reading.paths import PARQUET
+from bertkit.reading.paths import PARQUET, XLSX
+from bertkit.reading.text import iterating
 from bertkit.scaling.inputs import InputFile, Shard
-from bertkit.scaling.rows import RawRow, Row, arrow_row, decoded_row, open_parquet, opened, raw_rows
+from bertkit.scaling.rows import RawRow, Row, arrow_row, decoded_row, open_parquet, opened, raw_rows, sheet_rows
 
 _BATCH = 1024  # rows of Parquet in memory at a time
 
@@ -33,7 +34,7 @@ class RowReader:
         Raises:
             DataError: the file cannot be read, or has changed since it was cut into shards.
         """
-        if self._file != shard.file or self._next > shard.first_row or not (shard.file.packing or self._is_parquet):
+        if self._file != shard.file or self._next > shard.first_row or not shard.is_read_on:
             self._open(shard)
         last = shard.first_row + shard.rows
         try:
@@ -56,23 +57,24 @@ class RowReader:
         self._opened.close()
         self._file, self._rows = None, iter(())
 
-    @property
-    def _is_parquet(self) -> bool:
-        return self._file is not None and self._file.form == PARQUET
-
     def _open(self, shard: Shard) -> None:
         self.close()
         file = shard.file
         if file.form == PARQUET:
             stored = self._opened.enter_context(open_parquet(file.path))
             self._next, self._rows = _from_row_group(stored, shard.first_row)
+        elif file.form == XLSX:
+            self._next, self._rows = 0, self._opened.enter_context(iterating(sheet_rows(file.path)))
         else:
-            stream = self._opened.enter_context(opened(file.path, file.packing, shard.offset))
+            on_other = (lambda note: None) if shard.is_recoded else None  # noted when the file was cut
+            stream = self._opened.enter_context(opened(file.path, file.packing, shard.offset, on_other))
             self._next = shard.first_row
-            self._rows = raw_rows(stream, file.form, shard.columns, shard.offset, shard.first_line)
+            self._rows = raw_rows(stream, file.form, shard.columns, shard.delimiter, shard.offset, shard.first_line)
         self._file = file
 
-    def _row(self, raw: RawRow | tuple[Any, int], shard: Shard) -> Row:
+    def _row(self, raw: Row | RawRow | tuple[Any, int], shard: Shard) -> Row:
+        if isinstance(raw, Row):
+            return raw
         if isinstance(raw, RawRow):
             return Row(decoded_row(raw, shard.file.form, shard.columns), self._next, raw.line)
         return Row(arrow_row(*raw), self._next, None)

@@ -19,9 +19,9 @@ COMMA, TAB, SEMICOLON, BAR = ",", "\t", ";", "|"
 NAMES = {COMMA: "comma", TAB: "tab", SEMICOLON: "semicolon", BAR: "vertical bar"}
 """Separators of columns, with their names in messages."""
 
-_LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
+LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
 _FEW_VALUES = 256  # different values of a column, such as labels, that are kept once
-_SAMPLED_LINES = 20
+SAMPLED_LINES = 20
 _QUOTED = re.compile(r'"[^"]*"')
 
 _Row = tuple[int, list[str]]  # first line, from 1; fields, none for a blank line
@@ -40,7 +40,7 @@ def find_delimiter(start: str, usual: str) -> str:
     >>> find_delimiter("id;text, as it was;label\n1;good, and cheap;yes\n2;bad;no\n", COMMA)
     ';'
     """
-    lines = start.splitlines()[:_SAMPLED_LINES]
+    lines = start.splitlines()[:SAMPLED_LINES]
     header = _QUOTED.sub("", lines[0]) if lines else ""
     occurring = [each for each in NAMES if each in header]
     if not occurring or (usual == TAB and TAB in occurring):
@@ -109,7 +109,7 @@ def delimited_parts(
             names = _header(rows, source, faults)
         else:
             names = list(columns)
-            faults += _faults_of_names(names, f"{source}, the names given for its columns")
+            faults += faults_of_names(names, f"{source}, the names given for its columns")
         expected = f"the header has {len(names)}" if columns is None else f"{len(names)} column names are given"
         remedy = f"; put quotes around a field that contains a {NAMES[delimiter]}" if quoting else ""
         uneven = skipped if skip_ragged else faults
@@ -146,11 +146,11 @@ def _header(rows: Iterator[_Row], source: str, faults: list[str]) -> list[str]:
     _, names = next(rows, (1, []))
     if not names:
         raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
-    faults += _faults_of_names(names, f"{source}, line 1")
+    faults += faults_of_names(names, f"{source}, line 1")
     return names
 
 
-def _faults_of_names(names: Sequence[str], place: str) -> list[str]:
+def faults_of_names(names: Sequence[str], place: str) -> list[str]:
     named = list(filter(None, names))
     return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
 
@@ -180,7 +180,7 @@ def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
 def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[_Row]:
     """Yields rows as in RFC 4180 up to the first unterminated quoted field, which is added to ``faults``."""
     # The limit is global to the process: lowering it again could interrupt a reader in another thread.
-    csv.field_size_limit(_LONGEST_FIELD)
+    csv.field_size_limit(LONGEST_FIELD)
     of_row: list[str] = []
     reader = csv.reader(_noted(lines, of_row), delimiter=delimiter, strict=True)
     begins = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from bertkit.errors import DataError, shortened
 from bertkit.progress import say
@@ -14,7 +14,7 @@ _SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
 _SHOWN = 60  # characters of the example in the message
 
 
-def as_utf8(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object] | None = None) -> Iterator[bytes]:
     """Yields the bytes of a text in UTF-8; says on stderr if the encoding was another, with an example.
 
     UTF-8 passes unchanged, and so do its faults. Text whose first bytes that are not ASCII are not UTF-8 is read as
@@ -24,16 +24,18 @@ def as_utf8(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     Args:
         blocks: the bytes of a text file, decompressed.
         name: name of the file in messages.
+        on_other: called instead with the note, for text in another encoding, before its first bytes are converted.
 
     Raises:
         DataError: the text has another encoding; the message names the most plausible one.
     """
+    on_other = on_other or say
     checked = codecs.getincrementaldecoder("utf-8")()
     is_first = is_ascii = True
     with iterating(blocks) as remaining:
         for block in remaining:
             if is_first and (encoding := _utf_16(block)):
-                _tell(name, "UTF-16", block[:_SAMPLE].decode(encoding, "ignore"))
+                on_other(_note(name, "UTF-16", block[:_SAMPLE].decode(encoding, "ignore")))
                 yield from _recoded(block, remaining, encoding)
                 return
             is_first = False
@@ -43,7 +45,7 @@ def as_utf8(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
                 except UnicodeDecodeError as error:
                     if is_ascii and block[: error.start].isascii() and _is_windows(block[error.start :], name):
                         line = block[block.rfind(b"\n", 0, error.start) + 1 :].partition(b"\n")[0]
-                        _tell(name, "Windows-1252 (cp1252)", line.decode("cp1252", "replace"))
+                        on_other(_note(name, "Windows-1252 (cp1252)", line.decode("cp1252", "replace")))
                         yield from _recoded(block, remaining, "cp1252")
                         return
                     yield block  # UTF-8 with a fault, which its reader reports
@@ -96,6 +98,6 @@ def _is_windows(rest: bytes, name: str) -> bool:
     )
 
 
-def _tell(name: str, encoding: str, example: str) -> None:
+def _note(name: str, encoding: str, example: str) -> str:
     text = shortened(" ".join(example.removeprefix("\ufeff").split()), _SHOWN)
-    say(f"{name}: not UTF-8; read as {encoding}: {text}")
+    return f"{name}: not UTF-8; read as {encoding}: {text}"

@@ -6,11 +6,11 @@ import sys
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date, datetime, time
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bertkit.errors import DataError, did_you_mean, quoted, raise_listed
 from bertkit.reading.paths import XLSX, workbook_and_sheet
@@ -19,11 +19,12 @@ from bertkit.tables.table import Table, repeated_names
 
 
 def sheet_parts(
-    path: Path,
+    path: str | Path,
     size: int = sys.maxsize,
     on_progress: Callable[[float], None] = lambda share: None,
     *,
     may_be_empty: bool = False,
+    stored: IO[bytes] | None = None,
 ) -> Iterator[Table]:
     """Yields a sheet in parts of ``size`` rows. Its first row that is not blank has the names of the columns.
 
@@ -33,6 +34,7 @@ def sheet_parts(
 
     Args:
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are not empty.
+        stored: the bytes of the workbook, whose only sheet with rows is read; ``path`` is its name in messages then.
         size: rows of a part.
         on_progress: called with the share of the rows that has been read, in [0, 1].
         may_be_empty: a sheet without rows gives no parts.
@@ -41,9 +43,9 @@ def sheet_parts(
         DataError: openpyxl is not installed; the workbook cannot be read; its sheet does not exist, is not named, or
             has no columns or rows, or two columns of one name.
     """
-    file, name = workbook_and_sheet(path)
-    with _opened(file) as book:
-        sheet = _sheet(book, name, str(file))
+    file, name = (path, None) if stored is not None else workbook_and_sheet(Path(path))
+    with _opened(file, stored) as book:
+        sheet = _sheet(book, name, str(file), "" if stored is None else ", by --output in place of --output-dir")
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
         with iterating(_rows(sheet)) as rows:
@@ -65,17 +67,17 @@ def sheet_parts(
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Any]:
+def _opened(file: str | Path, stored: IO[bytes] | None) -> Iterator[Any]:
     """Yields a workbook, of which nothing is read yet."""
     try:
         from openpyxl import load_workbook
     except ImportError as error:
         raise DataError(f"{file}: {XLSX} needs the extra excel: pip install 'bertkit[excel]'") from error
     try:
-        with file.open("rb") as stored:
+        with Path(file).open("rb") if stored is None else nullcontext(stored) as content:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of styles and validations, which are not read
-                book = load_workbook(stored, read_only=True, data_only=True)
+                book = load_workbook(content, read_only=True, data_only=True)
             yield book
     except DataError:
         raise
@@ -86,7 +88,7 @@ def _opened(file: Path) -> Iterator[Any]:
         raise DataError(f"{file}: not an Excel workbook, damaged or encrypted ({reason}); save it again") from error
 
 
-def _sheet(book: Any, name: str | None, source: str) -> Any:
+def _sheet(book: Any, name: str | None, source: str, how: str) -> Any:
     """Returns the named sheet, ignoring case, or the only one that is not empty."""
     sheets = book.worksheets
     for sheet in sheets:
@@ -98,7 +100,9 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
         if not filled:
             raise DataError(f"{source}: none of its sheets ({quoted(book.sheetnames)}) has a row")
         names = [sheet.title for sheet in filled]
-        raise DataError(f"{source}: has {len(filled)} sheets, {quoted(names)}; name one of them: '{source}#{names[0]}'")
+        raise DataError(
+            f"{source}: has {len(filled)} sheets, {quoted(names)}; name one of them{how}: '{source}#{names[0]}'"
+        )
     for sheet in sheets:
         if name == sheet.title or name.casefold() == sheet.title.casefold():
             return sheet

@@ -21,9 +21,9 @@ from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
 from bertkit.tables.typed_rows import batches_parts, json_parts
 
 CSV, TSV = ".csv", ".tsv"
-_FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
-_NEVER_PACKED = (PARQUET, XLSX)
-_DELIMITERS = {CSV: COMMA, TSV: TAB}
+FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
+NEVER_PACKED = (PARQUET, XLSX)
+DELIMITERS = {CSV: COMMA, TSV: TAB}
 
 
 def read_table(
@@ -63,13 +63,13 @@ def read_table(
     """
     path = Path(os.path.expanduser(path))
     kind, source, digest = _kind_of(path), str(path), hashlib.sha256()
-    if kind.form not in _DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
+    if kind.form not in DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
         raise DataError(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"remove them for {kind.form}"
         )
     blocks = _added(read_blocks(workbook_and_sheet(path)[0], kind.compression), digest.update)
-    if kind.form in _NEVER_PACKED:
+    if kind.form in NEVER_PACKED:
         for _ in blocks:
             pass
         if kind.form == PARQUET:
@@ -100,7 +100,7 @@ def _delimited(
     """Yields the parts of a CSV or TSV file; arguments as of `delimited_parts`. Prints a separator that is unusual."""
     with iterating(decode_pieces(as_utf8(blocks, source), source)) as pieces:
         start = next(pieces, "")
-        usual = _DELIMITERS[form]
+        usual = DELIMITERS[form]
         delimiter = usual if columns is not None else find_delimiter(start, usual)
         if delimiter != usual:
             say(f"{source}: columns are separated by {NAMES[delimiter]}s")
@@ -149,12 +149,12 @@ def read_table_parts(
 
 def is_table(path: str | Path) -> bool:
     """Returns whether the suffix of a file is that of a table format."""
-    return file_kind(workbook_and_sheet(Path(path))[0].name, _FORMS) is not None
+    return file_kind(workbook_and_sheet(Path(path))[0].name, FORMS) is not None
 
 
 def _kind_of(path: Path) -> FileKind:
-    kind = file_kind(workbook_and_sheet(path)[0].name, _FORMS)
-    if kind is None or (kind.form in _NEVER_PACKED and kind.compression):
+    kind = file_kind(workbook_and_sheet(path)[0].name, FORMS)
+    if kind is None or (kind.form in NEVER_PACKED and kind.compression):
         raise DataError(
             f"{path}: unsupported table format; expected {CSV}, {TSV}, {JSON_LINES} (one JSON object per line), these "
             f"also compressed as {' or '.join(COMPRESSIONS)}, {PARQUET}, or {XLSX}{_remedy(path.suffix.lower())}"

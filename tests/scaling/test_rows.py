@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import os
 
@@ -37,6 +39,66 @@ def test_shards_have_the_rows_of_the_table(corpus, name, size):
     ]
     assert [row.row for row in found] == list(range(1, len(table) + 1))
     assert [row.line for row in found] == (list(table.lines) if table.lines else [None] * len(table))
+
+
+CELLS = [["id", "text", "naïve"], *([str(row), f"Café {row}, {row % 3 * 'wörd '}end", '"a"'] for row in range(9))]
+
+
+def write_cells(path):
+    """Writes the cells; the separator and the encoding are the first parts of the name."""
+    if path.suffix == ".xlsx":
+        from openpyxl import Workbook
+
+        book = Workbook()
+        for row in [CELLS[0], [], *CELLS[1:]]:
+            book.active.append(row)
+        book.create_sheet("empty")
+        book.save(path)
+        return
+    separator, encoding = path.name.split(".")[:2]
+    separator = {"semicolon": ";", "tab": "\t", "comma": ","}[separator]
+    written = io.StringIO()
+    csv.writer(written, delimiter=separator).writerows(CELLS)
+    data = written.getvalue().encode(encoding)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "semicolon.utf-8.csv",
+        "semicolon.utf-8-sig.tsv",
+        "tab.cp1252.csv",
+        "tab.utf-16.txt.csv",
+        "comma.cp1252.csv.gz",
+        "semicolon.utf-16-be.csv",
+        "a.xlsx",
+    ],
+)
+def test_other_separators_encodings_and_sheets(tmp_path, capsys, name):
+    """The reader of folders gives the rows that the reader of single files gives, from any shard on, and says so."""
+    write_cells(tmp_path / name)
+    table = read_table(tmp_path / name)
+    notes = capsys.readouterr().err
+    assert table.columns["text"] == [text for _, text, _ in CELLS[1:]]
+    expected = [{column: values[at] for column, values in table.columns.items()} for at in range(len(table))]
+    found = rows(tmp_path / name, 4)
+    assert [row.values for row in found] == expected
+    assert [row.row if row.line is None else row.line for row in found] == list(table.lines)
+    assert sorted(capsys.readouterr().err.splitlines()) == sorted(notes.splitlines())
+    shards = cut(tmp_path / name, 2)
+    last = RowReader()
+    assert [row.values for row in last.rows(shards[-1])] == expected[-1:]
+    assert [row.values for row in last.rows(shards[1])] == expected[2:4]
+    last.close()
+    assert [Shard.from_json(each) for each in described(shards)] == shards
+
+
+def test_text_and_json_in_other_encodings(tmp_path):
+    (tmp_path / "a.txt").write_bytes("Café\nnaïve\n".encode("utf-16"))
+    (tmp_path / "b.jsonl").write_bytes('{"text": "Café"}\n{"text": "naïve"}\n'.encode("cp1252"))
+    for name in ("a.txt", "b.jsonl"):
+        assert [row.values["text"] for row in rows(tmp_path / name, 1)] == ["Café", "naïve"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 50])
@@ -84,9 +146,12 @@ def test_a_value_of_parquet_that_is_not_utf8(tmp_path):
     ("name", "data", "message"),
     [
         ("x.csv", b"\n", "x.csv, line 1: empty"),
-        ("x.csv", b"a,a\n1,2\n", "one name for each column"),
+        ("x.csv", b"\ntext;label\na;b\n", "x.csv, line 1: empty"),
+        ("x.csv", b"a,a\n1,2\n", "2 columns are named 'a'"),
         ("x.jsonl.gz", b"no gzip", "x.jsonl.gz: cannot be read"),
         ("x.parquet", b"no parquet", "x.parquet: cannot be read"),
+        ("x.xlsx", b"no workbook", "x.xlsx: not an Excel workbook"),
+        ("x.csv", b"text\n\x81\x8d\x8f\x90\n", "neither UTF-8 nor Windows-1252"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, name, data, message):
