@@ -131,14 +131,24 @@ class GlobalBatches(BatchRebalanceSampler):
 
 
 def training_order(dataset: Any, arguments: TrainingArguments) -> Sampler[int]:
-    """Returns the sampler of the order of examples, a function of (seed, epoch) only."""
+    """Returns the sampler of the order of examples, a function of (seed, epoch) only.
+
+    No batch of a random order holds a text twice if the data set has the texts of its examples, ``text_ids``.
+    """
     if arguments.train_sampling_strategy == "sequential":
         return SequentialSampler(dataset)
     seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
+    global_batch = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    order: Sampler[int]
     if arguments.train_sampling_strategy == "group_by_length":
-        global_batch = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-        return LengthGroups(dataset["length"][:], global_batch, seed)
-    return SeedableRandomSampler(dataset, data_seed=seed)
+        order = LengthGroups(dataset["length"][:], global_batch, seed)
+    else:
+        order = SeedableRandomSampler(dataset, data_seed=seed)
+    if "text_ids" in (getattr(dataset, "column_names", None) or ()):
+        from bertkit.training.distinct import DistinctBatches
+
+        return DistinctBatches(order, dataset["text_ids"][:], global_batch)
+    return order
 
 
 def with_whole_batches(recipe: Recipe) -> Recipe:

@@ -90,8 +90,8 @@ def _form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
         return "triplets"
     if label is None:
         return "pairs"
-    values = [value for value in table.columns[label] if not is_missing(value)]
-    return "nli" if values and all(str(value).casefold() in CLOSENESS for value in values) else "scored_pairs"
+    is_nli = any(str(value).strip().casefold() in CLOSENESS for value in table.columns[label])
+    return "nli" if is_nli else "scored_pairs"
 
 
 def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:

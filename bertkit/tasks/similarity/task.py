@@ -152,6 +152,8 @@ class SimilarityTask(TableTask, PerExampleTask):
         """Encodes as `Task.encode`; each input column holds a list per example, with one input per text.
 
         ``length`` and ``full_length`` are those of the longest text of an example, to which the others are padded.
+        ``text_ids`` of labelled pairs and triplets, a number per text, keeps equal texts out of a batch of the
+        training, see `bertkit.training.distinct`.
         """
         flat = [text for texts in examples["texts"] for text in texts]
         whole = tokenizer(flat, truncation=False, padding=False, verbose=False, return_token_type_ids=True)
@@ -168,6 +170,8 @@ class SimilarityTask(TableTask, PerExampleTask):
         features["length"] = [max(map(len, row)) for row in features["input_ids"]]
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
+            if self.task.form not in _COMPARED:
+                features["text_ids"] = [[hash(tuple(ids)) for ids in row] for row in features["input_ids"]]
         return features
 
     def collate(

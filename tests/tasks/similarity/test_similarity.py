@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from functools import partial
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,32 @@ def test_a_teacher_is_refused(run, tmp_path):
     with pytest.raises(RecipeError, match="compares the examples of a batch, and that of a teacher"):
         run("pairs", tmp_path / "run", overrides={"train.distill.teacher": str(run("pairs").output_dir)})
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("form", ["pairs", "triplets"])
+def test_a_text_is_no_negative_of_itself(run, monkeypatch, form):
+    adjectives, nouns = "lovely good bad awful".split(), "film plot story".split()
+    fresh = map(" ".join, product(adjectives, nouns, adjectives, nouns))
+    content, texts = CONTENTS[form].splitlines()[0], [""]
+    for row in range(30):
+        before, texts = texts, list(islice(fresh, content.splitlines()[0].count(",") + 1))
+        if row % 2:  # its first or second text is that of the row before
+            texts[row // 2 % 2] = before[row // 2 % 2]
+        content += "\n" + ",".join(texts)
+    monkeypatch.setitem(CONTENTS, form, content)
+    repeats: list[int] = []
+    original = SimilarityTask.loss
+
+    def loss(self, outputs, batch, count):
+        if torch.is_grad_enabled():
+            texts = [tuple(ids) for ids in batch["input_ids"].flatten(0, 1).tolist()]
+            repeats.append(len(texts) - len(set(texts)))
+        return original(self, outputs, batch, count)
+
+    monkeypatch.setattr(SimilarityTask, "loss", loss)
+    run(form, overrides={"data.validation_fraction": 0.1})
+    assert len(repeats) >= 8
+    assert set(repeats) == {0}
 
 
 def test_perfect_rankings_are_no_collapse(task):

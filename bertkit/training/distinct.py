@@ -1,0 +1,87 @@
+"""Orders of examples in which no batch holds a text twice, for losses whose negatives are the other texts of a batch.
+
+Such a text would be a negative of itself. sentence-transformers' ``NoDuplicatesBatchSampler`` has the same aim, but
+leaves examples for later batches, which takes them out of groups of similar length, and its last batches are smaller.
+Here examples change places between near batches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from torch.utils.data import Sampler
+
+
+class DistinctBatches(Sampler[int]):
+    """Sampler that exchanges examples between the global batches of another one, so that none holds a text twice.
+
+    An example that shares a text with its batch changes places with one of the nearest batch where both fit, since
+    near batches have inputs of similar length if the order groups them. It stays if there is none, such as for a text
+    in more examples than there are batches. The order is a function of the given one.
+
+    Args:
+        order: the order of examples in an epoch; its ``set_epoch``, if it exists, is called before each epoch.
+        texts: numbers of the texts of each example, the same for equal texts.
+        global_batch_size: examples per optimizer step over all processes.
+
+    >>> list(DistinctBatches(range(4), [[7, 1], [7, 2], [8, 3], [9, 4]], 2))
+    [2, 1, 0, 3]
+    """
+
+    def __init__(self, order: Sampler[int] | range, texts: Sequence[Iterable[int]], global_batch_size: int):
+        self.order = order
+        self._texts = [frozenset(each) for each in texts]
+        self._size = global_batch_size
+
+    def __len__(self) -> int:
+        return len(self.order)  # type: ignore[arg-type]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called before each epoch, also one that is resumed in the middle."""
+        if hasattr(self.order, "set_epoch"):
+            self.order.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        examples = list(self.order)
+        batches = [examples[start : start + self._size] for start in range(0, len(examples), self._size)]
+        self._counts = [Counter(text for example in batch for text in self._texts[example]) for batch in batches]
+        self._holders = Counter(text for counts in self._counts for text in counts)
+        for number, batch in enumerate(batches):
+            for place, example in enumerate(batch):
+                if any(self._counts[number][text] > 1 for text in self._texts[example]):
+                    self._exchange(batches, number, place)
+        return (example for batch in batches for example in batch)
+
+    def _exchange(self, batches: list[list[int]], number: int, place: int) -> None:
+        """Exchanges an example with one of another batch, if both then share no text with their batch."""
+        texts, counts = self._texts[batches[number][place]], self._counts[number]
+        if any(self._holders[text] == len(batches) for text in texts):
+            return
+        for other in _nearest(number, len(batches)):
+            if any(self._counts[other][text] for text in texts):
+                continue
+            for there, candidate in enumerate(batches[other]):
+                if all(counts[text] == (text in texts) for text in self._texts[candidate]):
+                    self._move(texts, number, other)
+                    self._move(self._texts[candidate], other, number)
+                    batches[number][place], batches[other][there] = candidate, batches[number][place]
+                    return
+
+    def _move(self, texts: Iterable[int], number: int, other: int) -> None:
+        """Counts the texts of an example in another batch."""
+        for text in texts:
+            self._counts[number][text] -= 1
+            self._holders[text] -= not self._counts[number][text]
+            self._holders[text] += not self._counts[other][text]
+            self._counts[other][text] += 1
+
+
+def _nearest(number: int, end: int) -> Iterator[int]:
+    """Yields the numbers below ``end`` other than one, the nearest first.
+
+    >>> list(_nearest(1, 5))
+    [0, 2, 3, 4]
+    """
+    for distance in range(1, end):
+        yield from (other for other in (number - distance, number + distance) if 0 <= other < end)
