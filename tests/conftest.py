@@ -261,6 +261,22 @@ def weights_at_odd_offsets() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def quick() -> dict[str, Any]:
+    """Overrides for runs of two steps on the CPU, in float32, without checkpoints."""
+    return {
+        "data.max_seq_length": 16,
+        "train.max_steps": 2,
+        "train.eval_strategy": "no",
+        "train.save_strategy": "no",
+        "train.load_best_model_at_end": False,
+        "train.global_train_batch_size": 4,
+        "train.learning_rate": 1e-3,
+        "placement.mixed_precision": "no",
+        "placement.device": "cpu",
+    }
+
+
 @pytest.fixture(autouse=True)
 def without_reports() -> Iterator[None]:
     """Sets ``train.report: false`` for the runs of this process, since a report takes seconds; tests/reporting has it

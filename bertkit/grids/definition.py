@@ -24,8 +24,8 @@ from bertkit.tasks.splits import FineTuningData
 from bertkit.training.arguments import with_absolute_paths
 
 Record = Mapping[str, Any]
-"""Result of a cell: ``score``, ``metrics``, ``collapsed``, and ``test_score`` if the task has a labelled test set; or
-``error`` if the run failed."""
+"""Result of a cell: ``score``, ``metrics`` and ``collapsed``, or ``error`` if the run failed; and
+``test_score`` of the runs of the best setting, if the task has a labelled test set."""
 
 RUNS = "runs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
@@ -114,7 +114,8 @@ class Definition:
         Raises:
             RecipeError: a value is invalid.
         """
-        values = {**cell.setting.values, "train.seed": cell.seed}
+        report = self.recipe.train.get("report", False)
+        values = {**cell.setting.values, "train.seed": cell.seed, "train.report": report}
         if cell.fold is not None:
             values |= {"data.folds": self.folds, "data.fold": cell.fold}
         return with_absolute_paths(load_recipe(self.recipe, values))
@@ -296,14 +297,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _compared(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of ``grid.json`` that must not change, by dotted key: all but placement, hub, names and
-    trackers."""
+    """Returns the values of ``grid.json`` that must not change, by dotted key: all but placement, hub, names, trackers
+    and reports."""
     flat = {
         f"{block}.{key}": value
         for block, values in stored["recipe"].items()
         if block not in ("placement", "hub")
         for key, value in values.items()
-        if block != "train" or key not in TRACKING_KEYS
+        if block != "train" or key not in ("report", *TRACKING_KEYS)
     }
     for part in ("grid", "search"):
         flat |= {f"--{part} {key}": value for key, value in stored[part].items()}

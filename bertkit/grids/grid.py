@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,6 +12,7 @@ from typing import Any
 
 from bertkit.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError, listed
+from bertkit.grids.best import complete_best
 from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, check_stored, define, store
 from bertkit.grids.results import GridResults, collect, write
 from bertkit.grids.search import check_optuna
@@ -28,7 +30,7 @@ from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.tasks.splits import load_splits
+from bertkit.tasks.splits import is_labelled, load_splits
 from bertkit.training.evaluation import best_checkpoint_arguments
 
 
@@ -65,8 +67,9 @@ def finetune_grid(
     """Fine-tunes a recipe with all combinations of values, several seeds and folds, and compares the settings.
 
     Each run is the one that `bertkit.finetune` makes with the same values; its directory is below
-    ``output_dir/runs``. Repeating the call continues: finished runs stay, interrupted ones are resumed, and failed ones
-    are tried again.
+    ``output_dir/runs``. Only the best run has a report, unless ``train.report`` is set, and only the runs of the best
+    setting predict the test set. Repeating the call continues: finished runs stay, interrupted ones are resumed, and
+    failed ones are tried again.
 
     Args:
         recipe, model, data_dir, overrides, settings: as in `bertkit.finetune`.
@@ -220,8 +223,10 @@ def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) 
         else:
             with sharing_encodings(folder / ENCODED):
                 work(definition, folder)
-        with grid_lock(folder):
+        with grid_lock(folder, math.inf):  # another worker may be predicting the test sets
             shutil.rmtree(folder / ENCODED, ignore_errors=True)
+            tests = [name for name in prepared.data if not is_labelled(name)]
+            complete_best(definition, collect(definition, prepared.task, folder), tests)
             return write(definition, collect(definition, prepared.task, folder))
 
 

@@ -6,7 +6,6 @@ With several GPUs there is one worker process per GPU, ``python -m bertkit.grids
 from __future__ import annotations
 
 import gc
-import inspect
 import json
 import os
 import signal
@@ -30,7 +29,7 @@ from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.launch import LAUNCHER, end_with_launcher, environment_of_gpu, module_command
 from bertkit.progress import duration, is_score, say
 from bertkit.run.directory import is_finished, recorded, run_scope
-from bertkit.run.finetune import finetune
+from bertkit.run.finetune import prepare_finetuning, train_and_score
 from bertkit.run.listing import RECORDS as RECORDS
 from bertkit.run.tracking import run_group
 from bertkit.tasks.base import Task
@@ -52,6 +51,11 @@ def record_of(folder: Path, cell: Cell) -> Record | None:
         return dict(json.loads((folder / RECORDS / f"{cell.name}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
+
+
+def write_record(folder: Path, cell: Cell, record: Record) -> None:
+    """Writes the record of a cell in the grid of ``folder``."""
+    write_json(folder / RECORDS / f"{cell.name}.json", record)
 
 
 def forget_failures(folder: Path) -> None:
@@ -84,24 +88,19 @@ def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> 
     try:
         recipe = definition.recipe_of(cell)
         if not is_finished(place):
-            # Without the decorator of `finetune`, since this process holds the lock already.
             with run_group(folder):
-                inspect.unwrap(finetune)(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
+                resume = (place / "recipe.yaml").is_file()
+                train_and_score(prepare_finetuning(recipe, place, resume=resume, with_tests=False))
         metrics, (task, _) = metrics_of(place), load_task(str(place), {})
-        record = {
-            "score": main_score(task, metrics),
-            "metrics": metrics,
-            "collapsed": bool(recorded(place).get("collapse")),
-        }
-        if (score := test_score(task, place)) is not None:
-            record["test_score"] = score
+        collapsed = bool(recorded(place).get("collapse"))
+        record = {"score": main_score(task, metrics), "metrics": metrics, "collapsed": collapsed}
     except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
         record = {"error": described(error)}
         if not isinstance(error, BertkitError):
             record["traceback"] = "".join(traceback.format_exception(error))
     gc.collect()  # a trainer and its model refer to each other
     (folder / RECORDS).mkdir(exist_ok=True)
-    write_json(folder / RECORDS / f"{cell.name}.json", record)
+    write_record(folder, cell, record)
     return record
 
 
@@ -114,15 +113,6 @@ def metrics_of(place: Path) -> dict[str, float]:
     """Returns the scores of a finished run on its validation sets, ``eval_…``."""
     results = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
     return {key: value for key, value in results.items() if is_score(key)}
-
-
-def test_score(task: Task, place: Path) -> float | None:
-    """Returns the main metric of a finished run on its test set, averaged over several; None without labels."""
-    path = place / "predict_results.json"
-    metrics = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    suffixes = [split.removeprefix("test") for split in task.splits if split.startswith("test")]
-    known = [metrics[key] for suffix in suffixes if (key := f"predict_{task.main_metric}{suffix}") in metrics]
-    return statistics.mean(known) if known else None
 
 
 def main_score(task: Task, metrics: Mapping[str, float]) -> float:
@@ -186,14 +176,14 @@ def source_of(definition: Definition, folder: Path) -> Source:
 
 
 @contextmanager
-def grid_lock(folder: Path) -> Iterator[None]:
+def grid_lock(folder: Path, patience: float = _FOR_THE_LOCK) -> Iterator[None]:
     """Context in which one worker at a time reads and changes the files that all workers share; waits for others.
 
     Raises:
-        FolderInUseError: another process has held the lock for a minute.
+        FolderInUseError: another process has held the lock for ``patience``, in seconds.
     """
     lock = RunLock(folder / RUNS)
-    deadline = time.monotonic() + _FOR_THE_LOCK
+    deadline = time.monotonic() + patience
     while True:
         try:
             lock.__enter__()

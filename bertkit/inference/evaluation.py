@@ -153,11 +153,12 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
     return {key: value for key, value in data.items() if value is not None}
 
 
-def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
+def outcome_of(place: str | Path, name: str = "validation", *, with_training: bool = False) -> Outcome:
     """Runs the model of a run directory on the validation set of the run, in `EVALUATION_PRECISION`.
 
     Args:
         place: the run directory.
+        name: another split of the data of the run, such as ``test``.
         with_training: read the training examples too.
 
     Raises:
@@ -174,9 +175,9 @@ def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
             "run was written to, or predict its validation set with `bertkit predict`"
         )
     task, config = load_task(str(path), {field.name: getattr(data, field.name) for field in fields(data)})
-    task, splits = load_splits(task, ["train", "validation"] if with_training else ["validation"])
+    task, splits = load_splits(task, ["train", name] if with_training else [name])
     _check_unchanged(path, splits)
-    split = splits["validation"]
+    split = splits[name]
     predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
     features, _ = _encoded(task, split, predictor.tokenizer)
     outputs = predictor.outputs(features, unreported)

@@ -206,7 +206,10 @@ class TrainSettings:
         ge=0,
     )
     distill: DistillationSettings | None = setting("Teacher of the run, and the weights of its losses.", default=None)
-    report: bool = setting("Whether the run leaves report.html; changes no number.", default=True)
+    report: bool = setting(
+        "Whether the run leaves report.html; changes no number. Of the runs of a grid only the best does by default.",
+        default=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
-from bertkit.tasks.splits import Split, load_splits
+from bertkit.tasks.splits import Split, is_labelled, load_splits
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe
 from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
@@ -98,6 +98,11 @@ def finetune(
         push_to_hub=push_to_hub,
         callbacks=callbacks,
     )
+    return train_and_score(prepared, card_note)
+
+
+def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
+    """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
     command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
@@ -142,6 +147,7 @@ def prepare_finetuning(
     push_to_hub: str | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     scratch: Path | None = None,
+    with_tests: bool = True,
 ) -> PreparedFinetuning:
     """Prepares a run: checks all arguments, reads and encodes the data, and loads the model.
 
@@ -149,6 +155,7 @@ def prepare_finetuning(
         recipe: a fine-tuning recipe.
         output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
         callbacks: as for `finetune`.
+        with_tests: read the test sets too, so that the run predicts them.
 
     Raises:
         BertkitError: as for `finetune`.
@@ -170,7 +177,7 @@ def prepare_finetuning(
     run.check_arguments()
     further = further_metrics(getattr(recipe.task, "metrics", ()))
     start = finetuning_start(recipe)
-    task, splits = _load(recipe, task, run)
+    task, splits = _load(recipe, task, run, with_tests)
     if recipe.train.get(FITS_DATA):
         recipe = run.settle(*fitted_schedule(recipe, len(splits["train"].examples), start.config))
     changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
@@ -209,14 +216,15 @@ def prepare_finetuning(
     return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores)
 
 
-def _load(recipe: Recipe, task: Task, run: RunInProgress) -> tuple[Task, dict[str, Split]]:
+def _load(recipe: Recipe, task: Task, run: RunInProgress, with_tests: bool) -> tuple[Task, dict[str, Split]]:
     """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits."""
     check_schedule(recipe)
     if _is_weighted(recipe):
         check_class_weights(recipe)
     if _is_tuned(recipe):
         check_tuning(recipe, run.placement)
-    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task)
+    names = None if with_tests else [name for name in task.splits if is_labelled(name)]
+    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task, names)
     if _is_weighted(recipe):
         check_class_weights(recipe, weighted_labels(task))
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")

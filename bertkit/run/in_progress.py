@@ -337,7 +337,7 @@ class RunInProgress:
             steps=steps,
         )
         self._write_card(card, facts)
-        if self.wants_report and (shown := self._write_report(outcome)) is not None:
+        if self.wants_report and (shown := write_report(self.output_dir, outcome)) is not None:
             self._write_card(dataclasses.replace(card, report=shown), facts)
 
     def _write_card(self, card: CardFacts, facts: Mapping[str, Any]) -> None:
@@ -346,16 +346,17 @@ class RunInProgress:
         self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
         write_whole(self.output_dir / "README.md", model_card(card))
 
-    def _write_report(self, outcome: Outcome | None) -> CardReport | None:
-        """Writes the report of the finished run, and returns what the model card shows of it; None if it fails."""
-        try:
-            from bertkit.reporting.report import report_finished_run
 
-            return report_finished_run(self.output_dir, outcome)
-        except Exception as error:  # libraries that draw fail in many ways, and the run must not be lost with them
-            reason = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 300)
-            say(
-                f"warning: the run is complete, but its report failed: {reason}; to try again: bertkit report "
-                f"{shlex.quote(str(self.output_dir))}"
-            )
-            return None
+def write_report(output_dir: Path, outcome: Outcome | None) -> CardReport | None:
+    """Writes the report of a finished run, and returns what the model card shows of it; None if it fails."""
+    try:
+        from bertkit.reporting.report import report_finished_run
+
+        return report_finished_run(output_dir, outcome)
+    except Exception as error:  # libraries that draw fail in many ways, and the run must not be lost with them
+        reason = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 300)
+        say(
+            f"warning: the run is complete, but its report failed: {reason}; to try again: bertkit report "
+            f"{shlex.quote(str(output_dir))}"
+        )
+        return None

@@ -10,25 +10,6 @@ from typing import Any
 
 import pytest
 
-QUICK = {
-    "data.max_seq_length": 16,
-    "train.max_steps": 2,
-    "train.eval_strategy": "no",
-    "train.save_strategy": "no",
-    "train.load_best_model_at_end": False,
-    "train.global_train_batch_size": 4,
-    "train.learning_rate": 1e-3,
-    "train.report": False,
-    "placement.mixed_precision": "no",
-    "placement.device": "cpu",
-}
-
-
-@pytest.fixture
-def quick() -> dict[str, Any]:
-    """Overrides for runs of two steps on the CPU, in float32."""
-    return dict(QUICK)
-
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:

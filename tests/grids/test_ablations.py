@@ -46,7 +46,6 @@ PRETRAINING = {
     "data.max_seq_length": 32,
     "data.phases": {},
     "train.max_steps": 2,
-    "train.report": False,
     "train.global_train_batch_size": 4,
     "placement.device": "cpu",
     "placement.mixed_precision": "no",

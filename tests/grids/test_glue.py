@@ -28,7 +28,6 @@ QUICK = {
     "train.eval_strategy": "no",
     "train.global_train_batch_size": 4,
     "train.learning_rate": 1e-3,
-    "train.report": False,
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import inspect
 import json
 import math
 import random
@@ -95,14 +94,14 @@ def test_a_cell_is_the_single_command_s_run(grid, tmp_path, checkpoint, table, q
 
 @pytest.mark.slow
 def test_a_failed_cell_is_recorded(grid, monkeypatch, capfd):
-    original = inspect.unwrap(workers.finetune)
+    original = workers.prepare_finetuning
 
-    def diverging(recipe, **arguments):
+    def diverging(recipe, place, **arguments):
         if recipe.train["learning_rate"] == 2e-3:
             raise torch.OutOfMemoryError("out of memory")
-        return original(recipe, **arguments)
+        return original(recipe, place, **arguments)
 
-    monkeypatch.setattr(workers, "finetune", diverging)
+    monkeypatch.setattr(workers, "prepare_finetuning", diverging)
     results = grid(grid=RATES, overrides={"train.max_steps": 1})
     assert results.failed == {"02-learning_rate=0.002-seed=42": "OutOfMemoryError: out of memory"}
     assert [row.n for row in results.settings] == [1, 0]

@@ -11,6 +11,7 @@ import bertkit
 from bertkit.grids.definition import define
 from bertkit.grids.results import collect, limits
 from bertkit.grids.table import grid_table
+from bertkit.recipe.fields import TRAIN_DEFAULTS
 from bertkit.tasks.registry import task_of_recipe
 
 
@@ -91,11 +92,40 @@ def test_the_best_setting_has_a_test_score(collected):
     assert "* on the test set: 0.5050 ± 0.0071, 95 % interval 0.4415–0.5685, n = 2" in grid_table(results)
 
 
-def test_labels_of_a_test_set_are_used(grid, table):
-    results = grid(seeds=2, overrides={"data.test_file": str(table)})
-    metrics = [json.loads(path.read_text()) for path in results.output_dir.glob("runs/*/predict_results.json")]
+def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, tmp_path, quick):
+    with_tests = {"data.test_file": str(table)}
+    results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2, overrides=with_tests)
+    folders = {path.parent for path in results.output_dir.glob("runs/*/predict_results.json")}
+    assert folders == {results.output_dir / "runs" / f"{results.best}-seed={seed}" for seed in (42, 43)}
+    metrics = [json.loads((folder / "predict_results.json").read_text()) for folder in folders]
     assert results.test["mean"] == pytest.approx(mean(each["predict_accuracy"] for each in metrics))
     assert results.test["n"] == len(metrics) == 2
+    # As a single run predicts it.
+    rate = results.best_setting.values["train.learning_rate"]
+    values = {**quick, **with_tests, "data.train_file": str(table), "train.learning_rate": rate}
+    values["train.seed"] = int(results.best_run[-2:])
+    alone = bertkit.finetune("classification", output_dir=tmp_path / "alone", model=str(checkpoint), overrides=values)
+    best = results.output_dir / "best"
+    of_best = json.loads((best / "all_results.json").read_text())
+    assert alone.metrics["predict_accuracy"] == of_best["predict_accuracy"]
+    files = [folder / "predictions.jsonl" for folder in (alone.output_dir, best)]
+    labels = [[json.loads(line)["label"] for line in file.read_text().splitlines()] for file in files]
+    assert labels[0] == labels[1]
+
+
+def test_a_test_set_without_labels_is_predicted_by_the_best_run(grid, tmp_path):
+    (tmp_path / "test.jsonl").write_text('{"text": "a lovely film"}\n{"text": "an awful plot"}\n')
+    results = grid(seeds=2, overrides={"data.test_file": str(tmp_path / "test.jsonl")})
+    [predicted] = results.output_dir.glob("runs/*/predictions.jsonl")
+    assert predicted.parent.name == results.best_run
+    assert results.test is None
+
+
+def test_the_best_run_alone_has_a_report(grid, monkeypatch):
+    monkeypatch.delitem(TRAIN_DEFAULTS, "report")
+    results = grid(seeds=2)
+    assert [path.parent.name for path in results.output_dir.glob("runs/*/report.html")] == [results.best_run]
+    assert (results.output_dir / "best" / "report.html").is_file()
 
 
 def test_an_ensemble_of_an_incomplete_grid_says_so(grid, tmp_path, capsys):

@@ -1,0 +1,70 @@
+"""What the runs of a grid leave out, for those of its best setting: predictions of the test sets, and a report."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertkit.grids.definition import RUNS, Definition
+from bertkit.grids.results import GridResults, best_cells
+from bertkit.grids.workers import record_of, write_record
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.predicted import all_scores
+from bertkit.progress import say
+from bertkit.run.directory import write_results
+from bertkit.run.in_progress import write_report
+from bertkit.tasks.registry import has_room
+from bertkit.tasks.splits import splits_to_write
+
+_REPORT = "report.html"
+
+
+def complete_best(definition: Definition, results: GridResults, tests: Sequence[str]) -> None:
+    """Predicts the test sets by the best run, those with labels by all runs of its setting, and writes its report.
+
+    What is there stays. The score on the test sets is added to the record of a run.
+
+    Args:
+        definition, results: the grid, of which all runs have ended.
+        tests: names of the splits that are not scored by each run.
+    """
+    folder = results.output_dir
+    if results.best_run is None:
+        return
+    cells = sorted(best_cells(definition, results), key=lambda cell: cell.name != results.best_run) if tests else []
+    for cell in cells:
+        place = folder / RUNS / cell.name
+        if (place / "predict_results.json").is_file():
+            continue
+        if (score := _predict(place, tests)) is None:
+            break  # without labels the predictions of the best run are enough
+        write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": score})
+    best = folder / RUNS / results.best_run
+    is_wanted = definition.recipe.train.get("report", True) and has_room("reporting") and has_room("sharing")
+    if is_wanted and not (best / _REPORT).is_file():
+        write_report(best, outcome_of(best, with_training=True))
+
+
+def _predict(place: Path, tests: Sequence[str]) -> float | None:
+    """Writes predictions and results of test sets, as a single run does.
+
+    Returns:
+        The main metric, averaged over the sets with labels; None without any.
+    """
+    metrics: dict[str, float] = {}
+    scores = []
+    for name in tests:
+        outcome = outcome_of(place, name)
+        task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
+        suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
+        metrics[f"predict_samples{suffix}"] = len(outcome.features["length"])
+        if set(task.label_columns) <= set(outcome.features):
+            known = {key: value for key, value in all_scores(task, *columns, None).items() if math.isfinite(value)}
+            metrics |= {f"predict_{key}{suffix}": value for key, value in known.items()}
+            scores += [known[task.main_metric]] if task.main_metric in known else []
+        if name in splits_to_write(task, tests):
+            say(f"{name} predictions: {task.write_predictions(name, *columns, place)}")
+    write_results(place, "predict", metrics)
+    return statistics.mean(scores) if scores else None
