@@ -1,64 +1,31 @@
-"""Makes the pictures of the README and the site from real output: a terminal, a report and a page of explain.
+"""Makes the pictures of the README and the site from real pages: a report, and a page of explain in light and dark.
 
-    python scripts/pictures.py quickstart
     python scripts/pictures.py report RUN
     python scripts/pictures.py explain MODEL TEXT
 
-``quickstart`` runs `bertkit quickstart` and writes docs/pictures/quickstart.svg: all of its standard output and, of the
-log, the lines that begin a part or give the scores of one. ``report`` takes pictures of RUN/report.html, and
-``explain`` of the page of `bertkit explain`, in Chromium.
+They show the top of a page in Chromium. docs/pictures/report.png is that of RUN/report.html, which is always light;
+explain.png and explain-dark.png are those of the page of `bertkit explain`.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
-from rich.console import Console
-from rich.text import Text
 
 import bertkit
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
-COLUMNS = 108
-SHOWN = re.compile(r"\d/4 |.*validation: ")  # of the log
 WIDTH, HEIGHT = 1100, 900  # of pages, pixels
 
 
-def quickstart() -> None:
-    """Runs the quickstart and draws what it prints."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["bertkit", "quickstart", "--output-dir", "first"]
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=folder,
-            check=True,
-            text=True,
-            capture_output=True,
-        )
-    log = [line for line in done.stderr.splitlines() if SHOWN.match(line)]
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), highlight=False)
-    console.print(Text("$ " + " ".join(command), style="bold"))
-    for line in log:
-        console.print(Text(line, style="dim", overflow="ellipsis", no_wrap=True))
-    for line in done.stdout.splitlines():
-        console.print(Text(line, overflow="ellipsis", no_wrap=True))
-    drawn = console.export_svg(title="bertkit quickstart", unique_id="quickstart")
-    # Without the web fonts of the template: a picture loads nothing from other sites.
-    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
-    (PICTURES / "quickstart.svg").write_text(drawn, encoding="utf-8")
-
-
 def top_of(page: Path, name: str, schemes: Sequence[str]) -> None:
-    """Takes a picture of the top of a page in each color scheme: docs/pictures/NAME.png, NAME-dark.png."""
+    """Takes a picture of the top of a page in each color scheme."""
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("pictures of pages need Chromium (apt-get install chromium)")
@@ -74,16 +41,13 @@ def top_of(page: Path, name: str, schemes: Sequence[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     pictures = parser.add_subparsers(dest="picture", required=True)
-    pictures.add_parser("quickstart")
     pictures.add_parser("report").add_argument("run", type=Path)
     explained = pictures.add_parser("explain")
     explained.add_argument("model")
     explained.add_argument("text")
     args = parser.parse_args()
     PICTURES.mkdir(parents=True, exist_ok=True)
-    if args.picture == "quickstart":
-        quickstart()
-    elif args.picture == "report":
+    if args.picture == "report":
         top_of(args.run / "report.html", "report", ["light"])
     else:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,10 @@
-"""The pages of the site in Chromium: search words find their pages, and everything fits."""
+"""The pages of the site in Chromium: search words find their pages, all fits, and axe-core finds nothing serious."""
 
 from __future__ import annotations
 
 import functools
 import http.server
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +118,30 @@ def test_pages_fit_and_options_stay_whole(window, address, name):
         window.set_viewport_size({"width": width, "height": 1000})
         assert window.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), width
         assert window.evaluate(BROKEN_OPTIONS) == [], width
+
+
+LOOKED_AT = {
+    "index.md": "body",  # pictures, tables, code
+    "glossary.md": "body",  # definitions
+    "guides/explain.md": "body",  # headings of several levels, a long menu
+    "reference/python.md": "h3",  # labels of signatures; the whole page takes half a minute
+}
+"""Pages, and parts of them, that together have each kind of element."""
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_pages_are_accessible(browser, address, name):
+    """In both schemes, on a phone and on a large window."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    found = []
+    for scheme, width in itertools.product(("light", "dark"), (390, 1440)):
+        page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+        page.goto(page_address(address, name))
+        found += [
+            (scheme, width, each["id"], node["target"], node["failureSummary"])
+            for each in axe.Axe().run(page, LOOKED_AT[name]).response["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+        page.close()
+    assert found == []
