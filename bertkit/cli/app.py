@@ -6,10 +6,9 @@ import gc
 import os
 import sys
 import time
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from bertkit import __version__
 from bertkit.cli import (
@@ -35,6 +34,7 @@ from bertkit.cli import (
     sharing,
 )
 from bertkit.cli.commands import command
+from bertkit.cli.groups import InOrderOfUse
 from bertkit.cli.printing import print_text, standard_streams, use_utf8
 from bertkit.errors import BertkitError, RecipeError, shortened
 from bertkit.files import disk_fault
@@ -43,49 +43,11 @@ from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import printable
 
-_NAMES = 20  # columns of names of commands, with the spaces around them
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
-
-PANELS = {
-    "Prepare": ("quickstart", "check", "choose", "recipes", "tokenizer", "corpus"),
-    "Train": ("finetune", "pretrain", "distill", "negatives"),
-    "Look at the results": ("runs", "report", "compare", "evaluate", "explain"),
-    "Use": ("predict", "embed", "fill-mask", "demo", "serve"),
-    "Share": ("push", "export"),
-    "Experiments": ("ensemble", "ablations", "reproduce"),
-    "Help": ("env",),
-}
-"""Commands in the order of use, by the panel of the help; others stand at the end."""
-
-
-class _InOrderOfUse(TyperGroup):
-    """Group whose help has the commands in the panels and in the order of `PANELS`."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        known = [name for names in PANELS.values() for name in names if name in self.commands]
-        names = [*known, *(name for name in self.commands if name not in known)]
-        for panel, of_panel in PANELS.items():
-            for name in of_panel:
-                if name in self.commands:
-                    self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
-        return names
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands in the panels that a terminal shows."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            of_command = getattr(self.commands[name], "rich_help_panel", None)
-            panel = of_command if of_command in PANELS else "Others"
-            width = formatter.width - _NAMES
-            panels.setdefault(panel, []).append((name, self.commands[name].get_short_help_str(width)))
-        for panel, rows in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl([(f"{name:<{_NAMES - 6}}", text) for name, text in rows])
-
 
 app = typer.Typer(
     name="bertkit",
-    cls=_InOrderOfUse,
+    cls=InOrderOfUse,
     context_settings={"max_content_width": 100},
     help="Pre-train, fine-tune, evaluate and use BERT.",
     no_args_is_help=True,

@@ -10,6 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
+from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_text
 from bertkit.corpus.settings import Deduplication, Engine
 from bertkit.json_text import dumps
@@ -17,7 +18,9 @@ from bertkit.json_text import dumps
 if TYPE_CHECKING:
     from bertkit.corpus.store.token_store import TokenStore
 
-tokenizer_app = typer.Typer(help="Train a vocabulary, or give a checkpoint other words.", no_args_is_help=True)
+tokenizer_app = typer.Typer(
+    cls=Group, help="Train a vocabulary, or change that of a checkpoint.", no_args_is_help=True
+)
 
 
 _OF_TOKENIZERS = (
@@ -54,7 +57,7 @@ def train(
     print_text(dumps(result) if json else f"{len(tokenizer)} pieces: {output_dir}")
 
 
-corpus_app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
+corpus_app = typer.Typer(cls=Group, help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
 
 _OF_STORES = (
     "data.tokenizer",

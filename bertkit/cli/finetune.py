@@ -11,13 +11,14 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
+from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_text
 from bertkit.cli.training import FineTuning, finetune, grid_arguments, print_grid
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.json_text import dumps
 from bertkit.tasks.registry import TASKS
 
-app = typer.Typer(help="Fine-tune BERT for a task.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="Fine-tune BERT for a task.", no_args_is_help=True)
 
 
 @app.callback()

@@ -9,11 +9,12 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 from bertkit.recipe.files import read_recipe_file, recipe_text
 
-app = typer.Typer(help="List, read, copy and check recipes.", no_args_is_help=True)
+app = typer.Typer(cls=Group, help="List, read, copy and check recipes.", no_args_is_help=True)
 
 Name = Annotated[
     str,

@@ -179,6 +179,23 @@ def test_usage_errors_are_wrong_input_too(bertkit, tmp_path):
     refused(bertkit("finetune", "glue", "--learning-rate", "fast"), tmp_path / "out", "'--learning-rate'")
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("finetun", "Did you mean 'bertkit finetune'?"),
+        ("classification", "Did you mean 'bertkit finetune classification'?"),
+        ("clasification", "Did you mean 'bertkit finetune classification'?"),
+        ("sst2", "Did you mean 'bertkit finetune glue --task sst2'?"),
+        ("build", "Did you mean 'bertkit corpus build'?"),
+        ("finetune pretrain", "Did you mean 'bertkit pretrain'?"),
+        ("train", "Did you mean 'bertkit finetune' or 'bertkit pretrain'?"),
+        ("xyzzy", "No such command 'xyzzy'.\n"),
+    ],
+)
+def test_an_unknown_command_gets_the_nearest_one(bertkit, tmp_path, words, expected):
+    refused(bertkit(*words.split()), tmp_path / "out", expected)
+
+
 @pytest.mark.parametrize("below", ["file/run", "file"])
 def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint, below):
     (tmp_path / "file").write_text("mine")
