@@ -18,9 +18,7 @@ from bertkit.json_text import dumps
 if TYPE_CHECKING:
     from bertkit.corpus.store.token_store import TokenStore
 
-tokenizer_app = typer.Typer(
-    cls=Group, help="Train a vocabulary, or change that of a checkpoint.", no_args_is_help=True
-)
+tokenizer_app = typer.Typer(cls=Group, help="Train a vocabulary, or change that of a checkpoint.", no_args_is_help=True)
 
 
 _OF_TOKENIZERS = (
