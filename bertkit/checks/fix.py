@@ -144,7 +144,8 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     write_whole(place, _csv(list(columns), zip(*columns.values(), strict=True)))
     write_whole(suspects, _csv(Doubt._fields, ((*each[:3], f"{each.confidence:.2f}", each.text) for each in doubts)))
     if table.skipped:
-        cleaned.removed["with a wrong number of fields"] = table.skipped
+        what = "without a text in their file" if table.unit == "file" else "with a wrong number of fields"
+        cleaned.removed[what] = table.skipped
     parts = ", ".join(f"{count:,} {reason}" for reason, count in cleaned.removed.items())
     say(f"{place}: {len(cleaned.rows):,} of {len(table) + table.skipped:,} rows; removed: {parts or 'none'}")
     for (old, new), count in Counter(

@@ -152,7 +152,7 @@ def predict_stream(
     if per_file and input_file is None:
         raise DataError("--per-file: is for a folder of files; give it with --input")
     if per_file:
-        blocks = read_inputs(Path(str(input_file)), at_once, per_file)
+        blocks = read_inputs(Path(str(input_file)), at_once, per_file, reasons)
     elif input_file is not None:
         blocks = _read(input_file, task, at_once, reasons)
     elif kind_of_table(texts) is not None:

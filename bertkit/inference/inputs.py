@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
-from bertkit.inference.documents import document_parts
 from bertkit.progress import Bar, Reached, say
 from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
 from bertkit.tables import Table, is_table
+from bertkit.tables.documents import document_parts
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.table_files import read_table_parts
 
@@ -135,9 +135,9 @@ def read_inputs(
     Args:
         input_file: a file or ``-``.
         size: inputs per block, at most.
-        per_file: the input is a folder, and each of its files a text, see `bertkit.inference.documents`. The blocks are
+        per_file: the input is a folder, and each of its files a text, see `bertkit.tables.documents`. The blocks are
             tables of ``file`` and ``text``.
-        left_out: as of `bertkit.tables.table_files.read_table_parts`.
+        left_out: as of `bertkit.tables.table_files.read_table_parts`, and of `document_parts`.
 
     Raises:
         DataError: the file cannot be read or is invalid; raised after the blocks before the fault.
@@ -149,7 +149,7 @@ def read_inputs(
             f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
             "for a folder of results if its files are tables or have a text a line"
         )
-    blocks = _documents(input_file, size) if per_file else _read(input_file, size, left_out)
+    blocks = _documents(input_file, size, left_out) if per_file else _read(input_file, size, left_out)
     return blocks if str(input_file) == _STDIN else _from(list(islice(blocks, 1)), blocks)
 
 
@@ -159,9 +159,12 @@ def _from(first: Sequence[Block], others: Iterator[Block]) -> Iterator[Block]:
         yield from remaining
 
 
-def _documents(folder: Path, size: int) -> Iterator[Block]:
-    for table, share in document_parts(folder, min(size, _FILES_AT_ONCE)):
-        yield Block(table, table.first_row, round((table.first_row + len(table)) / share))
+def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
+    first = 0
+    for table, share in document_parts(folder, min(size, _FILES_AT_ONCE), left_out):
+        if len(table):
+            yield Block(table, first, round((first + len(table)) / share))
+            first += len(table)
 
 
 def _read(input_file: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:

@@ -4,6 +4,7 @@ table.py        rows of named columns, with the place of each row in the source
 table_files.py  reading of a file by its format, compressed or not
 delimited.py    CSV and TSV: separators and quoting; encodings.py: text that is not UTF-8; sheets.py: Excel
 typed_rows.py   JSON and Arrow; objects.py: pandas, polars, Arrow, datasets and dictionaries in Python
+documents.py    folders whose files are one text each: plain text, HTML, mails
 stored_columns.py  text of large tables, mapped from disk
 splits.py       splits of Hub data sets; validation sets drawn from the training set
 labels.py       what the labels are; classes.py: classes and their ids, names that look alike

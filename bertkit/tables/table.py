@@ -43,7 +43,7 @@ class Table:
         class_names: column → class names in the order of their ids, if the source has them.
         skipped: number of rows skipped because their number of fields differs from that of the header.
         first_row: number of rows of the source before this part; 0 for a whole table.
-        unit: what ``lines`` and the numbers of rows count: ``line`` or ``row``.
+        unit: what ``lines`` and the numbers of rows count: ``line``, ``row``, or ``file``, whose path is in ``file``.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -71,6 +71,8 @@ class Table:
         >>> Table({"text": ["a", "b"]}, "org/reviews (test)", "").place(1)
         'org/reviews (test), row 2'
         """
+        if self.unit == "file":
+            return f"{self.source}/{self.columns['file'][row]}"
         return f"{self.source}, {self.unit} {self.numbers_of_rows[row]}"
 
     @property

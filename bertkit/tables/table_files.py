@@ -41,6 +41,7 @@ def read_table(
     ``.jsonl``    one JSON object per line
     ``.parquet``  one Parquet column for each column of the table
     ``.xlsx``     a sheet of Excel, ``reviews.xlsx#Sheet1`` where there are several; see `sheet_parts`
+    a folder      of ``.txt``, ``.md``, ``.html`` and ``.eml``, a row per file; see `bertkit.tables.documents`
     ============  ==========================================================================================
 
     The columns of CSV and TSV are separated by what separates the names of the header: commas, tabs, semicolons or
@@ -55,13 +56,18 @@ def read_table(
         quoting: whether fields of a CSV or TSV file can be quoted; None for the default: not for columns of a TSV file
             that tabs separate.
         skip_ragged: skip rows of a CSV or TSV file whose number of fields differs from that of the header, and count
-            them in ``skipped`` of the table; for published data that is known to have such rows.
+            them in ``skipped`` of the table; for published data that is known to have such rows. Of a folder, files
+            without a text.
 
     Raises:
         DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
             at most ten faults with their lines and remedies.
     """
     path = Path(os.path.expanduser(path))
+    if path.is_dir():
+        from bertkit.tables.documents import read_folder
+
+        return read_folder(path, skip_ragged)
     kind, source, digest = _kind_of(path), str(path), hashlib.sha256()
     if kind.form not in DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
         raise DataError(

@@ -100,7 +100,8 @@ class TableData(HubData):
 
     data_dir: str | None = setting("Not for tables, which are files.", default=None)
     train_file: str | None = option(
-        "Table to train on: .csv, .tsv, .jsonl, .parquet, or .xlsx (FILE.xlsx#SHEET).", default=None
+        "Table to train on: .csv, .tsv, .jsonl, .parquet, .xlsx (FILE.xlsx#SHEET), or a folder of texts or mails.",
+        default=None,
     )
     validation_file: str | None = option(
         "Table to evaluate on; without it, some training rows are held out.", default=None

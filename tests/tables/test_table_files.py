@@ -337,7 +337,8 @@ def test_the_header_tells_the_separator(header, usual, delimiter):
 def test_a_file_that_cannot_be_read(tmp_path, kind):
     assert refusal_of(tmp_path / f"x{kind}") == f"{tmp_path}/x{kind}: cannot be read: No such file or directory"
     (tmp_path / f"y{kind}").mkdir()
-    assert refusal_of(tmp_path / f"y{kind}") == f"{tmp_path}/y{kind}: cannot be read: Is a directory"
+    forms = ".txt, .md, .html, .htm, .eml"
+    assert refusal_of(tmp_path / f"y{kind}") == f"{tmp_path}/y{kind}: a folder that has no file that ends in {forms}"
 
 
 @pytest.mark.parametrize("kind", CONTENTS)

@@ -10,9 +10,10 @@ import pytest
 
 import bertkit
 from bertkit.errors import DataError
-from bertkit.inference.documents import document_parts, read_document, text_of_html
 from bertkit.inference.files import embed_texts, predict_stream
 from bertkit.scaling.folders import predict_folder
+from bertkit.tables import read_table
+from bertkit.tables.documents import document_parts, read_document, text_of_html
 
 
 def mail(subject: str, html: bool = False) -> bytes:
@@ -116,3 +117,69 @@ def test_folders_without_texts_are_refused(fine_tuned, folder, write, message):
         list(predict_stream(fine_tuned("film"), input_file=folder, per_file=True))
     with pytest.raises(DataError, match="--per-file: is for a folder of files"):
         predict_stream(fine_tuned("film"), ["a"], per_file=True)
+
+
+def test_files_without_text_can_be_skipped(fine_tuned, folder, capsys):
+    (folder / "a0.txt").write_text("")
+    [block] = predict_stream(fine_tuned("film"), input_file=folder, per_file=True, on_error="skip")
+    assert [row["file"] for row in block.rows] == list(TEXTS)
+    assert "a0.txt: has no text" in capsys.readouterr().err
+
+
+@pytest.fixture
+def tickets(tmp_path):
+    """A folder of mails in a subfolder for each label."""
+    for number in range(6):
+        sub = tmp_path / "tickets" / ("billing", "sales")[number % 2] / "2024"
+        sub.mkdir(parents=True, exist_ok=True)
+        (sub / f"{number}.eml").write_bytes(mail(f"number {number}"))
+    return tmp_path / "tickets"
+
+
+def test_subfolders_are_labels(tickets):
+    table = read_table(tickets)
+    assert table.columns["label"] == ["billing"] * 3 + ["sales"] * 3
+    assert table.columns["file"][0] == "billing/2024/0.eml"
+    assert table.columns["text"][3].startswith("number 1\n\nan awful")
+    assert table.place(3) == f"{tickets}/sales/2024/1.eml"
+    (tickets / "billing" / "2024" / "0.eml").write_bytes(mail("another"))
+    assert read_table(tickets).fingerprint != table.fingerprint
+
+
+def test_metadata_have_labels(tickets):
+    lines = ["file_name,queue,text", *(f"{file},q{n},-" for n, file in enumerate(read_table(tickets).columns["file"]))]
+    (tickets / "metadata.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]))
+    table = read_table(tickets)
+    assert list(table.columns) == ["file", "text", "queue"]
+    assert table.columns["queue"] == [f"q{number}" for number in range(6)]
+    (tickets / "metadata.csv").write_text("\n".join(lines[:-1]))
+    with pytest.raises(DataError, match=r"no row for the file 'sales/2024/5\.eml'"):
+        read_table(tickets)
+    (tickets / "metadata.csv").write_text("name,queue\na,b\n")
+    with pytest.raises(DataError, match=r"no column file_name; it has 'name', 'queue'"):
+        read_table(tickets)
+
+
+def test_all_faults_of_a_folder_are_reported(tickets):
+    for name in ("billing/a.txt", "sales/b.txt"):
+        (tickets / name).write_text(" ")
+    with pytest.raises(DataError, match=r"(?s)2 faults:.*billing/a\.txt: has no text.*sales/b\.txt: has no text"):
+        read_table(tickets)
+    left = read_table(tickets, skip_ragged=True)
+    assert (len(left), left.skipped) == (6, 2)
+    (tickets / "c.txt").write_text("no label")
+    with pytest.raises(DataError, match=r"c\.txt: is in no subfolder"):
+        read_table(tickets, skip_ragged=True)
+
+
+def test_a_model_is_trained_on_a_folder(tickets, checkpoint, tmp_path):
+    run = bertkit.finetune(
+        "classification",
+        train_file=tickets,
+        validation_file=tickets,
+        model=str(checkpoint),
+        max_steps=1,
+        max_seq_length=16,
+        output_dir=tmp_path / "run",
+    )
+    assert run.metrics["eval_samples"] == 6

@@ -1,0 +1,199 @@
+"""Folders whose files are one text each: plain text, Markdown, HTML, and mails."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from email import policy
+from email.message import EmailMessage
+from email.parser import BytesParser
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed
+from bertkit.json_text import dumps
+from bertkit.progress import counted, say
+from bertkit.reading.text import decode_text, read_blocks
+from bertkit.tables.encodings import as_utf8
+from bertkit.tables.table import Table, matching
+from bertkit.tables.table_files import read_table
+
+FORMS = (".txt", ".md", ".html", ".htm", ".eml")
+_NOT_SHOWN = {"script", "style", "head", "template", "noscript"}
+_INLINE = {"a", "abbr", "b", "code", "em", "font", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
+
+
+_METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
+_FILE_NAMES = ("file_name", "file", "filename")
+
+
+def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -> Iterator[tuple[Table, float]]:
+    """Yields the files of a folder and its subfolders as tables of ``file`` and ``text``, with the share that is read.
+
+    The files are those that end in `FORMS`, sorted by their paths; the others and those whose names begin with a dot
+    are counted on stderr. ``file`` is the path below the folder.
+
+    Args:
+        folder: the folder.
+        size: files of a table.
+        left_out: receives the faults of files without a text, which are left out then; None to refuse them.
+
+    Raises:
+        DataError: there are no such files, or some cannot be read, or have no text.
+    """
+    files = _files(folder)
+    for at in range(0, len(files), size):
+        columns: dict[str, list[str]] = {"file": [], "text": []}
+        faults: list[str] = []
+        for path in files[at : at + size]:
+            with noted(faults):
+                columns["text"].append(read_document(path))
+                columns["file"].append(path.relative_to(folder).as_posix())
+        if left_out is None:
+            raise_all(faults)
+        else:
+            left_out += faults
+        yield Table(columns, str(folder), "", first_row=at, unit="file"), min(1.0, (at + size) / len(files))
+
+
+def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
+    """Reads a folder of documents as a table of ``file``, ``text`` and, where they are given, labels.
+
+    The other columns are those of ``metadata.csv`` in the folder, if there is one: it has the path of each file below
+    the folder in ``file_name``. Without it, the files of subfolders have the name of the first one in ``label``.
+
+    Args:
+        folder: the folder.
+        skip_faulty: leave out files without a text, and count them in ``skipped`` of the table.
+
+    Raises:
+        DataError: as `document_parts`; the metadata lack a file; or only some files are in subfolders.
+    """
+    left_out: list[str] | None = [] if skip_faulty else None
+    [(table, _)] = document_parts(folder, sys.maxsize, left_out)
+    if not len(table):
+        raise DataError(f"{folder}: none of its files has a text")
+    names = list(table.columns["file"])
+    others = _metadata(folder / _METADATA, names) if (folder / _METADATA).is_file() else _labels(folder, names)
+    columns = {**table.columns, **others}
+    digest = hashlib.sha256(dumps(columns).encode()).hexdigest()
+    return replace(table, columns=columns, fingerprint=f"sha256:{digest[:16]}", skipped=len(left_out or ()))
+
+
+def _metadata(file: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Returns the columns of the metadata in the order of the documents ``names``."""
+    table = read_table(file)
+    column = next((found for name in _FILE_NAMES if (found := matching(name, table.columns)) is not None), None)
+    if column is None:
+        raise DataError(f"{file}: no column file_name; it has {quoted(table.columns)}")
+    rows = {str(name): row for row, name in enumerate(table.columns[column])}
+    raise_listed([f"{file}: no row for the file {name!r}" for name in names if name not in rows])
+    return {
+        other: [values[rows[name]] for name in names]
+        for other, values in table.columns.items()
+        if other not in (column, "file", "text")
+    }
+
+
+def _labels(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Returns the column of the labels, which are the first subfolders; no column without any."""
+    labels = [name.partition("/")[0] if "/" in name else None for name in names]
+    if not any(labels):
+        return {}
+    raise_listed(
+        [
+            f"{folder / name}: is in no subfolder, and subfolders are the labels; move it, or write {_METADATA}"
+            for name, label in zip(names, labels, strict=True)
+            if label is None
+        ]
+    )
+    return {"label": labels}
+
+
+def _files(folder: Path) -> list[Path]:
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / _METADATA)
+    files = [path for path in found if path.suffix.lower() in FORMS and not _is_hidden(path.relative_to(folder))]
+    if not files:
+        raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}")
+    if len(found) > len(files):
+        say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over")
+    return files
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+
+
+def read_document(path: Path) -> str:
+    """Returns the text of a file.
+
+    Of HTML it is the visible text. Of a mail (``.eml``) it is the subject and the plain text, or without plain text
+    the visible text of its HTML; attachments are left out.
+
+    Raises:
+        DataError: the file cannot be read, or has no text.
+    """
+    data, form = b"".join(read_blocks(path, "")), path.suffix.lower()
+    if form == ".eml":
+        text = _text_of_mail(data)
+    else:
+        text = decode_text(b"".join(as_utf8([data], str(path))), str(path))
+        text = text_of_html(text) if form in (".html", ".htm") else text
+    if not text.strip():
+        raise DataError(f"{path}: has no text; remove the file")
+    return text.strip()
+
+
+def _text_of_mail(data: bytes) -> str:
+    mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(data)
+    body = mail.get_body(preferencelist=("plain", "html"))
+    text = ""
+    if body is not None:
+        try:
+            text = body.get_content()
+        except (LookupError, UnicodeError):  # an unknown encoding
+            text = (body.get_payload(decode=True) or b"").decode("utf-8", "replace")  # type: ignore[union-attr]
+        text = text_of_html(text) if body.get_content_subtype() == "html" else text
+    return "\n\n".join(filter(None, (str(mail["subject"] or "").strip(), text.replace("\r\n", "\n").strip())))
+
+
+def text_of_html(html: str) -> str:
+    """Returns the visible text of HTML, a line for each block.
+
+    >>> text_of_html("<style>p {}</style><h1>Hello</h1><p>a <b>good</b>&nbsp;film<br>of 1999</p>")
+    'Hello\\na good\\xa0film\\nof 1999'
+    """
+    parser = _VisibleText()
+    parser.feed(html)
+    parser.close()
+    lines = (" ".join(re.split(r"[ \t\n\r\f]+", line)).strip(" ") for line in "".join(parser.parts).split("\0"))
+    return "\n".join(filter(None, lines))
+
+
+class _VisibleText(HTMLParser):
+    """Collects the text outside of elements that are not shown; a NUL stands between blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in _NOT_SHOWN
+        self._end_block(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = max(0, self._hidden - (tag in _NOT_SHOWN))
+        self._end_block(tag)
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(data.replace("\0", " "))
+
+    def _end_block(self, tag: str) -> None:
+        if tag not in _INLINE:
+            self.parts.append("\0")
