@@ -12,6 +12,7 @@ import logging
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar
 
@@ -20,7 +21,7 @@ from bertkit.errors import DataError, listed, noted
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.reading.paths import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files
-from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts
+from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts, rows_of_groups
 from bertkit.reading.text import decode_lines, document_boundary, iterating, read_blocks, read_range
 
 if TYPE_CHECKING:
@@ -206,13 +207,14 @@ class _File(Source):
     def _divided(self, size: int) -> list[Source]:
         """Returns copies of this source that are ranges of its bytes; their ends are moved to the ends of documents
         when they are read."""
-        sources: list[Source] = []
-        for start in range(0, self.size, size):
-            part = copy.copy(self)
-            part._range = start, min(start + size, self.size)
-            part.size = part._range[1] - start
-            sources.append(part)
-        return sources
+        starts = range(0, self.size, size)
+        return [self._part(start, end, end - start) for start, end in pairwise([*starts, self.size])]
+
+    def _part(self, start: int, end: int, size: int) -> Source:
+        part = copy.copy(self)
+        part._range = start, end
+        part.size = size
+        return part
 
     def _decoded_range(self, is_boundary: Callable[[str], bool] | None) -> Iterator[str]:
         """Yields the lines of `_range` after moving its ends.
@@ -274,6 +276,8 @@ class _JsonLinesFile(_File, _Rows):
 
 
 class _ParquetFile(_File, _Rows):
+    """A Parquet file; its range is of row groups."""
+
     def texts(self) -> Iterator[str]:
         self.position = 0
         if not self.kind.compression:
@@ -285,7 +289,21 @@ class _ParquetFile(_File, _Rows):
             yield from self._texts_in(unpacked)
 
     def _texts_in(self, file: Path | IO[bytes]) -> Iterator[str]:
-        return parquet_texts(file, self.text_column, self.name, lambda share: self._reach(share * self.size))
+        return parquet_texts(
+            file, self.text_column, self.name, lambda share: self._reach(share * self.size), self._range
+        )
+
+    def ranges(self, form: DocumentForm, size: int) -> list[Source]:
+        if self.kind.compression or self.size <= size:
+            return [self]
+        ends = [0, *accumulate(rows_of_groups(self.path, self.name))]  # rows before each group, and in all
+        parts, first = list[Source](), 0
+        for group in range(1, len(ends)):
+            share = self.size * (ends[group] - ends[first]) // max(1, ends[-1])
+            if share >= size or group == len(ends) - 1:
+                parts.append(self._part(first, group, share))
+                first = group
+        return parts if len(parts) > 1 else [self]
 
 
 class _HubSet(_Rows):
@@ -298,6 +316,7 @@ class _HubSet(_Rows):
         self.streaming = streaming
         self.size = None
         self.position = 0
+        self._range: tuple[int, int] | None = None
         self._builder: DatasetBuilder = find_set(hub_id, config, split)
         self.revision = self._builder.hash
         self._rows: Dataset | IterableDataset | None = None
@@ -312,12 +331,13 @@ class _HubSet(_Rows):
 
         The fingerprint of the ``datasets`` library is not used: it depends on the cache folder, not on the column.
         """
-        read_as = [self._builder.hash, self._builder.config.name, self.split, self.text_column]
+        read_as = [self._builder.hash, self._builder.config.name, self.split, self.text_column, *(self._range or ())]
         return hashlib.sha256(dumps(read_as).encode()).hexdigest()
 
     def texts(self) -> Iterator[str]:
         assert self._rows is not None, "call load first"
         self.position = done = 0
+        first = self._range[0] if self._range else 0
         batches = iter(self._rows.with_format("arrow").iter(_HUB_BATCH_ROWS))
         while True:
             try:
@@ -326,7 +346,19 @@ class _HubSet(_Rows):
                 raise unreadable(self.name, error) from error
             if batch is None:
                 return
-            yield from arrow_texts(batch[self.text_column], self.text_column, self.name, done)
+            yield from arrow_texts(batch[self.text_column], self.text_column, self.name, first + done)
             done += batch.num_rows
             if self.size is not None:
                 self.position = self.size * done // self._rows.num_rows
+
+    def ranges(self, form: DocumentForm, size: int) -> list[Source]:
+        if self.streaming or self._rows is None or not self.size or self.size <= size:
+            return [self]
+        rows, parts = len(self._rows), -(-self.size // size)
+        sources: list[Source] = []
+        for start, end in pairwise(sorted({rows * number // parts for number in range(parts + 1)})):
+            part = copy.copy(self)
+            part._range, part._rows = (start, end), self._rows.select(range(start, end))
+            part.size = self.size * (end - start) // rows
+            sources.append(part)
+        return sources

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -104,17 +105,22 @@ def missing_column(column: str, columns: Collection[str], remedy: str = "") -> s
 
 
 def parquet_texts(
-    file: Path | IO[bytes], column: str, name: str, on_progress: Callable[[float], None]
+    file: Path | IO[bytes],
+    column: str,
+    name: str,
+    on_progress: Callable[[float], None],
+    groups: tuple[int, int] | None = None,
 ) -> Iterator[str]:
     """Yields the texts of a Parquet file in order; skips texts that are null or empty.
 
-    Only this column is read, in batches of about 1 MiB, independent of the size of the row groups.
+    Only this column is read, in batches of about 1 MiB, independent of the size of the row groups. ``groups`` are the
+    first and the end of those to read, None for all; messages count rows from the first that is read.
 
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column of strings.
     """
     first = 0
-    with iterating(parquet_batches(file, name, on_progress, column)) as batches:
+    with iterating(parquet_batches(file, name, on_progress, column, groups)) as batches:
         for batch in batches:
             yield from arrow_texts(batch.column(0), column, name, first)
             first += batch.num_rows
@@ -125,6 +131,7 @@ def parquet_batches(
     name: str,
     on_progress: Callable[[float], None] = lambda share: None,
     column: str | None = None,
+    groups: tuple[int, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a Parquet file in batches of about 1 MiB, independent of the size of the row groups.
 
@@ -133,21 +140,43 @@ def parquet_batches(
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column.
     """
+    with _opened(file, name) as opened:
+        columns = opened.schema_arrow.names
+        if column is not None and column not in columns:
+            raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
+        chosen = range(*(groups or (0, opened.metadata.num_row_groups)))
+        total = sum(opened.metadata.row_group(group).num_rows for group in chosen)
+        done = 0
+        for batch in opened.iter_batches(
+            _rows_of_a_batch(opened.metadata),
+            row_groups=list(chosen),
+            columns=None if column is None else [column],
+            use_threads=False,
+        ):
+            done += batch.num_rows
+            on_progress(done / total)
+            yield batch
+
+
+def rows_of_groups(file: Path, name: str) -> list[int]:
+    """Returns the number of rows of each row group of a Parquet file; reads its footer only.
+
+    Raises:
+        DataError: the file is not a Parquet file, or is damaged.
+    """
+    with _opened(file, name) as opened:
+        return [opened.metadata.row_group(group).num_rows for group in range(opened.metadata.num_row_groups)]
+
+
+@contextmanager
+def _opened(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         # Without buffer_size, or with pre_buffer, whole row groups would be held in memory.
         with pq.ParquetFile(file, buffer_size=_BATCH_BYTES, pre_buffer=False) as opened:
-            columns = opened.schema_arrow.names
-            if column is not None and column not in columns:
-                raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
-            selected = None if column is None else [column]
-            done = 0
-            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=selected, use_threads=False):
-                done += batch.num_rows
-                on_progress(done / opened.metadata.num_rows)
-                yield batch
+            yield opened
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # Arrow wraps the message of the system
             raise DataError(f"{name}: cannot be read: {os.strerror(error.errno)}") from error

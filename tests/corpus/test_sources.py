@@ -356,12 +356,17 @@ for given, options in json.loads(sys.argv[1]):
         sources = find_sources(given, **options)
         paragraphs = [[list(paragraph) for paragraph in source.paragraphs(DocumentForm())] for source in sources]
         copies = pickle.loads(pickle.dumps(sources))
+        divided = pickle.loads(pickle.dumps([source.ranges(DocumentForm(), 9) for source in sources]))
         print(json.dumps({
             "paragraphs": paragraphs,
             "again": [[list(paragraph) for paragraph in source.paragraphs(DocumentForm())] for source in copies],
             "lines": [list(source.lines()) for source in sources],
             "names": [source.name for source in sources],
             "used": [[source.size, source.position] for source in sources],
+            "divided": [
+                [list(each) for part in ranges for each in part.paragraphs(DocumentForm())] for ranges in divided
+            ],
+            "parts": [len(ranges) for ranges in divided],
             "fingerprints": [source.fingerprint() for source in sources],
         }))
     except DataError as error:
@@ -408,6 +413,8 @@ class TestHub:
         assert streamed["paragraphs"] == streamed["again"] == kept["paragraphs"] == kept["again"] == [HUB_PARAGRAPHS]
         assert cached["paragraphs"] == [HUB_PARAGRAPHS]
         assert streamed["fingerprints"] == kept["fingerprints"] == cached["fingerprints"] != part["fingerprints"]
+        assert kept["divided"] == streamed["divided"] == kept["paragraphs"]
+        assert (streamed["parts"], kept["parts"]) == ([1], [len(TEXTS)])
         assert kept["lines"] == streamed["lines"] == [["One is", "hard-wrapped.", "Two.", "Piña 二."]]
         assert streamed["used"] == [[None, 0]]
         [[size, position]] = kept["used"]

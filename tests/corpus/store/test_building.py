@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bertkit.corpus.documents import DocumentForm
@@ -315,6 +317,31 @@ def test_ranges_of_rows(tmp_path):
     expected = list(source.paragraphs(BLANK))
     for size in (1, 7, 20, 100, 333):
         assert [each for part in source.ranges(BLANK, size) for each in part.paragraphs(BLANK)] == expected
+
+
+def test_ranges_of_row_groups(tmp_path):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": [f"r{number} " * (number % 7) for number in range(90)]}), file, row_group_size=8)
+    [source] = find_sources([file])
+    expected = list(source.paragraphs(BLANK))
+    counts = set()
+    for size in (1, 300, 700, source.size):
+        ranges = source.ranges(BLANK, size)
+        counts.add(len(ranges))
+        assert [each for part in ranges for each in part.paragraphs(BLANK)] == expected
+        assert len({part.fingerprint() for part in ranges}) == len(ranges)
+        assert 0 <= source.size - sum(part.size for part in ranges) < len(ranges)
+        assert all(part.position in (0, part.size) for part in ranges)
+    assert max(counts) == 12
+    assert min(counts) == 1
+
+
+def test_a_fault_in_a_row_group_has_its_row_in_the_file(corpus, monkeypatch):
+    monkeypatch.setattr(building, "_LEAST_BYTES", 10)
+    bad = pa.array([b"good"] * 9 + [b"\xff"]).view(pa.string())
+    pq.write_table(pa.table({"text": bad}), corpus.folder / "rows.parquet", row_group_size=3)
+    with pytest.raises(DataError, match="row 10: 'text' is not UTF-8"):
+        build(corpus, [corpus.folder / "rows.parquet"])
 
 
 def test_a_text_that_is_one_document_is_not_divided(tmp_path):
