@@ -23,15 +23,16 @@ from bertkit.tasks.arguments import with_settings
 
 _WORDS = 200  # that are masked
 _BATCH = 32
+_FOLDS = 5
 
 
 def choose(
     models: Sequence[str | Path],
     *,
-    task: str = "classification",
+    task: str | None = None,
     texts: str | Path | None = None,
     examples: int = 1000,
-    folds: int = 5,
+    folds: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
@@ -46,11 +47,11 @@ def choose(
 
     Args:
         models: folders or Hub ids.
-        task: ``classification``, ``ner``, or a GLUE task such as ``sst2``.
+        task: task of the labelled data: ``classification``, the default, ``ner``, or a GLUE task such as ``sst2``.
         texts: in place of labelled data: a text file or a folder of them, as for pre-training, whose paragraphs are the
             texts.
         examples: number of examples, or of texts, that are drawn.
-        folds: number of folds of the cross-validation.
+        folds: number of folds of the cross-validation, by default 5; only for labelled data.
         overrides: recipe values by dotted key, such as ``{"data.data_dir": "glue"}``.
         output: a new HTML file to write: the result as one page with drawings.
         device: ``auto`` or ``cpu``.
@@ -65,8 +66,11 @@ def choose(
         OutputError: the file exists or cannot be written.
     """
     named = [str(model) for model in models]
-    values = with_settings(recipe_name(task), overrides, settings)
-    _check(named, texts, values, examples, folds)
+    values = with_settings(recipe_name(task or "classification"), overrides, settings)
+    _check(named, texts, {"--task": task, "--folds": folds}, values)
+    task, folds = task or "classification", _FOLDS if folds is None else folds
+    if folds < 2 or examples < (folds if texts is None else 1):
+        raise RecipeError(f"{examples} examples in {folds} folds: expected two folds or more, and as many examples")
     target = None if output is None else Path(output)
     if target is not None:
         check_new_file(target, f"--output {target}")
@@ -105,9 +109,12 @@ def choose(
 
 
 def _check(
-    models: Sequence[str], texts: str | Path | None, values: Mapping[str, Any], examples: int, folds: int
+    models: Sequence[str], texts: str | Path | None, of_labels: Mapping[str, object], values: Mapping[str, Any]
 ) -> None:
     """Checks the arguments.
+
+    Args:
+        of_labels: option that is for labelled data alone → its value, None if it is not given.
 
     Raises:
         RecipeError: they do not go together.
@@ -116,10 +123,12 @@ def _check(
         raise RecipeError("choose: no checkpoint; give two or more with --models")
     if len(set(models)) < len(models):
         raise RecipeError(f"--models: {max(models, key=models.count)} is given twice; give each checkpoint once")
-    if folds < 2 or examples < folds:
-        raise RecipeError(f"{examples} examples in {folds} folds: expected two folds or more, and as many examples")
+    unread = [key for key in values if not key.startswith(("task.", "data."))]
+    if unread:
+        raise RecipeError(f"choose trains nothing, so {', '.join(unread)} changes nothing; remove it")
+    named = [*(name for name, value in of_labels.items() if value is not None), *values]
+    if texts is not None and named:
+        raise RecipeError(f"--texts has no labels, and {', '.join(named)} is for labelled data; give only one of them")
     sources = [key for key in values if key.startswith("data.") and key.endswith(("_file", "_dir", "dataset_name"))]
-    if texts is not None and values:
-        raise RecipeError(f"--texts has no labels, and {', '.join(values)} is for labelled data; give only one of them")
     if texts is None and not sources:
         raise RecipeError("choose: no data; give --train-file, --data-dir or --dataset-name, or --texts without labels")

@@ -37,14 +37,15 @@ def choose(
         typer.Argument(metavar="[MODEL]...", help="More checkpoints: --models A B C.", show_default=False),
     ] = None,
     task: Annotated[
-        str, options.option(help="Task of the labelled data: classification, ner, or a GLUE task such as sst2.")
-    ] = "classification",
+        str | None,
+        options.option(help="Task of the labelled data: classification (default), ner, or a GLUE task such as sst2."),
+    ] = None,
     texts: Annotated[
         Path | None,
         options.option(metavar="PATH", help="In place of labelled data: a text file or a folder of them, as a corpus."),
     ] = None,
     examples: Annotated[int, typer.Option(help="Examples, or texts, that are drawn.", min=2)] = 1000,
-    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.", min=2)] = 5,
+    folds: Annotated[int | None, typer.Option(help="Folds of the cross-validation; by default 5.", min=2)] = None,
     output: Annotated[Path | None, options.option(metavar="FILE", help="A new HTML file with all of it.")] = None,
     settings: Settings,
     device: options.Device = "auto",

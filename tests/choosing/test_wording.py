@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import bertkit
-from bertkit.choosing.wording import draw_words, log_probabilities, wording_of
+from bertkit.choosing.wording import draw_words, log_probabilities, perplexity, wording_of
 from bertkit.explain.filling import fillings
 from bertkit.explain.network import load_network
 from bertkit.explain.pieces import pieces_of
@@ -56,3 +57,48 @@ def test_a_word_in_a_long_text_has_a_part_of_it(checkpoint):
     assert len(around.split()) <= 33
     logs = log_probabilities([word], bertkit.load(checkpoint, device="cpu").mask_filler)
     assert np.isfinite(logs).all()
+
+
+SHARES = {"ac": 0.5, "ad": 0.25, "bc": 0.125, "bd": 0.125}
+
+
+def pretrained(vocabulary, sentences, folder):
+    """Trains a model on sentences of four words: last pieces of a word are masked, and the first of these is asked."""
+    from transformers import BertTokenizer
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = BertTokenizer(vocab={piece: number for number, piece in enumerate([*special, *vocabulary])})
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = bertkit.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=16, **sizes)
+    model = bertkit.BertForMaskedLM(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    texts = torch.tensor(tokenizer(sentences)["input_ids"])
+    pieces = (texts.shape[1] - 2) // 4  # of a word
+    rows = torch.arange(64)
+    for _ in range(150):
+        batch = texts[torch.randint(len(texts), (64,))]
+        word, piece = torch.randint(4, (64,)), torch.randint(pieces, (64,))
+        asked = 1 + word * pieces + piece
+        of_word = torch.arange(pieces) + (1 + word * pieces)[:, None]
+        inputs = batch.clone()
+        inputs.scatter_(1, of_word, torch.where(of_word < asked[:, None], inputs.gather(1, of_word), 4))
+        logits = model(input_ids=inputs).logits[rows, asked]
+        loss = torch.nn.functional.cross_entropy(logits, batch[rows, asked])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("vocabulary", [list(SHARES), ["a", "b", "##c", "##d"]], ids=["words", "pieces"])
+def test_perplexities_of_two_vocabularies_are_alike(vocabulary, tmp_path):
+    generator = np.random.default_rng(0)
+    sentences = [" ".join(generator.choice(list(SHARES), 4, p=list(SHARES.values()))) for _ in range(400)]
+    model = pretrained(vocabulary, sentences, tmp_path / "model")
+    words = draw_words([(sentence,) for sentence in sentences], 300, seed=0)
+    value, _ = perplexity(log_probabilities(words, bertkit.load(model, device="cpu").mask_filler))
+    entropy = -sum(share * np.log(share) for share in SHARES.values())  # of a word, whatever its pieces
+    assert value == pytest.approx(np.exp(entropy), rel=0.12)
