@@ -17,13 +17,14 @@ ROWS_AT_ONCE = 100_000
 
 # Usual names of columns, found in any case. Pairs come first, since a data set of pairs may also have a column with the
 # name of a single text. Of names in one row at most one may occur: it would be a guess which of them is meant.
-_PAIRS = (
+PAIRS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("question", "sentence"),
     ("text_a", "text_b"),
     ("text1", "text2"),
+    ("sentence_A", "sentence_B"),
 )
 _TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment"))
 _LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",))
@@ -191,6 +192,21 @@ def matching(name: str, names: Iterable[str]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
+def usual_column(names: Sequence[str], usual: Sequence[str]) -> str | None:
+    """Returns the column of the first usual name that occurs, in any case; None without any."""
+    return next((column for name in usual if (column := matching(name, names)) is not None), None)
+
+
+def usual_pair(names: Sequence[str], usual: Sequence[tuple[str, str]] = PAIRS) -> list[str] | None:
+    """Returns the two columns of the first usual pair of names that occurs, in any case; None without any.
+
+    >>> usual_pair(["ID", "Premise", "Hypothesis"]), usual_pair(["premise", "text"])
+    (['Premise', 'Hypothesis'], None)
+    """
+    found = ([matching(name, names) for name in pair] for pair in usual)
+    return next(([str(column) for column in pair] for pair in found if None not in pair), None)
+
+
 def find_column(
     names: Sequence[str], requested: str | None, usual: Sequence[str], source: str, option: str, content: str
 ) -> str:
@@ -204,7 +220,7 @@ def find_column(
     """
     if requested is not None:
         return _existing(requested, names, source, option)
-    column = next((found for name in usual if (found := matching(name, names)) is not None), None)
+    column = usual_column(names, usual)
     if column is None:
         raise DataError(
             f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; give the column of the "
@@ -256,10 +272,8 @@ def text_columns(names: Sequence[str], requested: Sequence[str], label: str, sou
             raise DataError(f"{source}: --text-column {label}: this column contains the labels; give another")
         return found
     others = [name for name in names if name != label]
-    for pair in _PAIRS:
-        found = [column for name in pair if (column := matching(name, others)) is not None]
-        if len(found) == 2:
-            return found
+    if (pair := usual_pair(others)) is not None:
+        return pair
     if (usual := _usual(others, _TEXTS, source, "--text-column", "text")) is not None:
         return [usual]
     if len(others) == 1:

@@ -8,7 +8,7 @@ texts itself, and so cannot be given batches of encoded inputs.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
 from bertkit.options import option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
+from bertkit.tables.table import matching, usual_column
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.task import DataSettings
@@ -93,16 +94,19 @@ class RerankingTask(TableTask, TextClassification):
             with noted(faults):
                 loaded[name] = task._split_of(name, table)
         raise_all(faults)
+        if task is not self and "train" in loaded:
+            loaded["train"] = replace(loaded["train"], notes=(task._choice(), *loaded["train"].notes))
         task, loaded = task._with_validation(splits, loaded)
         return task, task._limited(splits, loaded)
 
     def _with_columns(self, table: Table) -> Self:
         """Returns a copy of the task with the column names of the table."""
         settings, names = self.task, list(table.columns)
-        texts = [*settings.text_columns, *settings.negative_columns] or usual_texts(names, table.source)
-        label = settings.label_column
+        given = [*settings.text_columns, *settings.negative_columns]
+        texts = [matching(name, names) or name for name in given] or usual_texts(names, table.source)
+        label = settings.label_column and (matching(settings.label_column, names) or settings.label_column)
         if label is None and len(texts) == 2:
-            label = next((name for name in SCORE_COLUMNS if name in names and name not in texts), None)
+            label = usual_column([name for name in names if name not in texts], SCORE_COLUMNS)
         missing = [name for name in (*texts, *filter(None, [label])) if name not in names]
         if missing:
             raise DataError(f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}")
@@ -113,8 +117,16 @@ class RerankingTask(TableTask, TextClassification):
             )
         return self.with_settings(text_columns=texts[:2], negative_columns=texts[2:], label_column=label)
 
+    def _choice(self) -> str:
+        """Returns a sentence on the columns of the table."""
+        (query, passage), negatives = self.task.text_columns, self.task.negative_columns
+        more = f"negatives in {quoted(negatives)}" if negatives else f"relevance in {self.task.label_column!r}"
+        return f"columns: queries in {query!r}, passages in {passage!r}, {more}"
+
     def _split_of(self, name: str, table: Table) -> Split:
         query, passage = self.task.text_columns
+        known = (query, passage, *self.task.negative_columns, self.task.label_column)
+        table = table.with_names(filter(None, known))
         if self.task.negative_columns and (name != "test" or set(self.task.negative_columns) <= set(table.columns)):
             rows = read_texts(table, [query, passage, *self.task.negative_columns])
             pairs = [(row, text, float(text == texts[1])) for row, texts in enumerate(rows) for text in texts[1:]]

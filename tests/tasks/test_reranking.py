@@ -54,6 +54,18 @@ def run(checkpoint, tmp_path_factory):
     return finetune
 
 
+def test_columns_are_found_in_any_case(task):
+    header, lines = NEGATIVES.split("\n", 1)
+    settled, splits = task(train_csv=f"{header.upper()}\n{lines}", validation_csv=NEGATIVES).load()
+    assert settled.task.text_columns == ["QUERY", "PASSAGE"]
+    assert splits["train"].notes[0] == "columns: queries in 'QUERY', passages in 'PASSAGE', negatives in 'NEGATIVE'"
+    assert splits["validation"].examples["PASSAGE"] == splits["train"].examples["PASSAGE"]
+    labelled = "Query,Passage,Score\nq,a,1\nq,b,0\n"
+    settled, splits = task(train_csv=labelled, validation_csv=labelled.lower()).load()
+    assert splits["train"].notes[0] == "columns: queries in 'Query', passages in 'Passage', relevance in 'Score'"
+    assert splits["validation"].examples["labels"] == [1.0, 0.0]
+
+
 def test_negatives_become_pairs(task):
     settled, splits = task(train_csv=NEGATIVES).load(["train"])
     assert settled.task.negative_columns == ["negative"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +11,7 @@ from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed, sh
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts
-from bertkit.tables.table import to_number
+from bertkit.tables.table import PAIRS, matching, to_number, usual_column, usual_pair
 
 if TYPE_CHECKING:
     from bertkit.tasks.similarity.task import TaskSettings
@@ -21,12 +22,10 @@ CLOSENESS = {"contradiction": 0, "neutral": 1, "entailment": 2}
 """Labels of NLI in the order of how alike premise and hypothesis are; the numbers are class ids."""
 
 _PAIRS = (
-    ("sentence1", "sentence2"),
-    ("sentence_A", "sentence_B"),
-    ("text1", "text2"),
-    ("premise", "hypothesis"),
+    *PAIRS,
     *((query, answer) for query in ("anchor", "query", "question") for answer in ("positive", "passage", "answer")),
 )
+_NEGATIVE = re.compile(r"negative([_-].*)?", re.IGNORECASE)
 SCORE_COLUMNS = ("score", "similarity", "similarity_score", "relatedness_score", "label", "gold_label")
 
 
@@ -40,8 +39,10 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         DataError: a column does not exist, or the texts cannot be found.
     """
     names = list(table.columns)
-    columns = list(task.text_columns) or usual_texts(names, table.source)
-    label = task.label_column or next((name for name in SCORE_COLUMNS if name in names and name not in columns), None)
+    columns = [matching(name, names) or name for name in task.text_columns] or usual_texts(names, table.source)
+    others = [name for name in names if name not in columns]
+    label = usual_column(others, SCORE_COLUMNS) if task.label_column is None else task.label_column
+    label = label and (matching(label, names) or label)
     missing = [name for name in (*columns, *filter(None, [label])) if name not in names]
     if missing:
         raise DataError(
@@ -76,13 +77,13 @@ def usual_texts(names: Sequence[str], source: str) -> list[str]:
     Raises:
         DataError: there is no such pair.
     """
-    pair = next((pair for pair in _PAIRS if set(pair) <= set(names)), None)
+    pair = usual_pair(names, _PAIRS)
     if pair is None:
         raise DataError(
             f"{source}: cannot determine which of its columns ({', '.join(names)}) contain the texts; give "
             "--text-column for each of them, the query or first sentence first"
         )
-    return [*pair, *(name for name in names if name == "negative" or name.startswith(("negative_", "negative-")))]
+    return [*pair, *(name for name in names if _NEGATIVE.fullmatch(name.strip()))]
 
 
 def _form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:

@@ -134,6 +134,7 @@ class SimilarityTask(TableTask, PerExampleTask):
     def _split_of(self, name: str, table: Table, line: str) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
+        table = table.with_names(filter(None, [self.task.label_column]))
         with noted(faults):
             columns = self.columns_of(table)
         if name != "test" or self.task.label_column in table.columns:
@@ -144,7 +145,8 @@ class SimilarityTask(TableTask, PerExampleTask):
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``texts``: a list of texts per row."""
-        return {"texts": read_texts(table, self.task.text_columns)}
+        names = self.task.text_columns
+        return {"texts": read_texts(table.with_names(names), names)}
 
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
 

@@ -91,6 +91,17 @@ def test_the_form_is_inferred(task, form):
     assert examples["labels"][:2] == expected
 
 
+@pytest.mark.parametrize("form", CONTENTS)
+def test_columns_are_found_in_any_case(task, form):
+    header, lines = CONTENTS[form].split("\n", 1)
+    _, usual = task(train_csv=CONTENTS[form]).load(["train"])
+    settled, splits = task(train_csv=f"{header.title()}\n{lines}", validation_csv=CONTENTS[form]).load()
+    assert settled.task.text_columns == header.title().split(",")[: len(settled.task.text_columns)]
+    for name in ("train", "validation"):
+        assert splits[name].examples["texts"] == usual["train"].examples["texts"]
+        assert splits[name].examples["labels"] == usual["train"].examples["labels"]
+
+
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
