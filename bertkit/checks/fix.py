@@ -57,7 +57,7 @@ class Cleaned:
     doubts: list[Doubt]
 
 
-def clean(table: Table, texts: Sequence[str], label: str) -> Cleaned:
+def clean(table: Table, texts: Sequence[str], label: str, separator: str | None = None) -> Cleaned:
     """Finds the rows of a table to keep, and their labels.
 
     Removed are rows with an empty text, without a label, with the texts and the label of an earlier row, and rows whose
@@ -67,21 +67,22 @@ def clean(table: Table, texts: Sequence[str], label: str) -> Cleaned:
     Args:
         table: the table.
         texts, label: its columns.
+        separator: what separates several labels of a row, of which there may be none; their order does not count.
     """
     columns, given = [table.columns[name] for name in texts], table.columns[label]
-    counts = Counter(str(value) for value in given if not is_missing(value))
-    near = near_labels(counts)
+    names = [_names(value, separator) for value in given]
+    near = near_labels(Counter(name for of_row in names for name in of_row))
+    unified = [list(dict.fromkeys(near.get(name, (name, 1.0))[0] for name in of_row)) for of_row in names]
     rows: dict[tuple[str, ...], dict[str, list[int]]] = {}
     removed: Counter[str] = Counter()
     for row, values in enumerate(zip(*columns, strict=True)):
         if any(is_missing(value) for value in values):
             removed["without a text"] += 1
-        elif is_missing(given[row]):
+        elif separator is None and not names[row]:
             removed["without a label"] += 1
         else:
-            name = str(given[row])
             key = tuple(" ".join(str(value).split()) for value in values)
-            rows.setdefault(key, {}).setdefault(near.get(name, (name, 1.0))[0], []).append(row)
+            rows.setdefault(key, {}).setdefault((separator or "").join(sorted(unified[row])), []).append(row)
     kept, doubts = [], []
     for by_label in rows.values():
         most = max(by_label, key=lambda name: len(by_label[name]))
@@ -95,13 +96,19 @@ def clean(table: Table, texts: Sequence[str], label: str) -> Cleaned:
             if name != most
         ]
     kept.sort()
-    changed = {row: near[str(given[row])][0] for row in kept if str(given[row]) in near}
-    doubts += [
-        Doubt(table.numbers_of_rows[row], str(given[row]), name, near[str(given[row])][1], str(columns[0][row]))
-        for row, name in changed.items()
-        if near[str(given[row])][1] < 1
-    ]
+    changed = {row: (separator or "").join(unified[row]) for row in kept if not near.keys().isdisjoint(names[row])}
+    for row, name in changed.items():
+        similarity = min(near[each][1] for each in names[row] if each in near)
+        if similarity < 1:
+            doubts.append(Doubt(table.numbers_of_rows[row], str(given[row]), name, similarity, str(columns[0][row])))
     return Cleaned(kept, changed, +removed, doubts)
+
+
+def _names(value: Any, separator: str | None) -> list[str]:
+    """Returns the labels of a row; none if it has no label."""
+    if is_missing(value):
+        return []
+    return [str(value)] if separator is None else [name.strip() for name in value.split(separator) if name.strip()]
 
 
 def fix(recipe: Recipe, place: Path, labels: bool) -> None:
@@ -116,28 +123,37 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         labels: add labels that are probably wrong to the suspects, see `find_suspects`; a suspect is not changed.
 
     Raises:
-        RecipeError: the recipe is of another task, or the name of the file is another.
+        RecipeError: the recipe is of another task, its labels are numbers or lists, or the file is no ``.csv``.
         DataError: the table cannot be read, or no row is left.
         OutputError: a file exists or cannot be written.
     """
     source, task = getattr(recipe.data, "train_file", None), task_of_recipe(recipe)
     suspects = place.with_name(f"{place.stem}.suspects.csv")
     if not isinstance(task, ClassificationTask) or source is None:
-        raise RecipeError("--fix: is for finetune classification with --train-file")
+        raise RecipeError(
+            f"--fix: is for finetune classification with --train-file; this is {task.name}, whose rows check names by "
+            "their lines, to correct them there"
+        )
     if place.suffix.lower() != ".csv":
         raise RecipeError(f"--fix {place}: expected a name that ends in .csv")
     for file in (place, suspects):
         check_new_file(file, f"--fix {file}")
     table = _read(source)
     label, texts = _columns(table, recipe)
-    if recipe.task.label_separator is not None or recipe.task.problem in ("multi_label", "regression"):
-        raise RecipeError("--fix: is for tables with one class per row")
-    cleaned = clean(table, texts, label)
+    separator = recipe.task.label_separator
+    if any(isinstance(value, (list, tuple)) for value in table.columns[label]):
+        raise RecipeError(
+            f"--fix: {label!r} of {table.source} has lists, which CSV has not; write the labels of a row with a "
+            "separator, and give --set task.label_separator=…"
+        )
+    if recipe.task.problem == "regression":
+        raise RecipeError("--fix: is for classes; of numbers, rows without a text or a number are named by check")
+    cleaned = clean(table, texts, label, separator)
     if not cleaned.rows:
         raise DataError(f"--fix: no row of {table.source} has a text and a label")
     doubts = list(cleaned.doubts)
     checkpoint = recipe.model.get("name_or_path")
-    if labels and checkpoint is not None:
+    if labels and checkpoint is not None and separator is None:
         doubts += _of_model(str(checkpoint), table, texts, label, cleaned)
     columns = {name: [values[row] for row in cleaned.rows] for name, values in table.columns.items()}
     columns[label] = [cleaned.labels.get(row, value) for row, value in zip(cleaned.rows, columns[label], strict=True)]
@@ -168,8 +184,9 @@ def hidden_faults(recipe: Recipe) -> list[str]:
             for column in texts:
                 with noted(faults):
                     texts_of_column(table, column)
-            missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
-            faults += [f"{table.place(row)}: no value for {label!r}" for row in missing]
+            if recipe.task.label_separator is None:  # a row may have none of several labels
+                missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
+                faults += [f"{table.place(row)}: no value for {label!r}" for row in missing]
     return faults
 
 

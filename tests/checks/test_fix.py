@@ -48,6 +48,35 @@ def test_rows_are_cleaned():
     assert doubt.confidence == pytest.approx(2 / 3)
 
 
+def test_rows_of_pairs_and_of_several_labels_are_cleaned():
+    pairs = {"a": ["x", "x", "x", ""], "b": ["y", "y ", "z", "y"], "label": ["0", "0", "1", "1"]}
+    cleaned = clean(Table(pairs, "x.csv", ""), ["a", "b"], "label")
+    assert (cleaned.rows, cleaned.removed) == ([0, 2], {"without a text": 1, "repeated": 1})
+    labels = [*["plot, cast"] * 12, "Plot,cast", "", "cast,plot", "plot", "", "plat, cast"]
+    texts = [*map(str, range(14)), "0", "1", "2", "x"]
+    cleaned = clean(Table({"text": texts, "label": labels}, "x.csv", ""), ["text"], "label", ",")
+    assert cleaned.rows == [*range(14), 17]  # a row without any label stays
+    assert cleaned.labels == {12: "plot,cast"}
+    doubts = [(doubt.line, doubt.label, doubt.suggestion) for doubt in cleaned.doubts]
+    assert doubts == [(16, "plot", "cast,plot"), (17, "", "cast,plot")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task.problem": "regression", "task.label_column": "score"}, "is for classes"),
+        ({"task.problem": "multi_label", "task.label_column": "tags"}, "'tags' of .* has lists, which CSV has not"),
+    ],
+)
+def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, changes, message):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a", "score": 1.5, "tags": ["x"]}\n{"text": "b", "score": 2.5, "tags": []}\n')
+    overrides = {**table.overrides, "data.train_file": str(rows), "data.validation_file": None, **changes}
+    with pytest.raises(RecipeError, match=message):
+        bertkit.check(table.recipe, model=table.model, overrides=overrides, fix=tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
 @pytest.fixture
 def dirty(table, tmp_path):
     """A table with every fault that can be mended."""
