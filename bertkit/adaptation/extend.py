@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.adaptation.pieces import NewPiece
+from bertkit.adaptation.start import start_of
 from bertkit.adaptation.usage import Effect, Usage, effect_on, usage_of, usage_table
 from bertkit.adaptation.vocabulary import Growth, grow, splitting
 from bertkit.adaptation.words import count_words
-from bertkit.checkpoint.encoders import head_of
-from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
-from bertkit.checkpoint.remote import at_revision
+from bertkit.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.vocabulary.structure import special_tokens
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.files import new_folder, write_json
-from bertkit.inference.networks import refuse_ensemble
 from bertkit.progress import Bar, without_library_bars
-from bertkit.run.directory import check_output_dir
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -121,12 +118,8 @@ def extend_tokenizer(
     if add < 1 or min_frequency < 1:
         wrong = ("add", add) if add < 1 else ("min_frequency", min_frequency)
         raise RecipeError(f"{wrong[0]}: expected at least 1, got {wrong[1]}")
-    check_output_dir(Path(output_dir), resume=False, can_resume=False)
-    name = at_revision(checkpoint, revision, False)
-    refuse_ensemble(name)
-    config = load_config(name, any_encoder=True)
-    head = head_of(config, name)
-    tokenizer = load_tokenizer(name, config=config)
+    start = start_of(checkpoint, revision, output_dir)
+    name, tokenizer = start.name, start.tokenizer
     sources = find_sources(
         corpus,
         text_column=text_column,
@@ -148,8 +141,7 @@ def extend_tokenizer(
         extended = _extended_tokenizer(tokenizer, growth, folder, name)
         effect = _checked_effect(words.counts, tokenizer, extended, growth, name)
         with without_library_bars():
-            model, _ = load_model(head, name, config, new_head=False)
-            comparison = _write_model(model, tokenizer, extended, growth, folder, name)
+            comparison = _write_model(start.model(), tokenizer, extended, growth, folder, name)
     before, after = (usage_of(words.plain, each) for each in (tokenizer, extended))
     return Extension(Path(output_dir), growth.pieces, growth.first_id, before, after, effect, comparison)
 

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.adaptation.sources import Sources, find_sources_of_pieces
+from bertkit.adaptation.start import start_of
 from bertkit.adaptation.usage import Usage, usage_of, usage_table
 from bertkit.adaptation.words import count_words
-from bertkit.checkpoint.encoders import head_of, longest_input, positions_follow_padding
+from bertkit.checkpoint.encoders import longest_input, positions_follow_padding
 from bertkit.checkpoint.faults import check_tokenizer
-from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
-from bertkit.checkpoint.remote import at_revision
+from bertkit.checkpoint.load import load_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.errors import CheckpointError, DataError
 from bertkit.files import new_folder
-from bertkit.inference.networks import refuse_ensemble
 from bertkit.progress import without_library_bars
-from bertkit.run.directory import check_output_dir
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast
@@ -97,28 +95,23 @@ def swap_tokenizer(
         BertkitError: the checkpoint, the tokenizer or the corpus cannot be read, the two have the same vocabulary,
             positions would move, or the folder is in use; nothing is written.
     """
-    check_output_dir(Path(output_dir), resume=False, can_resume=False)
-    name = at_revision(checkpoint, revision, False)
-    refuse_ensemble(name)
-    config = load_config(name, any_encoder=True)
-    head = head_of(config, name)
-    old = load_tokenizer(name, config=config)
-    new = load_tokenizer(str(tokenizer), for_pretraining=True)
-    _check(old, new, config, name, str(tokenizer))
+    start = start_of(checkpoint, revision, output_dir)
+    old, new = start.tokenizer, load_tokenizer(str(tokenizer), for_pretraining=True)
+    _check(old, new, start.config, start.name, str(tokenizer))
     before, after = _usages(corpus, old, new)
     sources = find_sources_of_pieces(new, old)
-    new.model_max_length = longest_input(config)
+    new.model_max_length = longest_input(start.config)
     with new_folder(Path(output_dir)) as folder, without_library_bars():
         from bertkit.adaptation.rows import set_rows
         from bertkit.sharing.stock import write_stock
 
-        model, _ = load_model(head, name, config, new_head=False)
+        model = start.model()
         set_rows(model, sources.ids)
         for field in _IDS:
             if getattr(model.config, field, None) is not None:
                 setattr(model.config, field, _id(new, field))
         check_tokenizer(new, model.config, str(tokenizer))
-        write_stock(model, new, folder, name)
+        write_stock(model, new, folder, start.name)
     counts = (len(sources.ids), sources.copied, sources.averaged, sources.unmatched)
     return Swap(Path(output_dir), *counts, _examples(sources, new, old), before, after)
 
