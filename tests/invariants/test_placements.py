@@ -3,6 +3,7 @@ shared weights gives the same losses, gradients, weights, scores and predictions
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tests.stock_models import stock_checkpoint
 
-from .conftest import NO_DROPOUT, curve, weights
+from .conftest import NO_DROPOUT, WORDS, curve, weights
 
 pytestmark = pytest.mark.multiprocess
 
@@ -117,3 +118,30 @@ def test_distill_in_pretraining(bertkit, tmp_path, corpus, start, objective):
     refused = bertkit([*command, *RUN, *WAYS["2 processes, fsdp"], "--output-dir", tmp_path / "sharded"])
     assert refused.returncode == 2
     assert refused.stderr.count("is not supported on fsdp; use another placement") == 1
+
+
+@pytest.fixture
+def passages(tmp_path) -> Path:
+    """A table of queries, each with a passage and a negative."""
+    file = tmp_path / "passages.csv"
+    first = itertools.permutations(WORDS[:6], 2)
+    rows = [f"{a} {b},the {a},a {b}" for a, b in first]
+    file.write_text("\n".join(["query,passage,negative", *rows[:24]]))
+    return file
+
+
+def test_reranking(bertkit, tmp_path, start, passages):
+    command = ["finetune", "reranking", "--model", start, "--train-file", passages, "--max-seq-length", "16"]
+    ways = {way: WAYS[way] for way in (ONE, "2 processes × 2 × 2")}
+    compare(bertkit, tmp_path, [*command, "--set", "train.report=false"], ways=ways)
+
+
+def test_similarity_needs_one_process(bertkit, tmp_path, start, passages):
+    pytest.importorskip("sentence_transformers")
+    command = ["finetune", "similarity", "--model", start, "--train-file", passages, "--max-seq-length", "16"]
+    for flags in (WAYS[REAL], WAYS["4 × 2"]):
+        refused = bertkit([*command, *RUN, *flags, "--output-dir", tmp_path / "divided"])
+        assert refused.returncode == 2
+        assert refused.stdout == ""
+        assert refused.stderr.count("compare") == 1  # one process speaks
+        assert not (tmp_path / "divided").exists()
