@@ -158,10 +158,11 @@ def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
 
 def predict_rows(args: argparse.Namespace) -> None:
     """Predicts for one row and for all rows with an engine; reports seconds, rows a second, a digest of the files."""
-    from bertkit.scaling.folders import Workers, predict_folder
+    from bertkit.placement.processes import Workers
+    from bertkit.scaling.folders import predict_folder
 
     engine, count = args.side.split()
-    workers = Workers(engine="ray", workers=int(count)) if engine == "ray" else Workers(num_processes=int(count))
+    workers = Workers(engine=engine, number=int(count))
     seconds, digest = {}, hashlib.sha256()
     for name in ("one", "rows"):
         with tempfile.TemporaryDirectory() as out:

@@ -12,8 +12,9 @@ from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
 from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_text
-from bertkit.corpus.settings import Deduplication, Engine
+from bertkit.corpus.settings import Deduplication
 from bertkit.json_text import dumps
+from bertkit.placement.processes import Engine
 
 if TYPE_CHECKING:
     from bertkit.corpus.store.token_store import TokenStore

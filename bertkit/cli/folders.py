@@ -90,12 +90,15 @@ class Folder:
         Raises:
             RecipeError: ``--input`` is missing or stdin, or two options exclude each other.
         """
-        from bertkit.scaling.folders import Workers
+        from bertkit.placement.processes import Workers
 
         if input is None or input == "-":
             raise RecipeError("--output-dir: give a folder, a pattern or a URL of files with --input")
         options = {name: value for name, value in vars(self).items() if value is not None}
         options["per_line"] = bool(self.per_line)
+        if self.workers is not None and self.num_processes is not None:
+            raise RecipeError("--num-processes: is the earlier name of --workers; give one of them")
+        options["number"] = options.pop("num_processes", options.pop("workers", None))
         who = {name: options.pop(name) for name in list(options) if name in Workers.__dataclass_fields__}
         return {"input": input, "workers": Workers(**who), **options}
 

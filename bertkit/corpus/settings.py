@@ -197,7 +197,6 @@ def plan_phases(lengths: Sequence[tuple[int, float]], steps: int) -> list[Phase]
     return phases
 
 
-Engine = Literal["local", "ray"]
 """Processes that split and tokenize: those of this machine, or those of Ray."""
 
 Deduplication = Literal["exact", "minhash"]
@@ -237,29 +236,3 @@ class DocumentFilter:
         if self.deduplicate is not None:
             found["deduplicate"] = self.deduplicate
         return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workers:
-    """Processes of a build; they do not change its result.
-
-    Attributes:
-        engine: ``local`` or ``ray``.
-        number: number of processes that split and tokenize, at least 1.
-        ray_address: address of a running Ray cluster; ``None`` starts Ray on this machine.
-
-    Raises:
-        RecipeError: a value is out of range, or ``ray_address`` is given without Ray.
-    """
-
-    engine: Engine = "local"
-    number: int = 1
-    ray_address: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.engine not in get_args(Engine):
-            raise RecipeError(f"engine: {self.engine!r} is not one of {', '.join(get_args(Engine))}")
-        if self.number < 1:
-            raise RecipeError(f"workers: {self.number} is not at least 1")
-        if self.ray_address is not None and self.engine != "ray":
-            raise RecipeError("ray_address: it needs the engine ray; add --engine ray or remove it")

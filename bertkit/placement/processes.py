@@ -12,9 +12,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from bertkit.errors import BertkitError, OtherProcessError, RecipeError, shortened
 
@@ -27,6 +28,7 @@ REPEATED = 1.0
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)]
 """The signals that batch systems and clouds send before they stop a job."""
 
+Engine = Literal["local", "ray"]
 Handler = Callable[[int, FrameType | None], None]
 
 _Value = TypeVar("_Value")
@@ -205,6 +207,45 @@ def handled(signals: Sequence[signal.Signals], handle: Handler) -> Iterator[None
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Processes that divide work among them; its result does not depend on them, except on ``threads``.
+
+    Attributes:
+        engine: ``local``: processes of this machine; ``ray``: those of Ray.
+        ray_address: of a running Ray cluster; None for that of ``RAY_ADDRESS``, or an own one on this machine.
+        number: of the processes; None for one per GPU, or per core where there is none or it is not used.
+        threads: of each process for the computation of a model on a CPU. It does not follow from the number of
+            processes, since the last digits of results depend on it.
+        part: ``i/n``: do the i-th of n shares of the work only, beside others that do the rest.
+
+    Raises:
+        RecipeError: a value is out of range, or ``ray_address`` is given without Ray.
+    """
+
+    engine: Engine = "local"
+    ray_address: str | None = None
+    number: int | None = None
+    threads: int = 1
+    part: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in get_args(Engine):
+            raise RecipeError(f"--engine {self.engine}: is not one of {', '.join(get_args(Engine))}")
+        if self.engine != "ray" and self.ray_address is not None:
+            raise RecipeError("--ray-address: is for --engine ray; give it, or remove this")
+        if self.part is not None:
+            share_of(self.part)
+        for option, number in (("--workers", self.number), ("--threads", self.threads)):
+            if number is not None and number < 1:
+                raise RecipeError(f"{option} {number}: expected at least 1")
+
+    @property
+    def share(self) -> tuple[int, int] | None:
+        """Returns i and n of ``part``."""
+        return None if self.part is None else share_of(self.part)
 
 
 def share_of(part: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.corpus.sentences import find_splitter
-from bertkit.corpus.settings import Deduplication, DocumentFilter, Engine, Workers
+from bertkit.corpus.settings import Deduplication, DocumentFilter
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.store.building import build_store, join_store
 from bertkit.corpus.store.opening import names_store, open_store
@@ -17,7 +17,7 @@ from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.placement.processes import share_of, usable_cores
+from bertkit.placement.processes import Engine, Workers
 from bertkit.progress import Bar
 from bertkit.run.directory import check_output_dir, check_place
 from bertkit.tasks.pretraining import DataSettings
@@ -122,12 +122,11 @@ def build_corpus(
     data = _data([str(path) for path in corpus], settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
     check_place(Path(output_dir))
-    share = None if part is None else share_of(part)
-    if share is not None and data.tokenizer is None:
+    processes = Workers(engine=engine, number=workers, ray_address=ray_address, part=part)
+    if part is not None and data.tokenizer is None:
         raise RecipeError("--part: give --tokenizer; a vocabulary is trained once (bertkit tokenizer train)")
-    if share is not None and chosen.deduplicate is not None:
+    if part is not None and chosen.deduplicate is not None:
         raise RecipeError("--deduplicate: finds duplicates in the whole text; build it without --part")
-    processes = Workers(engine=engine, number=usable_cores() if workers is None else workers, ray_address=ray_address)
     if names_store(data.corpus):
         raise DataError(f"{data.corpus[0]}: is a token store already; give texts")
     sources = data.sources()
@@ -145,7 +144,6 @@ def build_corpus(
             workers=processes,
             add=lambda draft: save_tokenizer(tokenizer, draft / TOKENIZER_FOLDER),
             progress=progress,
-            share=share,
         )
 
 

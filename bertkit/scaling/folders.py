@@ -21,7 +21,7 @@ from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
 from bertkit.locks import FolderInUseError, RunLock, is_locked
 from bertkit.placement.inference import Precision
-from bertkit.placement.processes import share_of, usable_cores
+from bertkit.placement.processes import Workers, usable_cores
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import visible_gpus
 from bertkit.progress import Bar, counted, say
@@ -33,7 +33,6 @@ from bertkit.scaling.pool import Done, Worker, compute_shards
 from bertkit.scaling.rows import opened
 from bertkit.scaling.workers import ProcessWorker, ray_workers
 
-Engine = Literal["local", "ray"]
 OnError = Literal["stop", "skip"]
 SHARD_ROWS = 8192
 """Rows of a shard: some seconds to minutes of work, and eight blocks of the computation."""
@@ -60,40 +59,6 @@ class FolderResult:
     computed: int
     rows: int
     rejected: int
-
-
-@dataclass(frozen=True)
-class Workers:
-    """Processes that compute.
-
-    Attributes:
-        engine: ``local``, or ``ray`` for actors of Ray.
-        ray_address: of a running Ray cluster; None for that of ``RAY_ADDRESS``, or an own one on this machine.
-        workers: processes of this machine, or actors of Ray; None for one per GPU, or per core where there is none.
-        num_processes: the same, as earlier versions called the processes of this machine.
-        threads: of each worker for the computation on a CPU. It does not follow from the number of workers, since the
-            last digits of results depend on it.
-        part: ``i/n``: compute the i-th of n shares of the shards only, beside others that compute the rest.
-    """
-
-    engine: Engine = "local"
-    ray_address: str | None = None
-    workers: int | None = None
-    num_processes: int | None = None
-    threads: int = 1
-    part: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.engine == "local" and self.ray_address is not None:
-            raise RecipeError("--ray-address is for --engine ray")
-        if self.workers is not None and self.num_processes is not None:
-            raise RecipeError("--num-processes is the earlier name of --workers; give one of them")
-        if self.part is not None:
-            share_of(self.part)
-        for name in ("workers", "num_processes", "threads"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise RecipeError(f"--{name.replace('_', '-')} {number}: expected at least 1")
 
 
 def predict_folder(
@@ -303,8 +268,8 @@ def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -
 
 
 def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], workers: Workers) -> FolderResult:
-    if workers.part is not None:
-        number, parts = share_of(workers.part)
+    if workers.share is not None:
+        number, parts = workers.share
         shards = shards[number - 1 :: parts]
     known = job.folder.read_finished()
     finished = job.folder.finished(shards, known)
@@ -342,7 +307,7 @@ def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[
         yield iter(())
     elif workers.engine == "ray":
         with (
-            ray_workers(job, workers.ray_address, workers.workers or workers.num_processes) as (make, count),
+            ray_workers(job, workers.ray_address, workers.number) as (make, count),
             closing(compute_shards(make, min(count, len(shards)), shards, job.folder.finished)) as done,
         ):
             yield done
@@ -361,8 +326,7 @@ def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[
 
 def _local_workers(workers: Workers) -> int:
     """Returns the number of processes of this machine; by default one per GPU, or as many as have cores."""
-    given = workers.workers or workers.num_processes
-    return given or visible_gpus() or max(1, usable_cores() // workers.threads)
+    return workers.number or visible_gpus() or max(1, usable_cores() // workers.threads)
 
 
 def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:

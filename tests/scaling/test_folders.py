@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from bertkit.cli.folders import Folder
 from bertkit.errors import DataError, OutputError, PlacementError, RecipeError
 from bertkit.locks import RunLock
-from bertkit.scaling.folders import Workers, embed_folder, predict_folder
+from bertkit.placement.processes import Workers
+from bertkit.scaling.folders import embed_folder, predict_folder
 from bertkit.scaling.output import OutputFolder
 
 
@@ -235,7 +237,7 @@ def test_names_that_are_not_utf8_are_kept(film, tmp_path, processes):
     for name in (b"caf\xe9.jsonl", "café.jsonl".encode()):
         with open(os.path.join(place, name), "wb") as stream:
             stream.write(b'{"text": "a"}\n5\n')
-    workers = Workers(num_processes=processes)
+    workers = Workers(number=processes)
     for computed in (2, 0):
         given = (film, str(tmp_path / "in"), str(tmp_path / "out"))
         found = predict_folder(*given, on_error="skip", workers=workers)
@@ -368,9 +370,10 @@ def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ray_address": "auto"}, "--ray-address is for --engine ray"),
-        ({"workers": 2, "num_processes": 2}, "the earlier name of --workers"),
-        ({"num_processes": 0}, "at least 1"),
+        ({"ray_address": "auto"}, "--ray-address: is for --engine ray"),
+        ({"number": 0}, "--workers 0: expected at least 1"),
+        ({"threads": 0}, "--threads 0: expected at least 1"),
+        ({"engine": "spark"}, "--engine spark: is not one of local, ray"),
         ({"part": "5/4"}, "--part 5/4: expected I/N"),
         ({"part": "a"}, "--part a: expected I/N"),
     ],
@@ -378,3 +381,9 @@ def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatc
 def test_wrong_options_of_workers_are_refused(given, message):
     with pytest.raises(RecipeError, match=message):
         Workers(**given)
+
+
+def test_workers_by_both_names_are_refused():
+    assert Folder(num_processes=3, part="1/2").arguments("x")["workers"] == Workers(number=3, part="1/2")
+    with pytest.raises(RecipeError, match="the earlier name of --workers"):
+        Folder(workers=2, num_processes=2).arguments("x")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bertkit.corpus.settings import DocumentFilter, Workers
+from bertkit.corpus.settings import DocumentFilter
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.store.filters import document_digests, repeated_documents, without_documents, without_short
 from bertkit.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
@@ -28,6 +28,7 @@ from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_ori
 from bertkit.errors import DataError, OutputError, listed
 from bertkit.files import into_folder, new_folder, remove_unfinished, unlocked
 from bertkit.json_text import dumps
+from bertkit.placement.processes import Workers
 from bertkit.progress import counted, inflected, say
 
 if TYPE_CHECKING:
@@ -91,7 +92,6 @@ def build_store(
     workers: Workers,
     add: Callable[[Path], None] = lambda draft: None,
     progress: Progress | None = None,
-    share: tuple[int, int] | None = None,
 ) -> TokenStore | None:
     """Builds the store ``place``, from the complete units of a killed build if there are any.
 
@@ -102,9 +102,9 @@ def build_store(
         place: folder of the store; new, empty, or a store of the same origin.
         sources, form, tokenizer, splitter, progress: as for `build_token_store`.
         chosen: documents to keep.
-        workers: processes that read, split, tokenize and write.
+        workers: processes that read, split, tokenize and write; with a ``part`` that share of the units only, without
+            the store; see `join_store`.
         add: called with the folder of the parts, to write further files of the store.
-        share: ``(i, n)``, 1 ≤ i ≤ n: build the i-th share of the units only, without the store; see `join_store`.
 
     Returns:
         The store; None for a share.
@@ -114,7 +114,7 @@ def build_store(
         OutputError: ``place`` has other content, or another process builds it.
         PlacementError: a worker was killed twice at the same unit.
     """
-    place = place.absolute()  # workers of Ray have other working folders
+    place, share = place.absolute(), workers.share  # workers of Ray have other working folders
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
     origin = store_origin(sources, form, encode, splitter)
     if facts := chosen.facts():

@@ -10,9 +10,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bertkit.corpus.settings import Workers
 from bertkit.corpus.store.encoding import call_in_worker, one_thread, send_by_value, worker_pool
 from bertkit.errors import PlacementError
+from bertkit.placement.processes import Workers, usable_cores
 from bertkit.placement.ray_cluster import connected
 from bertkit.progress import say
 
@@ -40,15 +40,16 @@ def run_units(
         PlacementError: a worker died twice at the same unit; the message names it.
         Exception: any exception of ``work_on``.
     """
+    number = workers.number or usable_cores()
     if workers.engine == "ray":
-        yield from _in_ray(work_on, job, units, workers)
-    elif workers.number == 1 or len(units) < workers.number:
+        yield from _in_ray(work_on, job, units, number, workers.ray_address)
+    elif number == 1 or len(units) < number:
         with one_thread():
             for unit in units:
-                work_on(job, unit, workers.number, report)
+                work_on(job, unit, number, report)
                 yield unit
     else:
-        yield from _in_processes(work_on, job, units, workers.number)
+        yield from _in_processes(work_on, job, units, number)
 
 
 def _in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int) -> Iterator[Unit]:
@@ -102,16 +103,16 @@ def _named(units: Any) -> str:
     return ", ".join(names)
 
 
-def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], workers: Workers) -> Iterator[Unit]:
+def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, address: str | None) -> Iterator[Unit]:
     """Runs units as tasks of Ray, which repeats a task once whose worker dies."""
-    with connected(workers.ray_address, workers.number) as ray:
+    with connected(address, number) as ray:
         send_by_value(ray, job.encode)
         task = ray.remote(num_cpus=1, max_retries=1)(_in_task)
         shared = ray.put((work_on, job))
         waiting = deque(units)
         running: dict[Any, Unit] = {}
         while waiting or running:
-            while waiting and len(running) < workers.number:
+            while waiting and len(running) < number:
                 unit = waiting.popleft()
                 running[task.remote(shared, unit)] = unit
             [finished], _ = ray.wait(list(running), num_returns=1)

@@ -15,19 +15,20 @@ import pytest
 
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sentences import split_sentences
-from bertkit.corpus.settings import DocumentFilter, Workers
+from bertkit.corpus.settings import DocumentFilter
 from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store import building, parts, unit_workers
 from bertkit.corpus.store.building import build_store, join_store
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.errors import DataError, OutputError, PlacementError
+from bertkit.placement.processes import Workers
 
 BLANK = DocumentForm(document_separator="blank-line")
 ROOT = Path(__file__).parents[3]
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
-def build(corpus, files, place="store", chosen=None, form=BLANK, splitter=split_sentences, share=None, **workers):
+def build(corpus, files, place="store", chosen=None, form=BLANK, splitter=split_sentences, **workers):
     return build_store(
         corpus.folder / place,
         find_sources(files),
@@ -35,8 +36,7 @@ def build(corpus, files, place="store", chosen=None, form=BLANK, splitter=split_
         corpus.tokenizer,
         splitter,
         chosen=chosen or DocumentFilter(),
-        workers=Workers(**workers),
-        share=share,
+        workers=Workers(**{"number": 1, **workers}),
     )
 
 
@@ -156,17 +156,17 @@ class TestShares:
     def test_shares_are_joined(self, corpus, files):
         expected = contents(build(corpus, files, "whole"))
         for number in (3, 1):
-            assert build(corpus, files, share=(number, 3)) is None
+            assert build(corpus, files, part=f"{number}/3") is None
         with pytest.raises(OutputError, match=r"units? of \d+ (is|are) missing; repeat --part 2/3"):
             join_store(corpus.folder / "store")
-        build(corpus, files, share=(2, 3))
+        build(corpus, files, part="2/3")
         joined = contents(join_store(corpus.folder / "store"))
         assert joined == expected
         assert contents(join_store(corpus.folder / "store")) == joined
         assert not (corpus.folder / "store.building").exists()
 
     def test_a_whole_build_does_what_shares_have_left(self, corpus, files, monkeypatch):
-        build(corpus, files, share=(1, 2))
+        build(corpus, files, part="1/2")
         built = []
         write = building._write_unit
         monkeypatch.setattr(
@@ -177,9 +177,9 @@ class TestShares:
         assert contents(store) == contents(build(corpus, files, "other"))
 
     def test_another_number_of_shares_is_refused(self, corpus, files):
-        build(corpus, files, share=(1, 2))
+        build(corpus, files, part="1/2")
         with pytest.raises(OutputError, match="was begun in 2 parts; give --part 1/2"):
-            build(corpus, files, share=(1, 3))
+            build(corpus, files, part="1/3")
 
     def test_nothing_to_join(self, corpus):
         with pytest.raises(OutputError, match="no build in this folder"):

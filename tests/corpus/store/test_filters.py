@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bertkit.corpus.documents import Paragraph
-from bertkit.corpus.settings import DocumentFilter, Workers
+from bertkit.corpus.settings import DocumentFilter
 from bertkit.corpus.store.encoding import EncodedBatch
 from bertkit.corpus.store.filters import document_digests, grams, repeated_documents, without_documents, without_short
 from bertkit.errors import DataError, PlacementError, RecipeError
@@ -109,9 +109,6 @@ def test_a_filter_that_leaves_nothing_is_named(corpus):
     [
         (lambda: DocumentFilter(min_tokens=0), "min_tokens: 0"),
         (lambda: DocumentFilter(deduplicate="some"), "deduplicate: 'some' is not one of exact, minhash"),
-        (lambda: Workers(number=0), "workers: 0"),
-        (lambda: Workers(engine="spark"), "engine: 'spark' is not one of local, ray"),
-        (lambda: Workers(ray_address="auto"), "ray_address: it needs the engine ray"),
     ],
 )
 def test_settings_out_of_range(settings, fault):

@@ -11,13 +11,14 @@ import pytest
 
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sentences import split_sentences
-from bertkit.corpus.settings import DocumentFilter, Workers
+from bertkit.corpus.settings import DocumentFilter
 from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store import building, opening
 from bertkit.corpus.store.building import build_store
 from bertkit.corpus.store.manifest import read_metadata, write_metadata
 from bertkit.corpus.store.opening import names_store, open_store
 from bertkit.errors import DataError
+from bertkit.placement.processes import Workers
 
 PART = "part-000000-000.arrow"
 
@@ -108,7 +109,7 @@ def test_copies_of_parts_have_a_limit(corpus, tmp_path, monkeypatch):
     form = DocumentForm(document_separator="blank-line")
     whole = build_store(
         corpus.folder / "store", find_sources(files), form, corpus.tokenizer, split_sentences,
-        chosen=DocumentFilter(), workers=Workers(),
+        chosen=DocumentFilter(), workers=Workers(number=1),
         add=lambda draft: corpus.tokenizer.save_pretrained(draft / "tokenizer"),
     )  # fmt: skip
     assert len(whole.parts) >= 6
