@@ -301,7 +301,7 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     of_rows = entries_of(hidden_faults(recipe))
     if hidden := [fault for fault in of_rows if fault not in said]:
         findings.append(_finding(DataError(listed(hidden, at_most=10))))
-    if of_rows:
+    if any("expected text" not in fault for fault in of_rows):
         findings[:] = [replace(each, remedy=_FIXABLE) if each.code == "data" else each for each in findings]
     return subject
 

@@ -17,6 +17,7 @@ from typing import Any
 from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.json_text import dumps
 from bertkit.progress import counted, say
+from bertkit.reading.paths import PARQUET
 from bertkit.reading.text import decode_text, read_blocks
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.table import Table, matching
@@ -118,7 +119,9 @@ def _files(folder: Path) -> list[Path]:
     found = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / _METADATA)
     files = [path for path in found if path.suffix.lower() in FORMS and not _is_hidden(path.relative_to(folder))]
     if not files:
-        raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}")
+        tables = next((path.parent for path in found if path.suffix.lower() == PARQUET), None)
+        hint = "" if tables is None else f"; give the tables in it by a pattern: '{tables}/*{PARQUET}'"
+        raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}{hint}")
     if len(found) > len(files):
         say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over")
     return files

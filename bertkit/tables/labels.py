@@ -199,6 +199,12 @@ def texts(table: Table, column: str) -> Sequence[str]:
             rows.
     """
     values = values_of(table, column)
+    if nested := next((value for value in values if isinstance(value, Mapping)), None):
+        names = [f"{column}.{name}" for name in nested]
+        raise DataError(
+            f"{table.source}: {column} has objects; expected text: flatten the table, so that {quoted(names)} are "
+            "columns"
+        )
     faults = []
     for row, value in enumerate(values):
         if value is None:

@@ -90,7 +90,7 @@ def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder
     if Path(hub_id).exists():
         raise DataError(
             f"{hub_id}: expected the id of a Hub data set, but this is a local file or folder; give its files, "
-            "or run in another folder to use the Hub data set"
+            "such as --train-file 'data/train-*.parquet', or run in another folder to use the Hub data set"
         )
     return find_set(hub_id, config, split)
 

@@ -8,10 +8,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, quoted, raise_all
 from bertkit.progress import say
-from bertkit.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, XLSX, FileKind, file_kind, workbook_and_sheet
+from bertkit.reading.paths import (
+    COMPRESSIONS,
+    JSON_LINES,
+    PARQUET,
+    XLSX,
+    FileKind,
+    file_kind,
+    find_files,
+    workbook_and_sheet,
+)
 from bertkit.reading.row_files import parquet_batches
 from bertkit.reading.text import decode_lines, decode_pieces, iterating, read_blocks, read_shares
 from bertkit.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
@@ -19,6 +29,9 @@ from bertkit.tables.encodings import as_utf8
 from bertkit.tables.sheets import sheet_parts
 from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
 from bertkit.tables.typed_rows import batches_parts, json_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 CSV, TSV = ".csv", ".tsv"
 FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
@@ -39,7 +52,7 @@ def read_table(
     ``.csv``      RFC 4180: quotes around fields that hold separators, line endings or (doubled) quotes
     ``.tsv``      as GLUE's files: tabs, quotes are plain characters, a row is a line
     ``.jsonl``    one JSON object per line
-    ``.parquet``  one Parquet column for each column of the table
+    ``.parquet``  one Parquet column for each column of the table; ``data/train-*.parquet`` is all of these files
     ``.xlsx``     a sheet of Excel, ``reviews.xlsx#Sheet1`` where there are several; see `sheet_parts`
     a folder      of ``.txt``, ``.md``, ``.html`` and ``.eml``, a row per file; see `bertkit.tables.documents`
     ============  ==========================================================================================
@@ -74,12 +87,13 @@ def read_table(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"remove them for {kind.form}"
         )
-    blocks = _added(read_blocks(workbook_and_sheet(path)[0], kind.compression), digest.update)
+    files = _files_of(path) if kind.form == PARQUET else [workbook_and_sheet(path)[0]]
+    blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
     if kind.form in NEVER_PACKED:
         for _ in blocks:
             pass
         if kind.form == PARQUET:
-            parts = batches_parts(parquet_batches(path, source), source, ROWS_AT_ONCE)
+            parts = batches_parts(_joined(files), source, ROWS_AT_ONCE)
         else:
             parts = sheet_parts(path, ROWS_AT_ONCE)
     elif kind.form == JSON_LINES:
@@ -166,6 +180,34 @@ def _kind_of(path: Path) -> FileKind:
             f"also compressed as {' or '.join(COMPRESSIONS)}, {PARQUET}, or {XLSX}{_remedy(path.suffix.lower())}"
         )
     return kind
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Returns the file, or the files of a pattern, sorted by name."""
+    if path.exists() or "*" not in path.name:
+        return [path]
+    faults: list[str] = []
+    files = find_files(str(path), faults)
+    raise_all(faults)
+    return files
+
+
+def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of Parquet files one after the other.
+
+    Raises:
+        DataError: a file cannot be read, or its columns differ from those of the first.
+    """
+    schema = None
+    for file in files:
+        with iterating(parquet_batches(file, str(file))) as batches:
+            for batch in batches:
+                schema = schema or batch.schema
+                if not batch.schema.equals(schema):
+                    raise DataError(
+                        f"{file}: its columns differ from those of {files[0]}: {quoted(batch.schema.names)}"
+                    )
+                yield batch
 
 
 def _remedy(suffix: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import RecipeError
+from bertkit.errors import RecipeError, quoted
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.files import find_recipe, read_recipe_file
@@ -43,12 +43,22 @@ def with_settings(
             continue
         if f"{block}.{name}" in values:
             raise RecipeError(f"{name}: is in overrides too, as {block}.{name}; keep one of them")
-        values[f"{block}.{name}"] = _plain(table_path(value, name) if block == "data" else value)
+        values[f"{block}.{name}"] = _plain(table_path(value, name) if name.endswith("_file") else value)
     return values
 
 
 def table_path(value: Any, name: str) -> Any:
-    """Returns the path of a file with the rows of a table object, in the cache of bertkit; other values unchanged."""
+    """Returns the path of a file with the rows of a table object, in the cache of bertkit; other values unchanged.
+
+    Raises:
+        RecipeError: several tables by their names, such as a ``DatasetDict``.
+    """
+    if isinstance(value, Mapping):
+        first = next(iter(value), "train")
+        raise RecipeError(
+            f"{name}: is a {type(value).__name__} of {quoted(map(str, value))}; give one of them: "
+            f"{name}=tables[{str(first)!r}]"
+        )
     if kind_of_table(value) is None:
         return value
     from huggingface_hub.constants import HF_HOME

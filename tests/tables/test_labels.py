@@ -29,6 +29,12 @@ def message(call, *given) -> list[str]:
     return str(caught.value).splitlines()
 
 
+def test_columns_of_objects_are_no_texts():
+    table = Table({"review": [{"title": "a", "body": "b"}, None]}, "x.jsonl", "")
+    with pytest.raises(DataError, match=r"so that 'review\.title', 'review\.body' are columns"):
+        texts(table, "review")
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -387,3 +389,20 @@ def test_the_published_files_are_read_whole(real_data, name, rows, columns):
     assert list(table.columns) == columns.split("|")
     assert len(table) == rows
     assert list(table.lines) == list(range(2, rows + 2))
+
+
+def write_parquet(file, **columns):
+    pq.write_table(pa.table(columns), file)
+
+
+def test_parts_of_parquet_are_one_table(tmp_path):
+    for number, text in enumerate("ab"):
+        write_parquet(tmp_path / f"train-0000{number}-of-00002.parquet", text=[text, text * 2], label=[0, 1])
+    write_parquet(tmp_path / "test-00000-of-00001.parquet", text=["c"])
+    table = read_table(tmp_path / "train-*.parquet")
+    assert table.columns["text"] == ["a", "aa", "b", "bb"]
+    assert table.place(3) == f"{tmp_path}/train-*.parquet, row 4"
+    assert table.fingerprint != read_table(tmp_path / "train-00000-of-00002.parquet").fingerprint
+    assert "its columns differ from those of" in refusal_of(tmp_path / "*.parquet")
+    assert refusal_of(tmp_path / "x*.parquet") == f"{tmp_path}/x*.parquet: this pattern matches no file or folder"
+    assert f"by a pattern: '{tmp_path}/*.parquet'" in refusal_of(tmp_path)

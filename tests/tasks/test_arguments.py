@@ -40,6 +40,7 @@ def test_settings_are_found_in_their_blocks():
         ({"lr": 1}, "lr: no argument and no setting of this task; did you mean 'learning_rate'?"),
         ({"text_column": "a"}, "did you mean 'text_columns'?"),
         ({"train_flie": "a"}, "did you mean 'train_file'?"),
+        ({"train_file": {"train": [], "test": []}}, "train_file: is a dict of 'train', 'test'; give one of them: "),
         ({"token_column": "a"}, "token_column: no argument and no setting of this task"),
         ({"learning_rate": 1}, "learning_rate: is in overrides too, as train.learning_rate; keep one of them"),
     ],
