@@ -71,7 +71,7 @@ def embed(
         )
         print_folder(done, json)
         return
-    folder.check_unused()
+    folder.check_unused("on_error")
     if output_file is None:
         raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
     count, size = bertkit.embed(
@@ -88,6 +88,7 @@ def embed(
         revision,
         trust_remote_code,
         per_file,
+        folder.on_error or "stop",
     )
     if json:
         print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))

@@ -88,7 +88,6 @@ def predict(
             "--csv-safe": csv_safe,
             "--as": form,
         }
-        others["--unsure-below"] = unsure_below
         others["--per-file"] = per_file
         others["--trust-remote-code"] = trust_remote_code  # each worker would run it
         refuse({**others, "--context": context, "--context-file": context_file}, "is not for --output-dir; remove it")
@@ -96,6 +95,7 @@ def predict(
             checkpoint,
             all_probabilities=all_probabilities,
             threshold=threshold,
+            unsure_below=unsure_below,
             text_columns=text_column,
             aggregation=aggregation,
             precision=precision,

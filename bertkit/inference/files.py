@@ -178,7 +178,7 @@ def predict_stream(
     predictor = build_predictor(name, task, config, precision=precision)
     readable = read if reasons is None else skipping(read, reasons)
     predictions = _stream(predictor, blocks, readable, output_file, colours, csv_safe, form, unsure_below)
-    return predictions if reasons is None else reported(predictions, reasons)
+    return predictions if reasons is None else reported(predictions, reasons, lambda block: len(block.rows))
 
 
 def _check_options(
@@ -316,6 +316,7 @@ def embed_texts(
     revision: str | None = None,
     trust_remote_code: bool = False,
     per_file: bool = False,
+    on_error: Literal["stop", "skip"] = "stop",
 ) -> tuple[int, int]:
     """Writes the vectors of texts to a file, block by block in the order of the texts.
 
@@ -339,6 +340,7 @@ def embed_texts(
         precision, revision, trust_remote_code: as for `bertkit.load`.
         per_file: ``input_file`` is a folder whose files are one text each, as for `predict_stream`. The results have
             ``file``, or in ``.npz`` ``files``; not without pooling.
+        on_error: as for `predict_stream`.
 
     Returns:
         The number of texts and the length of their vectors.
@@ -356,34 +358,44 @@ def embed_texts(
     if text_column is not None and input_file is not None and not is_table(input_file):
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
+    reasons: list[str] | None = None if on_error == "stop" else []
     if per_file and (input_file is None or pooling == "none"):
         raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
     if input_file is not None:
-        blocks = read_inputs(input_file, at_once, per_file)
+        blocks = read_inputs(input_file, at_once, per_file, reasons)
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
         blocks = blocks_of(list_of_texts(texts), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
+    said: set[str] = set()  # what is said once of all blocks
+
+    def read(block: Block) -> tuple[list[str], list[str] | None]:
+        inputs = block.inputs
+        if not isinstance(inputs, Table):
+            return inputs, None
+        column = the_text_column(list(inputs.columns), text_column, inputs.source)
+        if column not in (text_column or "text", *said):
+            said.add(column)
+            say(f"{inputs.source}: texts in {column!r}")
+        return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if per_file else None
+
+    readable = read if reasons is None else skipping(read, reasons)
+
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
-        inputs, files = block.inputs, None
-        if per_file and isinstance(inputs, Table):
-            files = list(inputs.columns["file"])
-        if isinstance(inputs, Table):
-            column = the_text_column(list(inputs.columns), text_column, inputs.source)
-            if not block.first and column != (text_column or "text"):
-                say(f"{inputs.source}: texts in {column!r}")
-            of_block = list(texts_of_column(inputs, column))
-        else:
-            of_block = inputs
+        of_block, files = readable(block)
         return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress), files
 
     count, size = 0, embedder.size(layers)
     with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
-        for of_block, vectors, files in process_blocks(blocks, "embedding", embed):
-            writer.add(of_block, vectors, files)
-            count += len(of_block)
+        blocks_of_vectors = process_blocks(blocks, "embedding", embed)
+        if reasons is not None:
+            blocks_of_vectors = reported(blocks_of_vectors, reasons, lambda block: len(block[0]))
+        for of_block, vectors, files in blocks_of_vectors:
+            if of_block:  # else all inputs of the block were skipped
+                writer.add(of_block, vectors, files)
+                count += len(of_block)
         if not count:  # a file of no texts, with the columns or arrays of others
             writer.add(*embed(Block([], 0, 0), unreported))
     return count, size

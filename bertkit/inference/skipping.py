@@ -1,33 +1,24 @@
-"""Inputs that a task does not take, left out and listed: ``predict --on-error skip``."""
+"""Inputs that cannot be read, left out and listed: ``--on-error skip`` of ``predict`` and ``embed``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 from bertkit.errors import DataError
 from bertkit.inference.inputs import Block
 from bertkit.progress import counted, say
 from bertkit.tables import Table
-from bertkit.tasks.splits import Columns
 
 _MOST_LISTED = 20  # inputs that are skipped
 
 
-class HasRows(Protocol):
-    """Predictions of a block."""
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Its rows."""
+Inputs = TypeVar("Inputs")
+Done = TypeVar("Done")
 
 
-WithRows = TypeVar("WithRows", bound=HasRows)
-Read = Callable[[Block], tuple[Columns, Columns, Columns]]
-
-
-def skipping(read: Read, reasons: list[str]) -> Read:
+def skipping(read: Callable[[Block], Inputs], reasons: list[str]) -> Callable[[Block], Inputs]:
     """Returns a function that reads the inputs of a block that can be read, and adds why the others cannot."""
 
     def readable(inputs: Table | list[str], first: int) -> list[int]:
@@ -42,7 +33,7 @@ def skipping(read: Read, reasons: list[str]) -> Read:
             return begun + [half + row for row in readable(_part(inputs, range(half, len(inputs))), first + half)]
         return list(range(len(inputs)))
 
-    def read_the_rest(block: Block) -> tuple[Columns, Columns, Columns]:
+    def read_the_rest(block: Block) -> Inputs:
         rows = readable(block.inputs, block.first)
         return read(block._replace(inputs=_part(block.inputs, rows)))
 
@@ -58,19 +49,25 @@ def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:
     return replace(inputs, columns=columns, lines=[numbers[row] for row in rows])
 
 
-def reported(blocks: Iterator[WithRows], reasons: Sequence[str]) -> Iterator[WithRows]:
-    """Yields the blocks, then says what was skipped.
+def reported(blocks: Iterator[Done], reasons: Sequence[str], number: Callable[[Done], int]) -> Iterator[Done]:
+    """Yields what was computed for blocks, then says what was skipped.
+
+    Args:
+        blocks: what was computed for each block.
+        reasons: what was skipped, of the blocks so far.
+        number: returns the number of inputs of a block that were not skipped.
 
     Raises:
         DataError: all inputs were skipped.
     """
     count = 0
     for block in blocks:
-        count += len(block.rows)
+        count += number(block)
         yield block
     for reason in reasons[:_MOST_LISTED]:
         say(f"skipped: {reason}")
     if reasons:
-        say(f"{counted(len(reasons), 'input')} skipped, {count:,} predicted")
+        say(f"{counted(len(reasons), 'input')} skipped, {count:,} done")
     if reasons and not count:
-        raise DataError(f"all {len(reasons)} inputs were skipped; the first: {reasons[0]}")
+        were = "input was" if len(reasons) == 1 else "inputs were"
+        raise DataError(f"all {len(reasons)} {were} skipped; the first: {reasons[0]}")

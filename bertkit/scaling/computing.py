@@ -21,6 +21,7 @@ from bertkit.inference.files import inputs_at_once, load_configured_task
 from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
+from bertkit.inference.unsure import or_unsure
 from bertkit.inference.writing import json_lines, plain, vector_column, with_prediction
 from bertkit.json_text import dumps
 from bertkit.progress import unreported
@@ -91,6 +92,7 @@ class _Predicting:
     def __init__(self, job: Job):
         options = dict(job.options)
         precision = options.pop("precision")
+        self._unsure_below = options.pop("unsure_below", None)
         self._task, config = load_configured_task(job.checkpoint, **options)
         self._predictor = build_predictor(job.checkpoint, self._task, config, precision=precision)
         self.at_once = inputs_at_once(config)
@@ -100,7 +102,10 @@ class _Predicting:
             columns = self._task.read_input([_values(row)["text"] for row in rows], rows[0].line or 1)
         else:
             columns = self._task.columns_of(_table(rows, names, file))
-        return self._predictor.predict_columns(columns, unreported)
+        predictions = self._predictor.predict_columns(columns, unreported)
+        if self._unsure_below is None:
+            return predictions
+        return [or_unsure(each, self._unsure_below) for each in predictions]
 
 
 class _Embedding:

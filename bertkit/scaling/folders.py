@@ -19,6 +19,7 @@ from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
+from bertkit.inference.unsure import check_unsure_below, unsure_on_validation
 from bertkit.locks import FolderInUseError, RunLock, is_locked
 from bertkit.placement.inference import Precision
 from bertkit.placement.processes import Workers, usable_cores
@@ -72,6 +73,7 @@ def predict_folder(
     shard_rows: int = SHARD_ROWS,
     all_probabilities: bool = False,
     threshold: float | None = None,
+    unsure_below: float | None = None,
     text_columns: Sequence[str] | None = None,
     aggregation: str | None = None,
     precision: Precision = "auto",
@@ -94,7 +96,7 @@ def predict_folder(
         on_error: ``stop`` ends at a row that cannot be read; ``skip`` writes it to ``rejected/`` with the reason.
         workers: who computes; this process, unless given.
         shard_rows: rows of a shard.
-        all_probabilities, threshold, text_columns, aggregation, precision, revision: as for
+        all_probabilities, threshold, unsure_below, text_columns, aggregation, precision, revision: as for
             `bertkit.inference.files.predict_stream`.
         per_line: take a line of a ``.txt`` file for a text without asking; if False, a folder with ``.txt`` files of
             several lines is refused, since each file may be one text.
@@ -116,9 +118,12 @@ def predict_folder(
         raise DataError(
             f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
         )
-    job = Job(
-        "predict", name, _output(output_dir), output_format, on_error, options={**configured, "precision": precision}
-    )
+    options = {**configured, "precision": precision}
+    if unsure_below is not None:
+        check_unsure_below(task, unsure_below)
+        say(unsure_on_validation(name, unsure_below))
+        options["unsure_below"] = unsure_below
+    job = Job("predict", name, _output(output_dir), output_format, on_error, options=options)
     return _run(job, input, workers or Workers(), shard_rows, revision, per_line)
 
 

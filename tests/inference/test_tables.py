@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas
 import polars
@@ -96,8 +98,29 @@ def test_inputs_that_cannot_be_read_are_skipped_and_listed(fine_tuned, tmp_path,
     assert [row["id"] for block in blocks for row in block.rows] == ["1", "3", "5"]
     said = capsys.readouterr().err
     assert [f"skipped: {path}, line {line}: text is empty" in said for line in (3, 4, 5)] == [True, False, True]
-    assert "3 inputs skipped, 3 predicted" in said
+    assert "3 inputs skipped, 3 done" in said
     assert list(pandas.read_csv(out)["id"]) == [1, 3, 5]
     path.write_text("id,text\n1,\n2,\n")
     with pytest.raises(DataError, match="all 2 inputs were skipped"):
         list(predict_stream(fine_tuned("film"), input_file=path, on_error="skip"))
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.npz"])
+def test_texts_without_vectors_are_skipped(checkpoint, tmp_path, capsys, name):
+    path, out = tmp_path / "x.csv", tmp_path / name
+    path.write_text("id,body\n1,a good film\n2,\n3,an awful plot\n")
+    with pytest.raises(DataError, match="line 3: body is empty"):
+        bertkit.embed(checkpoint, tmp_path / "stopped.jsonl", input_file=path)
+    assert bertkit.embed(checkpoint, out, input_file=path, on_error="skip")[0] == 2
+    said = capsys.readouterr().err
+    assert f"skipped: {path}, line 3: body is empty" in said
+    assert "1 input skipped, 2 done" in said
+    if name == "out.npz":
+        assert list(np.load(out)["texts"]) == ["a good film", "an awful plot"]
+    else:
+        texts = [json.loads(line)["text"] for line in out.read_text().splitlines()]
+        assert texts == ["a good film", "an awful plot"]
+    path.write_text("id,text\n1,\n")
+    with pytest.raises(DataError, match="all 1 input was skipped"):
+        bertkit.embed(checkpoint, tmp_path / "none.jsonl", input_file=path, on_error="skip")
+    assert not (tmp_path / "none.jsonl").exists()
