@@ -44,8 +44,8 @@ class Scored:
 
     Attributes:
         predictions: N predictions in the form of the metric.
-        best: the head with the highest score over all folds.
-        by_layer: name of the vectors → highest score of each layer over the strengths.
+        best: the head with the highest score over all folds; not of layer 0.
+        by_layer: name of the vectors → highest score of each layer over the strengths, 0 the embeddings.
     """
 
     predictions: list[Any]
@@ -130,13 +130,16 @@ def chosen(
 ) -> Scored:
     """Chooses a head for each fold by the other folds, and takes its predictions.
 
+    Layer 0, the embeddings, is scored but not chosen: a checkpoint and its first layers share it, and what it tells is
+    the same at the start of their training.
+
     Args:
         predictions: M candidates → N predictions in the form of the metric.
         references: N references.
         folds: fold of each example, (N,).
         measure: the metric; larger is better.
     """
-    heads, numbers = list(predictions), np.unique(folds)
+    heads, numbers = [head for head in predictions if head.layer > 0], np.unique(folds)
 
     def score(head: Head, rows: np.ndarray) -> float:
         with warnings.catch_warnings():
@@ -151,7 +154,7 @@ def chosen(
         for row in np.flatnonzero(folds == fold).tolist():
             taken[row] = predictions[best][row]
     everything = np.arange(len(references))
-    scores = {head: score(head, everything) for head in heads}
+    scores = {head: score(head, everything) for head in predictions}
     layers = range(1 + max(head.layer for head in heads))
     by_layer = {
         pooling: [max(scores[Head(layer, pooling, strength)] for strength in STRENGTHS) for layer in layers]

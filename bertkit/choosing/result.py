@@ -21,7 +21,7 @@ class FrozenScore:
     Attributes:
         score: the metric; None where it is undefined, as a correlation is of equal predictions.
         low, high: ends of its 95 % interval over examples; None if unknown.
-        layer: the best layer, 0 the embeddings.
+        layer: the best layer, from 1.
         layers: number of layers.
         pooling: the best vectors of it.
         by_layer: vectors → score of each layer, 0 the embeddings; None where it is undefined.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.choosing.heads import Head, chosen, cross_validated
+from bertkit.choosing.heads import STRENGTHS, Head, chosen, cross_validated
 from bertkit.progress import unreported
 
 
@@ -24,6 +24,18 @@ def test_the_luckiest_of_many_heads_is_not_the_score():
     scored = chosen(predictions, references, folds, accuracy)
     assert max(scored.by_layer["mean"]) > 0.57  # of the best of 200 that know nothing
     assert accuracy(scored.predictions, references) < 0.55
+
+
+def test_embeddings_are_scored_but_not_chosen():
+    references, folds = np.arange(40) % 2, np.arange(40) // 10
+    half = np.where(np.arange(40) % 4 == 0, 1, references)  # a quarter is wrong
+    predictions = {
+        Head(layer, "mean", strength): references if layer == 0 else half for layer in (0, 1) for strength in STRENGTHS
+    }
+    scored = chosen(predictions, references, folds, accuracy)
+    assert scored.by_layer["mean"] == [1.0, 0.75]
+    assert scored.best.layer == 1
+    assert scored.predictions == half.tolist()
 
 
 @pytest.mark.parametrize(("problem", "classes"), [("class", 2), ("labels", 2), ("number", 1)])
