@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
-from bertkit.inference.verdict import Facts, classes_in_words, never_predicted, score_in_words
+from bertkit.inference.verdict import Facts, classes_in_words, is_wide, never_predicted, score_in_words
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import counted, printable
@@ -98,7 +98,7 @@ class PredictedEntities(Predicted):
             f"{right.sum():,} are right: {f1}; predicting none gives 0."
         )
         never = never_predicted(names, actual, predicted, what=("type", "types"), unit="entity")
-        return Facts((line, *never), lacks_classes=bool(never))
+        return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if self.task.task.scheme == "plain":

@@ -44,7 +44,7 @@ class Facts:
         sentences: the facts, a sentence each.
         learnt_little: the probabilities are near chance, or the numbers hardly differ.
         lacks_classes: classes that occur are never predicted.
-        is_wide: the interval of the share of right examples is too wide to say much.
+        is_wide: the interval of the score is too wide to say much.
     """
 
     sentences: tuple[str, ...] = ()
@@ -194,7 +194,17 @@ def right_of_all(
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )
-    return sentences, interval is not None and interval[1] - interval[0] > _WIDE
+    return sentences, is_wide(mean_terms(is_right))
+
+
+def is_wide(terms: MeanDecomposition) -> bool:
+    """Returns whether the interval of a metric from 0 to 1 is too wide to say much.
+
+    >>> is_wide(mean_terms([True] * 8 + [False] * 2)), is_wide(mean_terms([True] * 800 + [False] * 200))
+    (True, False)
+    """
+    interval = _interval(terms)
+    return interval is not None and interval[1] - interval[0] > _WIDE
 
 
 def score_in_words(name: str, value: float, terms: MeanDecomposition | None) -> str:

@@ -202,6 +202,17 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     assert not any("falls" in sentence for sentence in verdict_of(right, kept).sentences)
 
 
+def test_few_entities_propose_folds(fine_tuned):
+    of_kind = outcome(fine_tuned("entities"), [])
+    vars(of_kind).update(_predictions_and_references=([np.array([1, 2]), np.array([0])] * 2,) * 2, collapse=None)
+    assert verdict_of(of_kind, (), load_recipe("finetune/ner", {"data.train_file": "x"})).proposal is None  # all right
+    sides = [np.array([1, 2]), np.array([0, 0])] * 5, [np.array([1, 2]), np.array([1, 2])] * 5
+    vars(of_kind)["_predictions_and_references"] = sides
+    proposal = verdict_of(of_kind, (), load_recipe("finetune/ner", {"data.train_file": "x"})).proposal
+    assert proposal is not None
+    assert proposal.options == ("--folds 5",)
+
+
 def test_a_proposal_is_a_command(fine_tuned, tmp_path):
     labels = [0, 1, 2, 0]
     proposal = verdict_of(outcome(fine_tuned("film"), 9 * np.eye(3)[labels], labels=labels), (), recipe()).proposal
