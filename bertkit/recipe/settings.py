@@ -190,8 +190,8 @@ class TrainSettings:
         "Number of evaluations without a better score after which the run ends.", default=None, gt=0
     )
     fit_schedule: bool = setting(
-        "Whether a learning rate, epochs and patience that the recipe does not give follow the number of training "
-        "examples and the size of the encoder; for fine-tuning.",
+        "Whether a learning rate and epochs that the recipe does not give follow the number of training examples and "
+        "the size of the encoder; for fine-tuning.",
         default=False,
     )
     class_weights: str | dict[Any, Any] | None = option(

@@ -1,4 +1,4 @@
-"""Learning rate, epochs and patience that follow the data and the encoder, for tables of one's own.
+"""Learning rate and epochs that follow the data and the encoder, for tables of one's own.
 
 The recipes of the paper's tasks name their values. A table of one's own may have a hundred rows, and its encoder a
 tenth of BERT's weights: three epochs at BERT's rate then end before anything is learned. What helps is known: more
@@ -21,23 +21,21 @@ from bertkit.recipe.load import Recipe
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
 
-FITTED = ("learning_rate", "num_train_epochs", "early_stopping_patience")
+FITTED = ("learning_rate", "num_train_epochs")
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
 _FEWEST_STEPS = 150
 _EPOCHS = 3, 15  # fewest and most
-_PATIENCE = 4  # evaluations, of trainings of more than the fewest epochs
 
 
 def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and a sentence on them.
 
-    ===========================  ===================================================================================
-    ``learning_rate``            by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
-    ``num_train_epochs``         as many as make 150 steps, but 3 to 15; not with ``max_steps``
-    ``early_stopping_patience``  4 epochs without a better score, if there are more than 3
-    ===========================  ===================================================================================
+    ====================  =====================================================================
+    ``learning_rate``     by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
+    ``num_train_epochs``  as many as make 150 steps, but 3 to 15; not with ``max_steps``
+    ====================  =====================================================================
 
     Args:
         recipe: a fine-tuning recipe with `FITS_DATA`.
@@ -51,10 +49,7 @@ def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tupl
     steps = math.ceil(rows / train["global_train_batch_size"])
     if "num_train_epochs" not in train and not train.get("max_steps"):
         fewest, most = _EPOCHS
-        epochs = min(max(math.ceil(_FEWEST_STEPS / steps), fewest), most)
-        chosen["num_train_epochs"] = float(epochs)
-        if epochs > fewest and "early_stopping_patience" not in train and train.get("load_best_model_at_end"):
-            chosen["early_stopping_patience"] = _PATIENCE
+        chosen["num_train_epochs"] = float(min(max(math.ceil(_FEWEST_STEPS / steps), fewest), most))
     return dataclasses.replace(recipe, train={**train, **chosen}), _sentence(chosen, steps, rows, config)
 
 
@@ -64,9 +59,7 @@ def _sentence(chosen: dict[str, Any], steps: int, rows: int, config: PretrainedC
         parts.append(f"learning rate {chosen['learning_rate']:g} for a hidden size of {config.hidden_size}")
     if "num_train_epochs" in chosen:
         size = f"{counted(steps, 'step')} for {counted(rows, 'example', form=',')}"
-        patience = chosen.get("early_stopping_patience")
-        end = f", fewer if {patience} in a row bring no better score" if patience else ""
-        parts.append(f"{chosen['num_train_epochs']:g} epochs of {size}{end}")
+        parts.append(f"{chosen['num_train_epochs']:g} epochs of {size}")
     options = {"learning_rate": "--learning-rate", "num_train_epochs": "--num-train-epochs"}
     given = " or ".join(option for key, option in options.items() if key in chosen)
     return f"chosen: {'; '.join(parts)}; give {given} for others" if parts else ""

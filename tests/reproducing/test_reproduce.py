@@ -237,7 +237,8 @@ WRONG = {
     "value": ({"overrides": {"train.learning_rate": "fast"}}, "train.learning_rate: expected a number"),
     "context": (
         {"table": "table-7", "tasks": ["ner"], "overrides": {}},
-        "(from the paper: data.context=document, data.max_seq_length=512; --set changes it)",
+        "(from the paper: data.context=document, data.max_seq_length=512, train.learning_rate=5e-05, "
+        "train.num_train_epochs=3; --set changes it)",
     ),
     "positions": ({"overrides": {}}, "64 positions"),
 }

@@ -9,8 +9,9 @@ from transformers import BertConfig, DistilBertConfig
 
 from bertkit import finetune
 from bertkit.errors import RecipeError
+from bertkit.reproducing.paper import paper_run
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.schedule import FITS_DATA, fitted_schedule
+from bertkit.training.schedule import FITS_DATA, FITTED, fitted_schedule
 
 
 def fitted(rows: int, config=None, **overrides):
@@ -18,7 +19,7 @@ def fitted(rows: int, config=None, **overrides):
     recipe = load_recipe("finetune/classification", given)
     recipe, sentence = fitted_schedule(recipe, rows, config or BertConfig(hidden_size=384, num_attention_heads=12))
     assert FITS_DATA not in recipe.train
-    keys = ("learning_rate", "num_train_epochs", "early_stopping_patience", "max_steps")
+    keys = ("learning_rate", "num_train_epochs", "max_steps")
     return {key: recipe.train[key] for key in keys if key in recipe.train}, sentence
 
 
@@ -28,7 +29,6 @@ def fitted(rows: int, config=None, **overrides):
 def test_few_examples_are_seen_more_often(rows, epochs):
     values, sentence = fitted(rows)
     assert values["num_train_epochs"] == epochs
-    assert ("early_stopping_patience" in values) == (epochs > 3)
     assert f"{epochs} epochs" in sentence
 
 
@@ -47,20 +47,32 @@ def test_given_values_win():
     assert values["learning_rate"] == 7e-5
     assert "--num-train-epochs" in sentence
     assert "--learning-rate" not in sentence
-    values, sentence = fitted(100, num_train_epochs=2)
-    assert values["num_train_epochs"] == 2
-    assert "early_stopping_patience" not in values
-    assert fitted(100, early_stopping_patience=9)[0]["early_stopping_patience"] == 9
+    assert fitted(100, num_train_epochs=2)[0]["num_train_epochs"] == 2
     assert fitted(100, learning_rate=1e-5, num_train_epochs=2) == ({"learning_rate": 1e-5, "num_train_epochs": 2.0}, "")
     values, _ = fitted(100, max_steps=7)
     assert values == {"learning_rate": 1e-4, "max_steps": 7}
 
 
 def test_recipes_of_the_paper_are_left_alone():
-    for name in ("glue/sst2", "squad/v1", "ner"):
-        recipe = load_recipe(f"finetune/{name}", None)
-        assert FITS_DATA not in recipe.train
-        assert {"learning_rate", "num_train_epochs"} <= recipe.train.keys()
+    for recipe in (load_recipe("finetune/glue/sst2"), load_recipe("finetune/squad/v1"), recipe_of_paper()):
+        given = recipe.train
+        assert not {*FITTED} - given.keys()
+        kept, sentence = fitted_schedule(recipe, 100, BertConfig())
+        assert {key: kept.train[key] for key in FITTED} == {key: given[key] for key in FITTED}
+        assert not sentence
+
+
+def recipe_of_paper():
+    run = paper_run("ner")
+    return load_recipe(run.recipe, {**run.values, "data.train_file": "x.conll"})
+
+
+def test_tags_of_few_sentences_are_seen_more_often(tmp_path, checkpoint, capfd):
+    file, out = tmp_path / "tags.conll", tmp_path / "run"
+    file.write_text("Ada B-PER\nwrote O\n\nLima B-LOC\ngrew O\n\n" * 10)
+    finetune("ner", model=str(checkpoint), output_dir=out, train_file=str(file), report=False, max_seq_length=16)
+    assert "15 epochs of 1 step for 18 examples" in capfd.readouterr().err
+    assert load_recipe(out / "recipe.yaml").train["num_train_epochs"] == 15
 
 
 def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
