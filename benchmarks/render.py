@@ -1,4 +1,4 @@
-"""Pages from RESULTS.json and SCORES.json: RESULTS.md, and the marked blocks of README and docs.
+"""Pages from RESULTS.json, SCORES.json and SCHEDULE.json: RESULTS.md, SCHEDULE.md, and blocks of README and docs.
 
 A block is what stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``.
 """
@@ -10,11 +10,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import schedule as chosen
 from rows import ROWS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-RESULTS, PAGE, SCORES = HERE / "RESULTS.json", HERE / "RESULTS.md", HERE / "SCORES.json"
+RESULTS, PAGE = HERE / "RESULTS.json", HERE / "RESULTS.md"
+OTHERS = {"scores": HERE / "SCORES.json", "schedule": HERE / "SCHEDULE.json"}
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
@@ -181,6 +183,11 @@ def scale(results: dict[str, Any]) -> str:
     return section(json.loads(FILE.read_text(encoding="utf-8")))
 
 
+def schedule(results: dict[str, Any]) -> str:
+    """The chosen learning rate and epochs beside a grid."""
+    return chosen.sentence(results["schedule"])
+
+
 def mean_scores(results: dict[str, Any]) -> str:
     """Means and standard deviations of both libraries, one line for each task."""
     lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
@@ -231,6 +238,7 @@ BLOCKS = {
     "lines": lines_table,
     "corpus": corpus,
     "scale": scale,
+    "schedule": schedule,
     "scores": mean_scores,
     "seeds": seed_scores,
 }
@@ -301,18 +309,19 @@ def page(results: dict[str, Any]) -> str:
 
 
 def read_results() -> dict[str, Any]:
-    """RESULTS.json, with SCORES.json as ``scores``."""
+    """RESULTS.json, with SCORES.json as ``scores`` and SCHEDULE.json as ``schedule``."""
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
-    return {**results, "scores": json.loads(SCORES.read_text(encoding="utf-8"))}
+    read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in OTHERS.items()}
+    return {**results, **read}
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has numbers of RESULTS.json or SCORES.json → its text with these numbers."""
+    """Every page that has numbers of these files → its text with these numbers."""
     results = read_results()
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     of_blocks = {path: filled(text, results) for path, text in texts.items() if BLOCK.search(text)}
-    return {**of_blocks, PAGE: page(results)}
+    return {**of_blocks, PAGE: page(results), HERE / "SCHEDULE.md": chosen.page(results["schedule"])}
 
 
 def write_pages() -> None:

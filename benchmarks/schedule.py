@@ -1,12 +1,15 @@
-"""The schedule that follows data and encoder, beside the best of a grid of learning rates and epochs.
+"""The learning rate and epochs that follow data and encoder, beside the best of a grid of nine, on eight tables.
 
-    python benchmarks/schedule.py --model CHECKPOINT --data-dir GLUE [--tasks sst2 rte] [--rows 100 300 1000]
-                                  [--seeds 42]
+    python benchmarks/schedule.py --model CHECKPOINT --data-dir DATA [--layers 6 2] [--rows 100 300 1000]
+                                  [--tables sst2 rte …] [--seeds 42] [--scored 300] [--recorded FILE]
 
-Each cell is a table of the first rows of a task's training set; the first 400 rows of its dev set are both the
-validation set, by which epochs are compared, and what is scored. The grid: learning rates 2e-5, 5e-5, 1e-4 and 3, 6, 12
-epochs. Prints one JSON line for each run, and a summary: the share of cells in which the chosen schedule is at most one
-point below the best of the nine, the largest difference in points, and the seconds of both.
+A cell is a table of some rows, an encoder (the first layers of the checkpoint) and a seed. A run sees one file, of
+which it holds out a tenth, and is scored on other rows. Its grid: learning rates 2e-5, 5e-5, 1e-4 and 3, 6, 12 epochs.
+The best of nine is the one with the highest score on the scored rows, so it is selected with their noise; each cell
+therefore has the interval of the paired difference to it too. Cells are added to SCHEDULE.json as they end, and those
+that are there are left out, so the command can be repeated. Seconds are CPU seconds of the process, with everything
+that `bertkit finetune` does but the states of the optimizer in checkpoints. `run_all.py --render` writes SCHEDULE.md
+and the sentence of the documentation.
 """
 
 from __future__ import annotations
@@ -14,76 +17,381 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import random
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import bertkit
-from bertkit.tables import read_table
-
+FILE = Path(__file__).parent / "SCHEDULE.json"
 RATES, EPOCHS = (2e-5, 5e-5, 1e-4), (3, 6, 12)
-SCORED = 400  # rows of a dev set
-TASKS = {"sst2": ("SST-2", ("sentence",), "label"), "rte": ("RTE", ("sentence1", "sentence2"), "label")}
+GRID = [{"learning_rate": rate, "num_train_epochs": epochs} for rate in RATES for epochs in EPOCHS]
+PHRASES = ("ADJP", "ADVP", "PRT", "SBAR")
+Rows = list[dict[str, Any]]
 
 
-def write_table(file: Path, rows: int, folder: Path, texts: tuple[str, ...], label: str) -> None:
-    """Writes the first rows of a TSV file of GLUE as CSV, its columns of texts and labels."""
-    table = read_table(file.with_suffix(".tsv"))
-    with (folder / file.with_suffix(".csv").name).open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow([*texts, label])
-        writer.writerows(list(zip(*(table.columns[name] for name in (*texts, label)), strict=True))[:rows])
+# ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def run_once(
-    folder: Path, model: str, texts: tuple[str, ...], seed: int, given: dict[str, float]
-) -> tuple[float, float]:
-    """Fine-tunes once; returns the accuracy in points and the seconds."""
-    overrides = {"data.train_file": str(folder / "train.csv"), "data.validation_file": str(folder / "dev.csv")}
-    overrides |= {
-        "task.text_columns": list(texts),
-        "task.label_column": "label",
-        "train.seed": seed,
-        "train.report": False,
-    }
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as out:
-        run = bertkit.finetune(
-            "finetune/classification", model=model, output_dir=f"{out}/run", overrides=overrides | given
-        )
-    return 100 * run.metrics["eval_accuracy"], time.perf_counter() - started
+def tsv(texts: tuple[str, ...], label: str, *files: str) -> Callable[[Path], tuple[Rows, Rows]]:
+    """Training and other rows of two TSV files, in their order."""
+
+    def read(data: Path) -> tuple[Rows, Rows]:
+        sides = []
+        for file in files:
+            with (data / file).open(encoding="utf-8-sig", newline="") as stream:
+                lines = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+                names = ("text_a", "text_b")[: len(texts)]
+                sides.append(
+                    [
+                        {**{to: line[name] for to, name in zip(names, texts, strict=True)}, "label": line[label]}
+                        for line in lines
+                    ]
+                )
+        return sides[0], sides[1]
+
+    return read
+
+
+def books(data: Path) -> tuple[Rows, Rows]:
+    """Paragraphs of 20 to 80 words, and the book that each is from."""
+    rows = []
+    for file in sorted((data / "text" / "books").glob("*.txt")):
+        text = file.read_text(encoding="utf-8-sig").partition("*** START OF")[2].partition("*** END OF")[0]
+        for paragraph in text.split("\n\n"):
+            words = paragraph.split()
+            if 20 <= len(words) <= 80:
+                rows.append({"text_a": " ".join(words), "label": file.stem})
+    random.Random(0).shuffle(rows)
+    return rows[:5000], rows[5000:]
+
+
+def phrases(data: Path) -> tuple[Rows, Rows]:
+    """Sentences of CoNLL-2000, and which of four types of phrases occur in each: several labels, or none."""
+
+    def of_file(name: str) -> Rows:
+        sentences = (data / "ner/conll2000-chunking" / name).read_text(encoding="utf-8").strip().split("\n\n")
+        tokens = [[line.split(" ") for line in sentence.split("\n")] for sentence in sentences]
+        kinds = [{line[-1].removeprefix("B-") for line in sentence} for sentence in tokens]
+        return [
+            {"text_a": " ".join(line[0] for line in sentence), "label": sorted(of.intersection(PHRASES))}
+            for sentence, of in zip(tokens, kinds, strict=True)
+        ]
+
+    return of_file("train.txt"), of_file("test.txt")
+
+
+def entities(data: Path) -> tuple[Rows, Rows]:
+    """Sentences of WNUT-17, as their lines."""
+
+    def of_file(name: str) -> Rows:
+        lines = (data / "ner/wnut17" / name).read_text(encoding="utf-8").split("\n")
+        sentences = "\n".join(line if line.strip() else "" for line in lines).strip().split("\n\n")
+        return [{"lines": sentence.strip("\n")} for sentence in sentences if sentence.strip()]
+
+    return of_file("train.conll"), of_file("dev.conll")
+
+
+def questions(data: Path) -> tuple[Rows, Rows]:
+    """Questions of SQuAD 1.1 from all articles at hand, each a row of its own."""
+
+    def of_file(name: str) -> Rows:
+        articles = json.loads((data / "squad" / name).read_text(encoding="utf-8"))["data"]
+        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+        rows = [{"context": each["context"], "qas": [question]} for each in paragraphs for question in each["qas"]]
+        random.Random(0).shuffle(rows)
+        return rows
+
+    return of_file("train-v1.1-44articles.json"), of_file("dev-v1.1.json")
+
+
+def write_json_lines(rows: Rows, file: Path) -> None:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def write_sentences(rows: Rows, file: Path) -> None:
+    file.write_text("\n\n".join(row["lines"] for row in rows) + "\n", encoding="utf-8")
+
+
+def write_questions(rows: Rows, file: Path) -> None:
+    file.write_text(json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": rows}]}), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table: its rows, the form of its files, and how it is fine-tuned on.
+
+    Attributes:
+        title: name for readers.
+        read: returns the training rows and the rows to score, by the folder of the data.
+        recipe: recipe of the task.
+        metric: its score; one that predictions give.
+        settings: values of the recipe.
+        write: writes rows to a file.
+        suffix: of the files.
+    """
+
+    title: str
+    read: Callable[[Path], tuple[Rows, Rows]]
+    recipe: str = "finetune/classification"
+    metric: str = "accuracy"
+    settings: dict[str, Any] = field(default_factory=lambda: {"task.text_columns": ["text_a"]})
+    write: Callable[[Rows, Path], None] = write_json_lines
+    suffix: str = ".jsonl"
+
+
+PAIR = {"task.text_columns": ["text_a", "text_b"]}
+SOURCES = {
+    "sst2": Source("SST-2", tsv(("sentence",), "label", "glue/SST-2/train.tsv", "glue/SST-2/dev.tsv")),
+    "sick": Source(
+        "SICK, entailment",
+        tsv(
+            ("sentence_A", "sentence_B"),
+            "entailment_judgment",
+            "nli/sick/SICK_train.txt",
+            "nli/sick/SICK_test_annotated.txt",
+        ),
+        settings=PAIR,
+    ),
+    "wnut17": Source("WNUT-17", entities, "finetune/ner", "overall_f1", {}, write_sentences, ".conll"),
+    "phrases": Source("phrases of CoNLL-2000, four labels", phrases, metric="f1_micro"),
+    "books": Source("paragraphs of nine books", books),
+    "mrpc": Source(
+        "MRPC", tsv(("#1 String", "#2 String"), "Quality", "glue/MRPC/train.tsv", "glue/MRPC/dev.tsv"), settings=PAIR
+    ),
+    "rte": Source(
+        "RTE", tsv(("sentence1", "sentence2"), "label", "glue/RTE/train.tsv", "glue/RTE/dev.tsv"), settings=PAIR
+    ),
+    "squad": Source("SQuAD 1.1", questions, "finetune/squad/v1", "f1", {}, write_questions, ".json"),
+}  # fmt: skip
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+def first_layers(model: str, layers: int, folder: Path) -> str:
+    """A checkpoint of the first layers of an encoder; the encoder itself if it has no more."""
+    from transformers import AutoModel, AutoTokenizer
+
+    network = AutoModel.from_pretrained(model, num_hidden_layers=layers)
+    network.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+    return str(folder)
+
+
+def predictions(run: Path, file: Path) -> Any:
+    """The predictions of a run for other rows than its own, as a side of a comparison."""
+    from bertkit.inference.comparison import system_of
+    from bertkit.inference.predicted import Outcome
+    from bertkit.inference.predictor import build_predictor, load_task
+    from bertkit.tasks.splits import ColumnsOf, load_splits
+
+    task, config = load_task(str(run), {"validation_file": str(file)})
+    task, splits = load_splits(task, ["validation"])
+    predictor, rows = build_predictor(str(run), task, config, precision="float32"), splits["validation"].examples
+    features = task.encode(ColumnsOf(rows), predictor.tokenizer)
+    return system_of(run.name, [Outcome(task, predictor.outputs(features), features, ColumnsOf(rows), str(file))])
+
+
+def recipe_of(source: Source, file: Path, seed: int, given: dict[str, float]) -> Any:
+    """The recipe for a table, with these values of learning rate and epochs, or with those that follow the data."""
+    from dataclasses import replace
+
+    from bertkit.tasks.registry import load_recipe
+
+    recipe = load_recipe(source.recipe, {**source.settings, "data.train_file": str(file), "train.seed": seed})
+    train = {key: value for key, value in recipe.train.items() if key not in GRID[0]}
+    every_epoch = {"eval_strategy": "epoch", "load_best_model_at_end": True, "save_only_model": True}
+    return replace(recipe, train={**train, **every_epoch, "fit_schedule": True, "report": False, **given})
+
+
+def cell(source: Source, folder: Path, model: str, seed: int) -> dict[str, Any]:
+    """Fine-tunes with the chosen values and with those of the grid; compares the scores."""
+    import bertkit
+    from bertkit.inference.comparison import compare_systems
+
+    train, other = (folder / f"{name}{source.suffix}" for name in ("train", "other"))
+    systems, runs = [], []
+    for number, given in enumerate([{}, *GRID]):
+        started = time.process_time()
+        out = folder / f"run-{number}"
+        bertkit.finetune(recipe_of(source, train, seed, given), model=model, output_dir=out)
+        seconds = time.process_time() - started
+        systems.append(predictions(out, other))
+        own = systems[-1]
+        score = own.scores(own.runs[0], own.references)[source.metric]
+        runs.append({**given, "score": points(score, source), "seconds": round(seconds, 1)})
+        print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
+        for left in out.glob("**/*.safetensors"):
+            left.unlink()
+    best = max(range(len(GRID)), key=lambda number: runs[1 + number]["score"])
+    test = compare_systems([systems[1 + best], systems[0]], source.metric).comparisons[0].by_example
+    interval = None if test.low is None else [points(test.low, source), points(test.high, source)]
+    return {"chosen": runs[0], "best": runs[1 + best], "interval": interval, "grid": runs[1:]}
+
+
+def points(score: float, source: Source) -> float:
+    """A score in points of a hundred."""
+    return round(score if source.recipe.startswith("finetune/squad") else 100 * score, 2)
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+def below(each: dict[str, Any]) -> float:
+    """Points that the chosen values are below the best of the grid; negative if they are above."""
+    return float(each["best"]["score"] - each["chosen"]["score"])
+
+
+def is_near(each: dict[str, Any]) -> bool:
+    return below(each) <= 1
+
+
+def is_within(each: dict[str, Any]) -> bool:
+    """Whether the interval of the difference to the best includes one point below it, or more."""
+    return is_near(each) or (each["interval"] is not None and each["interval"][1] >= -1)
+
+
+def seconds_of_three(each: dict[str, Any]) -> float:
+    """CPU seconds of three epochs: the mean of the runs of the grid that have three."""
+    of_three = [run["seconds"] for run in each["grid"] if run["num_train_epochs"] == min(EPOCHS)]
+    return float(sum(of_three) / len(of_three))
+
+
+def is_quick(each: dict[str, Any]) -> bool:
+    return bool(each["chosen"]["seconds"] <= max(2 * seconds_of_three(each), 120))
+
+
+def sentence(record: dict[str, Any]) -> str:
+    """What the cells say together, for docs/guides/classification.md."""
+    cells = record["cells"]
+    count, most = len(cells), max(cells, key=below)
+    near, within, quick = (sum(map(holds, cells)) for holds in (is_near, is_within, is_quick))
+    titles = in_words(SOURCES[name].title for name in SOURCES if name in {each["table"] for each in cells})
+    return (
+        f"Cases: {count}, tables of {values_of(cells, 'rows')} rows from {titles}, encoders of "
+        f"{values_of(cells, 'layers')} layers. In {near} the choice scored at most one point less than the best of "
+        f"nine; in {within} the 95 % interval of the difference allows that. The largest difference was "
+        f"{below(most):.1f} points ({SOURCES[most['table']].title}, {most['rows']:,} rows). In {quick} the run took at "
+        "most two minutes, or twice as long as three epochs. `benchmarks/SCHEDULE.md` has each case."
+    )
+
+
+HEAD = (
+    "table",
+    "rows",
+    "layers",
+    "chosen",
+    "best of nine",
+    "its rate and epochs",
+    "difference, 95 % interval",
+    "seconds, chosen",
+    "seconds, three epochs",
+)
+
+
+def page(record: dict[str, Any]) -> str:
+    """SCHEDULE.md."""
+    cells, machine = record["cells"], record["machine"]
+    versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
+    lines = [
+        "# The chosen learning rate and epochs beside a grid of nine",
+        "",
+        "Written by `benchmarks/run_all.py --render` from `benchmarks/SCHEDULE.json`; do not edit.",
+        "",
+        f"`{record['command']}`: an encoder 384 wide, its first {values_of(cells, 'layers')} layers; {machine['cpu']}, "
+        f"{versions}, one thread; {record['commit']}, {record['date']}.",
+        "",
+        sentence(record),
+        "",
+        "The scored rows are seen by no run; a run holds out a tenth of its rows, and keeps its best epoch by these. "
+        "The best of nine is selected on the scored rows, so chance favours it. Seconds are CPU seconds of a run.",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        f"|{' --- |' * len(HEAD)}",
+    ]
+    for each in cells:
+        best, interval = each["best"], each["interval"]
+        ends = "" if interval is None else f" ({interval[0]:+.1f} to {interval[1]:+.1f})"
+        row = [
+            SOURCES[each["table"]].title,
+            f"{each['rows']:,}",
+            str(each["layers"]),
+            f"{each['chosen']['score']:.1f}",
+            f"{best['score']:.1f}",
+            f"{best['learning_rate']:g}, {best['num_train_epochs']}",
+            f"{-below(each):+.1f}{ends}",
+            f"{each['chosen']['seconds']:.0f}",
+            f"{seconds_of_three(each):.0f}",
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def values_of(cells: list[dict[str, Any]], key: str) -> str:
+    """The values of a key of the cells, in words."""
+    return in_words(f"{value:,}" for value in sorted({each[key] for each in cells}))
+
+
+def in_words(values: Iterable[str]) -> str:
+    *others, last = values
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def record_of(file: Path) -> dict[str, Any]:
+    """What has been measured so far."""
+    from datetime import UTC, datetime
+
+    from run_all import commit, this_machine
+
+    if file.exists():
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    command = "python benchmarks/schedule.py --model MODEL --data-dir DATA"
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    return {"command": command, "machine": this_machine(), "commit": commit(), "date": date, "cells": []}
+
+
+def key_of(each: dict[str, Any]) -> tuple[Any, ...]:
+    return each["table"], each["rows"], each["layers"], each["seed"]
+
+
+def cells_to_measure(args: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """All cells, the small ones first."""
+    for seed in args.seeds:
+        for rows in args.rows:
+            for layers in args.layers:
+                for table in args.tables:
+                    yield {"table": table, "rows": rows, "layers": layers, "seed": seed}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--layers", type=int, nargs="+", default=[6, 2])
     parser.add_argument("--rows", type=int, nargs="+", default=[100, 300, 1000])
+    parser.add_argument("--tables", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[42])
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--scored", type=int, default=300, help="rows that are scored")
+    parser.add_argument("--recorded", type=Path, default=FILE)
     args = parser.parse_args()
-    grid = [{"train.learning_rate": rate, "train.num_train_epochs": epochs} for rate in RATES for epochs in EPOCHS]
-    below, seconds = [], {"chosen": 0.0, "three_epochs": 0.0, "grid": 0.0}
-    for name in args.tasks:
-        source, texts, label = TASKS[name]
-        for rows in args.rows:
-            for seed in args.seeds:
-                with tempfile.TemporaryDirectory() as work:
-                    folder = Path(work)
-                    write_table(args.data_dir / source / "train", rows, folder, texts, label)
-                    write_table(args.data_dir / source / "dev", SCORED, folder, texts, label)
-                    scores = []
-                    for given in [{}, *grid]:
-                        score, taken = run_once(folder, args.model, texts, seed, given)
-                        scores.append(score)
-                        seconds["grid" if given else "chosen"] += taken
-                        seconds["three_epochs"] += taken if given == grid[0] else 0.0
-                        line = {"task": name, "rows": rows, "seed": seed, **given}
-                        print(json.dumps({**line, "accuracy": round(score, 2), "seconds": round(taken, 1)}), flush=True)
-                below.append(max(scores[1:]) - scores[0])
-    within = sum(each <= 1 for each in below) / len(below)
-    points = {"within_a_point": round(within, 3), "most_below": round(max(below), 2), "cells": len(below)}
-    print(json.dumps({**points, **{f"seconds_{name}": round(value) for name, value in seconds.items()}}))
+    for wanted in cells_to_measure(args):
+        record = record_of(args.recorded)
+        if key_of(wanted) in map(key_of, record["cells"]):
+            continue
+        source = SOURCES[wanted["table"]]
+        with tempfile.TemporaryDirectory() as work:
+            folder = Path(work)
+            train, other = source.read(args.data_dir)
+            source.write(train[: wanted["rows"]], folder / f"train{source.suffix}")
+            source.write(other[: args.scored], folder / f"other{source.suffix}")
+            model = first_layers(args.model, wanted["layers"], folder / "model")
+            record["cells"].append({**wanted, **cell(source, folder, model, wanted["seed"])})
+        args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(json.dumps({**wanted, "below": round(below(record["cells"][-1]), 2)}), flush=True)
 
 
 if __name__ == "__main__":
