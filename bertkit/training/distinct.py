@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch.utils.data import Sampler
 
+_ATTEMPTS = 10  # failed searches after which a frequent text is left where it is
+
 
 class DistinctBatches(Sampler[int]):
     """Sampler that exchanges examples between the global batches of another one, so that none holds a text twice.
@@ -32,6 +34,7 @@ class DistinctBatches(Sampler[int]):
     def __init__(self, order: Sampler[int] | range, texts: Sequence[Iterable[int]], global_batch_size: int):
         self.order = order
         self._texts = [frozenset(each) for each in texts]
+        self._totals = Counter(text for each in self._texts for text in each)
         self._size = global_batch_size
 
     def __len__(self) -> int:
@@ -46,7 +49,7 @@ class DistinctBatches(Sampler[int]):
         examples = list(self.order)
         batches = [examples[start : start + self._size] for start in range(0, len(examples), self._size)]
         self._counts = [Counter(text for example in batch for text in self._texts[example]) for batch in batches]
-        self._holders = Counter(text for counts in self._counts for text in counts)
+        self._failed: Counter[int] = Counter()  # searches by the most frequent text of the example
         for number, batch in enumerate(batches):
             for place, example in enumerate(batch):
                 if any(self._counts[number][text] > 1 for text in self._texts[example]):
@@ -56,7 +59,8 @@ class DistinctBatches(Sampler[int]):
     def _exchange(self, batches: list[list[int]], number: int, place: int) -> None:
         """Exchanges an example with one of another batch, if both then share no text with their batch."""
         texts, counts = self._texts[batches[number][place]], self._counts[number]
-        if any(self._holders[text] == len(batches) for text in texts):
+        most_frequent = max(texts, key=lambda text: (self._totals[text], text))
+        if self._failed[most_frequent] == _ATTEMPTS:
             return
         for other in _nearest(number, len(batches)):
             if any(self._counts[other][text] for text in texts):
@@ -67,13 +71,12 @@ class DistinctBatches(Sampler[int]):
                     self._move(self._texts[candidate], other, number)
                     batches[number][place], batches[other][there] = candidate, batches[number][place]
                     return
+        self._failed[most_frequent] += 1
 
     def _move(self, texts: Iterable[int], number: int, other: int) -> None:
         """Counts the texts of an example in another batch."""
         for text in texts:
             self._counts[number][text] -= 1
-            self._holders[text] -= not self._counts[number][text]
-            self._holders[text] += not self._counts[other][text]
             self._counts[other][text] += 1
 
 
