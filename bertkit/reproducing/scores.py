@@ -11,7 +11,7 @@ from typing import Any
 
 from bertkit.grids.definition import RUNS
 from bertkit.grids.results import GridResults
-from bertkit.metrics import score_limits
+from bertkit.metrics import score_range
 from bertkit.metrics.intervals import mean_interval
 from bertkit.progress import is_score
 from bertkit.reproducing.candidates import Candidate
@@ -132,9 +132,9 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
 def _scale(key: str, results: Mapping[str, float]) -> tuple[int, tuple[float, float]]:
     """Returns the factor that makes a score per cent, and the limits of the score in per cent."""
     names = [name.partition("_")[2] for name in results if is_score(name)]
-    low, high = score_limits(key.partition("_")[2], names)
+    low, high = score_range(key.partition("_")[2], names)
     factor = 1 if high == 100 else 100
-    return factor, (factor * low, factor * high)
+    return factor, (factor * low, 100.0)
 
 
 def _other_data(row: PaperRow, data: Mapping[str, Mapping[str, int]]) -> str:

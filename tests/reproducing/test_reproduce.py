@@ -139,6 +139,13 @@ def test_scores_of_squad_are_per_cent_already(configured, scored):
     assert (row.mean, row.difference) == (88.0, pytest.approx(-0.5))
 
 
+def test_best_scores_of_squad_2_are_per_cent_already(configured, scored):
+    """Their interval, of Student's t with one degree of freedom, ends at 100."""
+    runs = [{"eval_exact": 50.0, "eval_best_exact": best} for best in (80.0, 84.0)]
+    row = of_row(configured, scored(*runs), "table-3", "EM")
+    assert (row.mean, row.high) == (82.0, 100.0)
+
+
 def test_runs_without_the_score_say_so(configured, scored):
     row = of_row(configured, scored({"eval_overall_f1": 0.9}), "table-1", "RTE")
     assert (row.mean, row.note) == (None, "no score: the runs have no dev score")
