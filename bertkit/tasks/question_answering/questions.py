@@ -92,7 +92,9 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
 
     Args:
         names: the columns.
-        table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``.
+        table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``; or the
+            text of one answer, which is taken where it first occurs in the context, and empty without an answer.
+            Without a column of ids they are the numbers of the rows, from 1.
         unanswerable: allow questions without answers.
         drop: leave out answers that are not at their ``answer_start``, and questions with such answers only, since
             wrong positions must not be trained on. Otherwise they are kept, since metrics compare texts only.
@@ -104,11 +106,12 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
     faults: list[str] = []
     columns: dict[str, list[Any]] = {"id": [], "answers": []}
     with noted(faults):
-        columns["id"] = _ids(table, _existing(table, "id", names))
+        columns["id"] = _ids(table, names)
     with noted(faults):
         columns |= text_columns_of(table, names)
     with noted(faults):
-        columns["answers"] = _answers(table, _existing(table, "answers", names), names.id, unanswerable)
+        column = _existing(table, "answers", names)
+        columns["answers"] = _answers(table, column, columns.get("context", ()), names.id, unanswerable)
     raise_all(faults)
     misplaced: list[str] = []
     kept: list[int] = []
@@ -148,22 +151,37 @@ def _existing(table: Table, name: str, names: ColumnNames) -> str:
     return column
 
 
-def _ids(table: Table, column: str) -> list[str]:
+def _ids(table: Table, names: ColumnNames) -> list[str]:
+    if names.id == _USUAL.id and names.id not in table.columns:
+        return list(map(str, range(1, len(table) + 1)))
+    column = _existing(table, "id", names)
     ids = [str(value) for value in table.column(column)]
     repeated = [key for key, count in Counter(ids).items() if count > 1]
     raise_listed([f"{table.source}: several questions have the id {key!r}; ids must be unique" for key in repeated])
     return ids
 
 
-def _answers(table: Table, column: str, id_column: str, unanswerable: bool) -> list[Answers]:
+def _answers(table: Table, column: str, contexts: Sequence[str], id_column: str, unanswerable: bool) -> list[Answers]:
     faults: list[str] = []
     ids = table.columns.get(id_column)
     answers = []
     for row, value in enumerate(table.columns[column]):
         place = table.place(row) if ids is None else f"{table.place(row)} (id {ids[row]})"
+        if isinstance(value, str):
+            value = _found(value, contexts[row], place, faults) if contexts else {"text": [""], "answer_start": [0]}
         answers.append(_in_columns(value, place, unanswerable, faults))
     raise_listed(faults)
     return answers
+
+
+def _found(answer: str, context: str, place: str, faults: list[str]) -> list[dict[str, Any]]:
+    """Returns an answer that is given by its text alone, where it first occurs; none for an empty text."""
+    answer = answer.strip()
+    start = context.find(answer)
+    if start < 0:
+        faults.append(f"{place}: the answer {shown(answer)} is not in its text; copy it from there")
+        start = 0
+    return [{"text": answer, "answer_start": start}] if answer else []
 
 
 def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -> Answers:

@@ -90,7 +90,7 @@ class DataSettings(HubData):
 
     data_dir: str | None = setting("Not for questions, which are in files.", default=None)
     train_file: str | None = option(
-        "Questions to train on: SQuAD's JSON, or .jsonl or .parquet with `id`, `context`, `question`, `answers`.",
+        "Questions to train on: SQuAD's JSON, or a table of `question`, `context` and `answers`.",
         default=None,
     )
     validation_file: str | None = option("Questions to evaluate on, likewise.", default=None)
@@ -171,7 +171,10 @@ class QuestionAnsweringTask(PerExampleTask):
         file = getattr(self.data, f"{split}_file")
         if file is None:
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
-        return read_questions(file)
+        table = read_questions(file).with_names(self._names)
+        if self.task.answers_column is None and "answers" not in table.columns and "answer" in table.columns:
+            table = replace(table, columns={f"{n}s" if n == "answer" else n: v for n, v in table.columns.items()})
+        return table
 
     def _split_of(self, name: str, table: Table) -> Split:
         from datasets import Dataset

@@ -64,6 +64,20 @@ def test_rows_are_read_in_both_forms_of_answers(tmp_path):
     assert found["answers"] == [{"text": ["b"], "answer_start": [2]}, {"text": ["a"], "answer_start": [0]}]
 
 
+def test_answers_are_found_by_their_text():
+    rows = {"question": ["who?", "where?", "why?"], "context": ["a dog, a dog"] * 3, "answers": ["dog ", "a dog", ""]}
+    questions = questions_of(Table(rows, "x.csv", ""), unanswerable=True, drop=True)
+    assert questions.columns["id"] == ["1", "2", "3"]
+    assert questions.columns["answers"] == [
+        {"text": ["dog"], "answer_start": [2]},
+        {"text": ["a dog"], "answer_start": [0]},
+        {"text": [], "answer_start": []},
+    ]
+    rows["answers"][1] = "a cat"
+    with pytest.raises(DataError, match=r"(?s)row 2: the answer 'a cat' is not in its text.*row 3: no answer"):
+        questions_of(Table(rows, "x.csv", ""), unanswerable=False, drop=True)
+
+
 def test_misplaced_answers_are_listed_and_dropped(tmp_path):
     table = read(
         tmp_path,

@@ -149,3 +149,11 @@ def test_answers_are_items_and_outside_ones_are_none():
     batch = {"start_positions": torch.tensor([0, 5, -1]), "end_positions": torch.tensor([1, 5, -1]), "input_ids": ids}
     assert task.count(batch) == 1
     assert set(task.label_columns) < batch.keys()
+
+
+def test_a_csv_of_questions_is_read(tmp_path):
+    file = tmp_path / "qa.csv"
+    file.write_text("Question,Context,answer\nwho?,a dog and a cat,a cat\n")
+    task = QuestionAnsweringTask(TaskSettings(), DataSettings(train_file=str(file)))
+    [example] = task.load(["train"])[1]["train"].examples
+    assert (example["id"], example["answers"]) == ("1", {"text": ["a cat"], "answer_start": [10]})
