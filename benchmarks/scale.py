@@ -42,8 +42,8 @@ def measure(quick: bool) -> dict[str, Any]:
     builds = lines_of("corpus_speed.py", *size, "--forms", "txt", "--workers", "1", cores)
     resumes = lines_of("resume_speed.py", "--examples", "2000000" if quick else "100000000", "--rounds", "1")
     tables = lines_of(
-        "memory.py", "tables", "--forms", "csv", "--lines", *(("2000",) if quick else ("250000", "1000000")),
-        "--commands", "predict",
+        "memory.py", "tables", "--forms", "csv", "--lines", *(("2000",) if quick else ("1000000", "4000000")),
+        "--commands", *(("predict",) if quick else ("predict", "embed", "evaluate")),
     )  # fmt: skip
     [ratios] = [line["times_as_fast_as_the_first"] for line in builds if "times_as_fast_as_the_first" in line]
     one = min((line for line in builds if line.get("workers") == 1), key=lambda line: line["seconds"])
@@ -120,15 +120,21 @@ def training_table() -> list[str]:
     return lines
 
 
+def memory_by_rows(tables: list[dict[str, Any]], command: str) -> str:
+    """The memory of a command by the rows of its table, with its speed where the machine was quiet."""
+    parts = []
+    for line in (each for each in tables if each["command"] == command):
+        speed = f" and {line['lines_a_second']:,} rows a second" if "lines_a_second" in line else ""
+        parts.append(f"{line['lines']:,} rows {line['resident_mib']:,} MiB{speed}")
+    commit = f" (commit {line['commit']}, {line['date']})" if "commit" in line else ""
+    return "; ".join(parts) + commit
+
+
 def section(scale: dict[str, Any]) -> str:
     """The part of docs/guides/scale.md."""
     machine, corpus = scale["machine"], scale["corpus"]
     most = max(corpus["times_as_fast"], key=int)
     first, last = scale["resume"][0], scale["resume"][-1]
-    tables = "; ".join(
-        f"{line['lines']:,} rows {line['resident_mib']:,} MiB and {line['lines_a_second']:,} rows a second"
-        for line in scale["tables"]
-    )
     where = f"{machine['cpu']}, {machine['cores']} cores, commit {scale['commit']}, {scale['date']}"
     speed = f"{corpus['mb_a_second_and_core']} MB/s of text with one worker"
     times = f"{corpus['times_as_fast'][most]} times as fast with {most}, {corpus['megabytes']:.0f} MB of synthetic text"
@@ -143,7 +149,10 @@ def section(scale: dict[str, Any]) -> str:
         "",
         f"- `corpus build`: {speed}, {times}; a byte of text is {bytes_}.",
         f"- {steps} per epoch: {seconds}, {memory}.",
-        f"- `predict` of a CSV file, a model of 2 × 32: {tables}.",
+        *(
+            f"- `{command}` of a CSV file, a model of 2 × 32: {memory_by_rows(scale['tables'], command)}."
+            for command in dict.fromkeys(line["command"] for line in scale["tables"])
+        ),
         "",
         "From these rates, if the work is divided evenly. **Not tried** at these sizes:",
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 import tempfile
 from array import array
 from collections.abc import Iterator, Sequence
@@ -101,7 +102,8 @@ class _Column:
     def add(self, values: Sequence[Any]) -> None:
         """Adds values of the next rows."""
         if not _is_large_text(values):
-            self._parts.append(list(values))
+            # Readers of JSON and Parquet make each value anew; of labels one is enough.
+            self._parts.append([sys.intern(value) if type(value) is str else value for value in values])
             return
         import pyarrow as pa
 

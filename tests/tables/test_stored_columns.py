@@ -37,6 +37,15 @@ def stored(small) -> StoredColumn:
     return column
 
 
+def test_labels_of_parquet_are_kept_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_files, "ROWS_AT_ONCE", 3)
+    labels = [("a long label", "another one", None)[row % 3] for row in range(60)]
+    pq.write_table(pa.table({"text": [f"t{row}" for row in range(60)], "label": labels}), tmp_path / "x.parquet")
+    column = read_table(tmp_path / "x.parquet").columns["label"]
+    assert column == labels
+    assert len(set(map(id, column))) == 3
+
+
 def test_a_stored_column_reads_like_a_list(stored):
     assert list(stored) == TEXTS
     assert len(stored) == 7
