@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from contextlib import redirect_stdout
 from importlib import import_module
 from types import ModuleType
@@ -16,6 +17,9 @@ from typing import Any
 from .registration import install as _install_registration
 
 __version__ = "0.3.0"
+
+# tqdm warns at import in notebooks without ipywidgets, where it shows its bars as text.
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 # Public name -> where it lives. Nothing here may be imported at once: torch and transformers take seconds.
 _PUBLIC = {

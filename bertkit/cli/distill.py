@@ -46,16 +46,13 @@ class Run(training.Run):
 
     recipe: Annotated[
         str | None,
-        options.option(
-            help="A recipe's name (bertkit recipes list) or file; by default that of the teacher's task, with --corpus "
-            "that of the student's size, or continue."
-        ),
+        options.option(help="Name or file of a recipe; by default of the teacher's task or student's size."),
     ] = None
     model: Annotated[
         str | None,
         options.option(
             "--student",
-            help="Checkpoint to start from, a folder or a Hub id; or the size of a new model, such as bert-mini.",
+            help="Checkpoint to start from, or the size of a new model, such as bert-mini.",
             panel=_PANEL,
         ),
     ] = None
@@ -66,8 +63,7 @@ def distill(
     teacher: Annotated[
         str,
         options.option(
-            help="Checkpoint to learn from, fine-tuned, or with --corpus pre-trained: a run directory, a folder or a "
-            "Hub id.",
+            help="Checkpoint to learn from: a folder or a Hub id.",
             panel=_PANEL,
         ),
     ],

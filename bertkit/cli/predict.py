@@ -37,9 +37,12 @@ def predict(
         list[str] | None, options.option(help="Question to answer from the context. Repeatable.")
     ] = None,
     context: Annotated[str | None, options.option(help="Text that contains the answers.")] = None,
-    context_file: Annotated[Path | None, options.option(help="File with this text.")] = None,
+    context_file: Annotated[Path | None, options.option(help="File with this text.", rare=True)] = None,
     csv_safe: Annotated[
-        bool, typer.Option("--csv-safe", help="In CSV, prefix text that looks like a formula with an apostrophe.")
+        bool,
+        options.option(
+            "--csv-safe", help="In CSV, prefix text that looks like a formula with an apostrophe.", rare=True
+        ),
     ] = False,
     all_probabilities: Annotated[
         bool,
@@ -65,7 +68,9 @@ def predict(
     ] = None,
     aggregation: Annotated[
         Literal["none", "simple", "first", "average", "max"] | None,
-        options.option(help="Entities from the tokens of a checkpoint that bertkit did not write; first by default."),
+        options.option(
+            help="Entities from the tokens of a checkpoint that bertkit did not write; first by default.", rare=True
+        ),
     ] = None,
     per_file: Annotated[
         bool,

@@ -91,6 +91,7 @@ class Run:
             help="With --check: the table without empty and repeated rows, labels unified.",
             metavar="OUT.csv",
             panel=options.OUTPUT,
+            rare=True,
         ),
     ] = None
     strict: Annotated[

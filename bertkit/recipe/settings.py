@@ -107,9 +107,8 @@ class DistillationSettings:
     )
     objective: Objective = setting("The teacher's part of the loss: `distilbert` or `minilm`.", default="distilbert")
     alpha: float | None = setting(
-        "Weight of the teacher's part of the loss, 0 to 1; the labels have the weight `1 - alpha`. With 0, the "
-        "run is the same as one without a teacher, bit for bit; 1 needs no labels. `null` is 0.5 with "
-        "`distilbert` and 1 with `minilm`.",
+        "Weight of the teacher's part of the loss, 0 to 1; the labels have the rest, and 1 needs none. `null` is "
+        "0.5 with `distilbert` and 1 with `minilm`.",
         default=None,
         ge=0,
         le=1,

@@ -212,7 +212,8 @@ class RunInProgress:
             self._kept = best_step_message(trainer)
             if self._kept:
                 say(self._kept)
-            with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
+            size = sum(weight.nbytes for weight in trainer.model.parameters())
+            with self.files(size) as folder, without_library_bars():
                 trainer.save_weights(folder)
                 if self.is_main_process:
                     trainer.state.save_to_json(str(folder / "trainer_state.json"))

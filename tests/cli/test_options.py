@@ -321,6 +321,12 @@ def test_help_fits_on_a_page(bertkit, monkeypatch, words):
     assert {line.split()[0] for line in short.splitlines() if line.startswith("  --")} < options
 
 
+@pytest.mark.parametrize("path", [path for path, _ in walk(get_command(app))])
+def test_no_help_is_longer_than_a_page(bertkit, monkeypatch, path):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert len(bertkit(*path, "--help").out.splitlines()) <= 60
+
+
 def test_commands_stand_in_the_order_of_use(bertkit):
     lines = bertkit("--help").out.splitlines()
     names = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith(("   ", "  --"))]

@@ -55,7 +55,7 @@ class TaskSettings(MetricSettings):
         "Kind of the labels; by default inferred from their values.", default=None, rare=True
     )
     text_columns: list[str] = option(
-        "Text column, two of them for a pair; by default one with a usual name.", factory=list, flag="--text-column"
+        "Text column, two for a pair; by default one with a usual name.", factory=list, flag="--text-column"
     )
     label_column: str | None = option(
         "Column of the class, the list of classes or the number; by default one with a usual name.", default=None
