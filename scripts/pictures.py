@@ -1,54 +1,130 @@
-"""Makes the pictures of the README and the site from real pages: a report, and a page of explain in light and dark.
+"""Makes the pictures of the README and the site from real output: a terminal, a report and a page of explain.
 
+    python scripts/pictures.py quickstart
     python scripts/pictures.py report RUN
     python scripts/pictures.py explain MODEL TEXT
+    python scripts/pictures.py inside FOLDER
 
-They show the top of a page in Chromium. docs/pictures/report.png is that of RUN/report.html, which is always light;
-explain.png and explain-dark.png are those of the page of `bertkit explain`.
+``quickstart`` runs `bertkit quickstart` and writes docs/pictures/quickstart.svg: all of its standard output and, of the
+log, the lines that begin a part or give the scores of one. ``report`` takes pictures of RUN/report.html, and
+``explain`` of the page of `bertkit explain`, in Chromium. ``inside`` takes the pictures of the tutorial "See inside
+BERT" from the pages in FOLDER, in which its commands have run.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
+from rich.text import Text
 
 import bertkit
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+COLUMNS = 108
+SHOWN = re.compile(r"\d/4 |.*validation: ")  # of the log
 WIDTH, HEIGHT = 1100, 900  # of pages, pixels
+INSIDE_WIDTH = 820  # of pages whose parts are pictures
+INSIDE = {
+    "pieces": ("why", "#pieces"),
+    "why": ("why", "#attribution"),
+    "attention": ("why", "#one-head"),
+    "filling": ("pair", "#filling"),
+    "next_sentence": ("pair", "#next_sentence"),
+    "contexts": ("bank", "section"),
+    "seen": ("seen", "section"),
+}
+"""Name of a picture -> the page of the tutorial, and the part of it."""
+
+
+def quickstart() -> None:
+    """Runs the quickstart and draws what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["bertkit", "quickstart", "--output-dir", "first"]
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            check=True,
+            text=True,
+            capture_output=True,
+        )
+    log = [line for line in done.stderr.splitlines() if SHOWN.match(line)]
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), highlight=False)
+    console.print(Text("$ " + " ".join(command), style="bold"))
+    for line in log:
+        console.print(Text(line, style="dim", overflow="ellipsis", no_wrap=True))
+    for line in done.stdout.splitlines():
+        console.print(Text(line, overflow="ellipsis", no_wrap=True))
+    drawn = console.export_svg(title="bertkit quickstart", unique_id="quickstart")
+    # Without the web fonts of the template: a picture loads nothing from other sites.
+    drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+    (PICTURES / "quickstart.svg").write_text(drawn, encoding="utf-8")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Starts the system's Chromium."""
+    path = shutil.which("chromium")
+    if path is None:
+        sys.exit("pictures of pages need Chromium (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def of_scheme(name: str, scheme: str) -> Path:
+    """Returns the path of a picture in a color scheme: docs/pictures/NAME.png or NAME-dark.png."""
+    return PICTURES / f"{name}{'-dark' if scheme == 'dark' else ''}.png"
 
 
 def top_of(page: Path, name: str, schemes: Sequence[str]) -> None:
     """Takes a picture of the top of a page in each color scheme."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        sys.exit("pictures of pages need Chromium (apt-get install chromium)")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         for scheme in schemes:
             window = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme)
             window.goto(page.resolve(strict=True).as_uri())
-            window.screenshot(path=PICTURES / f"{name}{'-dark' if scheme == 'dark' else ''}.png")
-        browser.close()
+            window.screenshot(path=of_scheme(name, scheme))
+
+
+def inside(folder: Path) -> None:
+    """Takes a picture of one part of each page of the tutorial, in both color schemes."""
+    with chromium() as browser:
+        for scheme in ("light", "dark"):
+            window = browser.new_page(viewport={"width": INSIDE_WIDTH, "height": HEIGHT}, color_scheme=scheme)
+            for name, (page, part) in INSIDE.items():
+                window.goto((folder / f"{page}.html").resolve(strict=True).as_uri())
+                window.add_style_tag(content="nav { display: none }")  # it would lie over tall parts
+                window.locator(part).first.screenshot(path=of_scheme(f"inside-{name}", scheme))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     pictures = parser.add_subparsers(dest="picture", required=True)
+    pictures.add_parser("quickstart")
     pictures.add_parser("report").add_argument("run", type=Path)
     explained = pictures.add_parser("explain")
     explained.add_argument("model")
     explained.add_argument("text")
+    pictures.add_parser("inside").add_argument("folder", type=Path)
     args = parser.parse_args()
     PICTURES.mkdir(parents=True, exist_ok=True)
-    if args.picture == "report":
+    if args.picture == "quickstart":
+        quickstart()
+    elif args.picture == "report":
         top_of(args.run / "report.html", "report", ["light"])
+    elif args.picture == "inside":
+        inside(args.folder)
     else:
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "explain.html"
