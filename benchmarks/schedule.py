@@ -147,7 +147,7 @@ PAIR = {"task.text_columns": ["text_a", "text_b"]}
 SOURCES = {
     "sst2": Source("SST-2", tsv(("sentence",), "label", "glue/SST-2/train.tsv", "glue/SST-2/dev.tsv")),
     "sick": Source(
-        "SICK, entailment",
+        "SICK (entailment)",
         tsv(
             ("sentence_A", "sentence_B"),
             "entailment_judgment",
@@ -157,8 +157,8 @@ SOURCES = {
         settings=PAIR,
     ),
     "wnut17": Source("WNUT-17", entities, "finetune/ner", "overall_f1", {}, write_sentences, ".conll"),
-    "phrases": Source("phrases of CoNLL-2000, four labels", phrases, metric="f1_micro"),
-    "books": Source("paragraphs of nine books", books),
+    "phrases": Source("CoNLL-2000 (types of phrases, several labels)", phrases, metric="f1_micro"),
+    "books": Source("nine books (which a paragraph is from)", books),
     "mrpc": Source(
         "MRPC", tsv(("#1 String", "#2 String"), "Quality", "glue/MRPC/train.tsv", "glue/MRPC/dev.tsv"), settings=PAIR
     ),
@@ -323,7 +323,7 @@ def page(record: dict[str, Any]) -> str:
             f"{each['chosen']['score']:.1f}",
             f"{best['score']:.1f}",
             f"{best['learning_rate']:g}, {best['num_train_epochs']}",
-            f"{-below(each):+.1f}{ends}",
+            f"{0.0 - below(each):+.1f}{ends}",
             f"{each['chosen']['seconds']:.0f}",
             f"{seconds_of_three(each):.0f}",
         ]
