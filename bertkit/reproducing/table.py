@@ -18,13 +18,14 @@ _INTERVAL = "95 % interval"
 def reproduction_table(results: Reproduction, width: int | None = None, format: Format = "text") -> str:
     """Formats the paper's scores beside ours, in per cent.
 
-    Checkpoints of the paper's sizes have one column ``paper``; beside any other one, each model of the paper has one.
+    Checkpoints of the paper's sizes have one column ``paper``; beside any other one, each model of the paper has one,
+    if there are three at most.
 
     Args:
         results: results of a reproduction.
         width, format: as of `ResultTable.formatted`. A narrow terminal gets no times, and no intervals.
     """
-    systems = results.systems if len(results.systems) <= 2 and any(row.system is None for row in results.rows) else ()
+    systems = results.systems if len(results.systems) <= 3 and any(row.system is None for row in results.rows) else ()
     cells = [_cells(row, systems, results.rows) for row in results.rows]
     columns = {name: column for name in cells[0] if any(column := [row[name] for row in cells])}
     heading = (

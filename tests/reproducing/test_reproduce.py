@@ -173,6 +173,14 @@ def test_the_average_needs_all_rows(configured, scored):
     assert average_of(candidate, paper, rows[1:]) is None
 
 
+def test_all_models_of_table_5_stand_beside_another_size(configured, scored):
+    row = of_row(configured, scored({"eval_accuracy": 0.65}), "table-5", "MRPC", num_hidden_layers=1)
+    paper = paper_table("table-5")
+    facts = (paper.name, paper.title, paper.page, paper.section, "Devlin et al.", tuple(paper.systems))
+    text = reproduction_table(Reproduction(Path("out"), *facts, (row,), {}, ()), 120)
+    assert all(name in text.splitlines()[1] for name in paper.systems)
+
+
 def test_the_table_by_eye(configured, scored):
     row = of_row(configured, scored({"eval_accuracy": 0.65}, {"eval_accuracy": 0.67}))
     facts = ("table-1", "GLUE", 4176, "4.1", "Devlin et al.", ("BERT-base", "BERT-large"))
