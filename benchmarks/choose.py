@@ -1,193 +1,253 @@
-"""How well `bertkit choose` predicts which checkpoint is best after fine-tuning, and how much less it takes.
+"""How well `bertkit choose` tells which checkpoint is best after fine-tuning, and in which share of its time.
 
-    python benchmarks/choose.py --model CHECKPOINT --data-dir DATA [--tables sst2 stsb sick wnut17 …] [--limit 1000]
-                                [--examples 500] [--eval-limit 500] [--epochs 3] [--learning-rate 1e-4]
-                                [--pretraining-steps 300]
+    python benchmarks/choose.py --model CHECKPOINT --data-dir DATA [--work FOLDER] [--tables sst2 stsb sick …]
 
-Five encoders are compared: the checkpoint, its first half and its first layer, one of its shape with new weights, and
-one of four layers that is pre-trained here on the books of the data. On each table all are fine-tuned on the first
-``--limit`` rows with the same settings and scored on validation rows; `bertkit.choose` scores them on ``--examples``
-of the training rows. For each table a JSON line on stderr has both scores of each encoder, Spearman's correlation of
-them, and the CPU seconds of both in this process. The last line is the summary: the mean correlation, and the share of
-the seconds.
+Five encoders: the checkpoint, its first half, its first layer, one of four layers that is pre-trained here on the books
+of the data, and that one with new weights. On each table each is fine-tuned on the same training rows and scored on
+other rows; `bertkit.choose` scores them on some of the training rows. Spearman's correlation of both scores is computed
+for each table, then its mean over the tables with a 95 % interval (t); the time is CPU seconds of one process. Writes
+``CHOICE.json`` and the pages. Tables that are not measured keep their results. With ``--work`` encoders and fine-tuned
+scores are kept there, and a run that goes on computes the others only.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import shutil
 import tempfile
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from by_turns import machine, note_round
+import numpy as np
 
-SICK = {
-    "data.train_file": "nli/sick/SICK_train.txt",
-    "data.validation_file": "nli/sick/SICK_trial.txt",
-    "task.text_columns": ["sentence_A", "sentence_B"],
-    "task.label_column": "entailment_judgment",
-}
-# Table → task of `bertkit.choose`, and settings; values that are paths are below the data folder.
-TABLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "sst2": ("sst2", {"data.data_dir": "glue"}),
-    "mrpc": ("mrpc", {"data.data_dir": "glue"}),
-    "stsb": ("stsb", {"data.data_dir": "glue"}),
-    "sick": ("classification", SICK),
+FILE = Path(__file__).with_name("CHOICE.json")
+EXAMPLES, TRAINED, SCORED = 300, 800, 600  # rows: of `choose`, of the training, of its scores
+EPOCHS, BATCH = 3, 16  # 150 steps, the fewest that ``train.fit_schedule`` chooses
+LEARNING_RATE = 3e-4  # at 1e-4 the first layers, whose [CLS] hardly differs between texts, learn nothing in these steps
+PRETRAINING_STEPS = 1000
+
+# Table → task, settings whose paths are below the data folder, metric.
+TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
+    "sst2": (
+        "classification",
+        {"data.train_file": "glue/SST-2/train.tsv", "data.validation_file": "glue/SST-2/dev.tsv"},
+        "accuracy",
+    ),
     "wnut17": (
         "ner",
         {"data.train_file": "ner/wnut17/train.conll", "data.validation_file": "ner/wnut17/dev.conll"},
+        "overall_f1",
     ),
-    "conll2000-chunking": ("ner", {"data.train_file": "ner/conll2000-chunking/train.txt"}),
+    "stsb": (
+        "classification",
+        {
+            "data.train_file": "glue/STS-B/train.tsv",
+            "data.validation_file": "glue/STS-B/dev.tsv",
+            "task.text_columns": ["sentence1", "sentence2"],
+            "task.label_column": "score",
+            "task.problem": "regression",
+        },
+        "pearson",
+    ),
+    "sick": (
+        "classification",
+        {
+            "data.train_file": "nli/sick/SICK_train.txt",
+            "data.validation_file": "nli/sick/SICK_trial.txt",
+            "task.text_columns": ["sentence_A", "sentence_B"],
+            "task.label_column": "entailment_judgment",
+        },
+        "accuracy",
+    ),
+    "conll2000-chunking": (
+        "ner",
+        {
+            "data.train_file": "ner/conll2000-chunking/train.txt",
+            "data.validation_file": "ner/conll2000-chunking/test.txt",
+        },
+        "overall_f1",
+    ),
+    "mrpc": (
+        "classification",
+        {
+            "data.train_file": "glue/MRPC/train.tsv",
+            "data.validation_file": "glue/MRPC/dev.tsv",
+            "task.text_columns": ["#1 String", "#2 String"],
+            "task.label_column": "Quality",
+        },
+        "accuracy",
+    ),
 }
 
 
-def encoders(args: argparse.Namespace, folder: Path) -> dict[str, str]:
-    """Name → folder of the five encoders; writes all but the first one."""
-    import torch
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
-
+def pretrained(folder: Path, data: Path) -> None:
+    """Pre-trains an encoder of 4 layers, 256 wide, with a vocabulary of its own."""
     import bertkit
 
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    layers = AutoConfig.from_pretrained(args.model).num_hidden_layers
-    found = {"whole": args.model}
-    for name, kept in (("first half", layers // 2), ("first layer", 1)):
-        model = AutoModel.from_pretrained(args.model, num_hidden_layers=kept)
-        found[name] = str(folder / name.replace(" ", "-"))
-        model.save_pretrained(found[name])
-        tokenizer.save_pretrained(found[name])
-    torch.manual_seed(0)
-    found["new weights"] = str(folder / "new-weights")
-    AutoModel.from_config(AutoConfig.from_pretrained(args.model)).save_pretrained(found["new weights"])
-    tokenizer.save_pretrained(found["new weights"])
     settings = {
         "data.max_seq_length": 64,
         "data.vocab_size": 8000,
         "task.pair_objective": "none",
-        "train.max_steps": args.pretraining_steps,
+        "train.max_steps": PRETRAINING_STEPS,
         "train.global_train_batch_size": 32,
         "train.learning_rate": 5e-4,
         "train.report": False,
-        "placement.device": "cpu",
-        "placement.mixed_precision": "no",
     }
-    found["pre-trained here"] = str(folder / "pre-trained")
-    bertkit.pretrain(
-        "pretrain/bert-mini",
-        corpus=[str(args.data_dir / "text" / "books")],
-        output_dir=found["pre-trained here"],
-        overrides=settings,
-    )
+    bertkit.pretrain("pretrain/bert-mini", corpus=[data / "text" / "books"], output_dir=folder, overrides=settings)
+
+
+def encoders(model: str, data: Path, work: Path) -> dict[str, str]:
+    """Name → folder of the five encoders; writes those that are missing."""
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    from bertkit import BertConfig, BertModel
+
+    config = AutoConfig.from_pretrained(model)
+
+    def first(layers: int) -> Callable[[Path], None]:
+        return lambda folder: AutoModel.from_pretrained(model, num_hidden_layers=layers).save_pretrained(folder)
+
+    def new(folder: Path) -> None:
+        torch.manual_seed(0)
+        BertModel(BertConfig.from_pretrained(work / "pre-trained-here")).save_pretrained(folder)
+
+    written: dict[str, Callable[[Path], None]] = {
+        "first half": first(config.num_hidden_layers // 2),
+        "first layer": first(1),
+        "pre-trained here": lambda folder: pretrained(folder, data),
+        "new weights": new,
+    }
+    found = {"whole": model}
+    for name, write in written.items():
+        folder = work / name.replace(" ", "-")
+        found[name] = str(folder)
+        if not folder.exists():
+            write(folder)
+            if name != "pre-trained here":
+                of = work / "pre-trained-here" if name == "new weights" else model
+                AutoTokenizer.from_pretrained(of).save_pretrained(folder)
     return found
 
 
-def fine_tuned(args: argparse.Namespace, model: str, table: str, folder: Path) -> float:
-    """Fine-tunes an encoder on a table and returns its score on the validation rows."""
+def settings_of(table: str, data: Path, work: Path) -> dict[str, Any]:
+    """The settings of a table, with whole paths; of all for `choose` and the training."""
+    task, settings, _ = TABLES[table]
+    whole = dict(settings)
+    for key in ("data.train_file", "data.validation_file"):
+        file = data / settings[key]
+        if task == "classification" and file.suffix == ".txt":  # tables of tabs under another name
+            file = Path(shutil.copyfile(file, work / f"{file.stem}.tsv"))
+        whole[key] = str(file)
+    return {**whole, "data.max_seq_length": 64, "data.max_train_samples": TRAINED}
+
+
+def fine_tuned(model: str, table: str, data: Path, work: Path) -> tuple[float, float]:
+    """Fine-tunes an encoder on a table; returns its score on other rows, and the CPU seconds; both are kept."""
+    record = work / f"{table}-{Path(model).name}.json"
+    if record.exists():
+        score, seconds = json.loads(record.read_text())
+        return score, seconds
     import bertkit
 
-    task, settings = values_of(args, table)
-    recipe = f"finetune/{task}" if task in ("classification", "ner") else f"finetune/glue/{task}"
-    run = bertkit.finetune(
-        recipe,
-        model=model,
-        output_dir=folder,
-        overrides={
-            **settings,
-            "data.max_train_samples": args.limit,
-            "data.max_eval_samples": args.eval_limit,
-            "train.num_train_epochs": args.epochs,
-            "train.global_train_batch_size": 16,
-            "train.learning_rate": args.learning_rate,
-            "train.save_total_limit": 1,
-            "train.report": False,
-            "placement.device": "cpu",
-            "placement.mixed_precision": "no",
-        },
-    )
-    return float(run.metrics[f"eval_{METRICS[table]}"])
-
-
-METRICS = {
-    "sst2": "accuracy",
-    "mrpc": "combined_score",
-    "stsb": "combined_score",
-    "sick": "accuracy",
-    "wnut17": "overall_f1",
-    "conll2000-chunking": "overall_f1",
-}
-
-
-def values_of(args: argparse.Namespace, table: str) -> tuple[str, dict[str, Any]]:
-    """The task of a table and its settings, with whole paths."""
-    task, settings = TABLES[table]
-    whole = {
-        key: str(args.data_dir / value) if key.endswith(("_file", "_dir")) else value for key, value in settings.items()
+    task, _, metric = TABLES[table]
+    training = {
+        "data.max_eval_samples": SCORED,
+        "train.num_train_epochs": EPOCHS,
+        "train.global_train_batch_size": BATCH,
+        "train.learning_rate": LEARNING_RATE,
+        "train.load_best_model_at_end": False,
+        "train.eval_strategy": "no",
+        "train.save_strategy": "no",
+        "train.report": False,
     }
-    return task, {**whole, "data.max_seq_length": 64}
+    overrides = {**settings_of(table, data, work), **training}
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as scratch:
+        run = bertkit.finetune(f"finetune/{task}", model=model, output_dir=f"{scratch}/run", overrides=overrides)
+    score, seconds = float(run.metrics[f"eval_{metric}"]), time.process_time() - start
+    record.write_text(json.dumps([score, seconds]))
+    return score, seconds
 
 
-def of_table(args: argparse.Namespace, found: dict[str, str], table: str, folder: Path) -> dict[str, Any]:
-    """Both scores of each encoder on a table, their rank correlation, and the seconds."""
+def of_table(found: dict[str, str], table: str, data: Path, work: Path) -> dict[str, Any]:
+    """Both scores of each encoder on a table, their rank correlation, and the CPU seconds of both."""
+    from run_all import commit
     from scipy.stats import spearmanr
 
     import bertkit
 
-    task, settings = values_of(args, table)
-    chosen_from = {key: value for key, value in settings.items() if key != "data.validation_file"}
-    chosen_from["data.max_train_samples"] = args.limit
+    settings = {key: value for key, value in settings_of(table, data, work).items() if key != "data.validation_file"}
     start = time.process_time()
-    choice = bertkit.choose(
-        list(found.values()), task=task, examples=args.examples, overrides=chosen_from, device="cpu"
-    )
-    seconds_of_choose = time.process_time() - start
-    frozen = [each.frozen.score if each.frozen is not None else None for each in choice.candidates]
-    start = time.process_time()
-    tuned = [fine_tuned(args, model, table, folder / f"{table}-{n}") for n, model in enumerate(found.values())]
+    choice = bertkit.choose(list(found.values()), task=TABLES[table][0], examples=EXAMPLES, overrides=settings)
     seconds = time.process_time() - start
+    frozen = [-1.0 if (score := each.frozen.score) is None else score for each in choice.candidates]
+    tuned = {name: fine_tuned(model, table, data, work) for name, model in found.items()}
+    scores = [score for score, _ in tuned.values()]
     return {
-        "frozen": dict(zip(found, frozen, strict=True)),
-        "fine-tuned": dict(zip(found, tuned, strict=True)),
-        "spearman": float(spearmanr([value or 0.0 for value in frozen], tuned).statistic),
-        "choose_seconds": seconds_of_choose,
-        "finetune_seconds": seconds,
-        "sentences": choice.sentences,
+        "frozen": dict(zip(found, (round(score, 4) for score in frozen), strict=True)),
+        "fine_tuned": dict(zip(found, (round(score, 4) for score in scores), strict=True)),
+        "spearman": round(float(spearmanr(frozen, scores).statistic), 3),
+        "cpu_seconds": {"choose": round(seconds, 1), "fine_tuning": round(sum(each for _, each in tuned.values()), 1)},
+        "commit": commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
+
+
+def section(tables: dict[str, dict[str, Any]]) -> str:
+    """The part of docs/guides/choose.md."""
+    from bertkit.metrics.intervals import t_interval
+
+    names = list(next(iter(tables.values()))["frozen"])
+    lines = [f"| | {' | '.join(names)} | Spearman | CPU seconds |", f"| --- | {'--- | ' * (len(names) + 2)}"]
+    for table, each in tables.items():
+        pairs = (f"{each['frozen'][name]:.3f}, {each['fine_tuned'][name]:.3f}" for name in names)
+        spent = each["cpu_seconds"]
+        seconds = f"{spent['choose']:.0f}, {spent['fine_tuning']:.0f}"
+        lines.append(f"| {table} | {' | '.join(pairs)} | {each['spearman']:.2f} | {seconds} |")
+    correlations = np.array([each["spearman"] for each in tables.values()])
+    interval = t_interval(correlations)
+    ends = "" if interval is None else f" (95 % interval over tables {interval[0]:.2f} to {min(interval[1], 1):.2f})"
+    choose, training = (
+        sum(each["cpu_seconds"][side] for each in tables.values()) for side in ("choose", "fine_tuning")
+    )
+    last = list(tables.values())[-1]
+    parts = [
+        f"Of each encoder the score of `choose` on {EXAMPLES} examples, then that after fine-tuning on {TRAINED} rows;",
+        "of both the CPU seconds for all encoders:",
+        "",
+        *lines,
+        "",
+        f"Mean Spearman over {len(tables)} of the script's {len(TABLES)} tables: {correlations.mean():.2f}{ends}.",
+        f"`choose` takes {choose / training:.0%} of the time of these trainings, whatever their rows and epochs.",
+        f"Commit {last['commit']}, {last['date']}.",
+    ]
+    return "\n".join(parts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", required=True, type=Path)
+    parser.add_argument("--work", type=Path, help="a folder that keeps encoders and fine-tuned scores")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--limit", type=int, default=1000)
-    parser.add_argument("--examples", type=int, default=500)
-    parser.add_argument("--eval-limit", type=int, default=500)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--learning-rate", type=float, default=1e-4)
-    parser.add_argument("--pretraining-steps", type=int, default=300)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        found = encoders(args, Path(scratch))
-        results = {}
-        for number, table in enumerate(args.tables):
-            results[table] = of_table(args, found, table, Path(scratch))
-            note_round(number, table, results[table])
-    correlations = [each["spearman"] for each in results.values()]
-    spent, saved = (sum(each[f"{name}_seconds"] for each in results.values()) for name in ("choose", "finetune"))
-    print(
-        json.dumps(
-            {
-                "spearman": {table: round(each["spearman"], 3) for table, each in results.items()},
-                "mean_spearman": sum(correlations) / len(correlations),
-                "share_of_the_time": spent / saved,
-                **machine(),
-            }
-        ),
-        file=sys.stdout,
-    )
+        work = args.work or Path(scratch)
+        work.mkdir(parents=True, exist_ok=True)
+        found = encoders(args.model, args.data_dir, work)
+        tables = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+        for table in args.tables:
+            tables[table] = of_table(found, table, args.data_dir, work)
+            FILE.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+            print(json.dumps({table: tables[table]}), flush=True)
+    from render import write_pages
+
+    write_pages()
 
 
 if __name__ == "__main__":

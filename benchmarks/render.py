@@ -188,6 +188,15 @@ def schedule(results: dict[str, Any]) -> str:
     return chosen.sentence(results["schedule"])
 
 
+def choice(results: dict[str, Any]) -> str:
+    """Scores of frozen encoders beside those after fine-tuning."""
+    from choose import FILE, section
+
+    if not FILE.exists():
+        return NOTHING.replace("run_all.py DATA MODEL", "choose.py")
+    return section(json.loads(FILE.read_text(encoding="utf-8")))
+
+
 def mean_scores(results: dict[str, Any]) -> str:
     """Means and standard deviations of both libraries, one line for each task."""
     lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
@@ -239,6 +248,7 @@ BLOCKS = {
     "corpus": corpus,
     "scale": scale,
     "schedule": schedule,
+    "choice": choice,
     "scores": mean_scores,
     "seeds": seed_scores,
 }
