@@ -203,7 +203,10 @@ def section(tables: dict[str, dict[str, Any]]) -> str:
     from bertkit.metrics.intervals import t_interval
 
     names = list(next(iter(tables.values()))["frozen"])
-    lines = [f"| | {' | '.join(names)} | Spearman | CPU seconds |", f"| --- | {'--- | ' * (len(names) + 2)}"]
+    lines = [
+        f"| | {' | '.join(names)} | Spearman | CPU seconds |",
+        f"| --- | {' | '.join(['---'] * (len(names) + 2))} |",
+    ]
     for table, each in tables.items():
         pairs = (f"{each['frozen'][name]:.3f}, {each['fine_tuned'][name]:.3f}" for name in names)
         spent = each["cpu_seconds"]
@@ -211,7 +214,11 @@ def section(tables: dict[str, dict[str, Any]]) -> str:
         lines.append(f"| {table} | {' | '.join(pairs)} | {each['spearman']:.2f} | {seconds} |")
     correlations = np.array([each["spearman"] for each in tables.values()])
     interval = t_interval(correlations)
-    ends = "" if interval is None else f" (95 % interval over tables {interval[0]:.2f} to {min(interval[1], 1):.2f})"
+    ends = (
+        ""
+        if interval is None
+        else f" (95 % interval over tables {max(interval[0], -1):.2f} to {min(interval[1], 1):.2f})"
+    )
     choose, training = (
         sum(each["cpu_seconds"][side] for each in tables.values()) for side in ("choose", "fine_tuning")
     )
@@ -223,7 +230,7 @@ def section(tables: dict[str, dict[str, Any]]) -> str:
         *lines,
         "",
         f"Mean Spearman over {len(tables)} of the script's {len(TABLES)} tables: {correlations.mean():.2f}{ends}.",
-        f"`choose` takes {choose / training:.0%} of the time of these trainings, whatever their rows and epochs.",
+        f"`choose` took {choose / training:.0%} of the time of these trainings; it does not grow with their rows.",
         f"Commit {last['commit']}, {last['date']}.",
     ]
     return "\n".join(parts)
