@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any, Literal
 
 from bertkit.checks.subject import Subject
+from bertkit.pages.notebook import notebook_html
+from bertkit.progress import counted
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -73,6 +75,11 @@ class Report:
     def warnings(self) -> int:
         """Number of warnings."""
         return sum(finding.level == "warning" for finding in self.findings)
+
+    def _repr_html_(self) -> str:
+        """Returns the findings as a table, which Jupyter shows."""
+        rows = {f"{each.level}: {each.code}": f"{each.where}: {each.message} → {each.remedy}" for each in self.findings}
+        return notebook_html(f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}", rows)
 
     def strict(self) -> Report:
         """Returns the report with warnings as errors."""

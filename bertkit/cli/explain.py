@@ -9,7 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_text, print_wrapped
 from bertkit.json_text import dumps
 
 
@@ -106,6 +106,6 @@ def explain(
         print_text(dumps({**shown.record(), **({} if output is None else {"output": str(output)})}))
         return
     for line in shown.lines():
-        print_text(line)
+        print_wrapped(line)
     if output is not None:
         print_text(output)

@@ -12,7 +12,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
 from bertkit.cli.finetune import glue_tasks
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_text, print_wrapped
 from bertkit.cli.training import overrides
 from bertkit.json_text import dumps
 
@@ -37,7 +37,11 @@ def compare(
 
     options.check_one_form(json, format)
     results = bertkit.compare(*systems, metric=metric)
-    print_text(dumps(asdict(results), default=str) if json else comparison_table(results, format))
+    if json:
+        print_text(dumps(asdict(results), default=str))
+        return
+    written = comparison_table(results, format)
+    (print_wrapped if format == "text" else print_text)(written)
 
 
 def ensemble(

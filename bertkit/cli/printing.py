@@ -30,6 +30,11 @@ def print_text(text: object, end: str = "\n") -> None:
     print(printable(str(text)), end=end)
 
 
+def print_wrapped(text: object) -> None:
+    """Prints lines of text, in a terminal broken between words."""
+    print_text(wrapped(printable(str(text)), sys.stdout))
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Prints lines that are escaped already and may have colours, and flushes."""
     _print("".join(f"{line}\n" for line in lines))
@@ -76,7 +81,7 @@ def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool, next_co
     if run.collapse is not None:
         print_text(f"collapsed: {run.collapse} on the validation set")
     for sentence in run.verdict.sentences:
-        print_text(wrapped(printable(sentence), sys.stdout))
+        print_wrapped(sentence)
     if (proposal := run.verdict.proposal) is not None:
         print_text(f"to try, {proposal.reason}:\n  {proposal.line(run.output_dir)}")
     print_text(f"results, checkpoint and model card: {run.output_dir}")

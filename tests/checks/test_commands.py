@@ -227,6 +227,8 @@ def test_docs_list_every_code():
 
 def test_reports_are_merged_and_made_strict():
     report = Report((Finding(code="a", level="warning", where="train", message="m", remedy="r"),), {"steps": 1})
+    assert "<b>0 errors, 1 warning</b>" in report._repr_html_()
+    assert "<th>warning: a</th><td>train: m → r</td>" in report._repr_html_()
     both = merged({"x": report, "y": Report(())})
     assert [finding.where for finding in both.findings] == ["x: train"]
     assert both.strict().errors == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.cli.printing import print_results
+from bertkit.cli.printing import print_results, print_wrapped
 from bertkit.run.directory import Run
 
 
@@ -33,3 +33,13 @@ def test_evaluate_names_a_collapsed_model(bertkit, fine_tuned, tmp_path, has_bot
     outcome = bertkit("evaluate", checkpoint, "--validation-file", tmp_path / "rows.csv")
     assert outcome.code == 0, outcome.err
     assert (f"collapsed: all predictions are '{label}'" in outcome.out) == has_both_labels
+
+
+def test_lines_are_broken_between_words_in_a_terminal(capsys, monkeypatch):
+    line = "  No significant difference: accuracy"
+    print_wrapped(line)
+    assert capsys.readouterr().out == line + "\n"
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    print_wrapped(line)
+    assert capsys.readouterr().out == "  No significant\n  difference:\n  accuracy\n"
