@@ -10,3 +10,8 @@ for (const code of document.querySelectorAll(":not(pre) > code"))
       return option;
     }));
   }
+
+// Lets the keyboard scroll tables that are wider than the page; the theme puts them in boxes.
+addEventListener("load", () => {
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+});
