@@ -34,7 +34,16 @@ _REPR.maxstring = _REPR.maxother = 120
 
 
 class BertkitError(Exception):
-    """Base class of all errors that the user can correct."""
+    """Base class of all errors that the user can correct.
+
+    Examples:
+        ```python
+        try:
+            bertkit.load_recipe("no-such-recipe")
+        except bertkit.BertkitError as error:
+            print(error)
+        ```
+    """
 
 
 class RecipeError(BertkitError):

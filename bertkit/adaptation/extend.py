@@ -114,6 +114,12 @@ def extend_tokenizer(
     Raises:
         BertkitError: the checkpoint or the corpus cannot be read, the corpus has nothing to add, ids would move, or the
             folder is in use; nothing is written.
+
+    Examples:
+        ```python
+        extension = bertkit.extend_tokenizer("my-bert", ["field.txt"], "extended", add=5)
+        bertkit.load("extended").fill_mask("a [MASK] film")
+        ```
     """
     if add < 1 or min_frequency < 1:
         wrong = ("add", add) if add < 1 else ("min_frequency", min_frequency)

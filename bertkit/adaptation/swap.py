@@ -94,6 +94,12 @@ def swap_tokenizer(
     Raises:
         BertkitError: the checkpoint, the tokenizer or the corpus cannot be read, the two have the same vocabulary,
             positions would move, or the folder is in use; nothing is written.
+
+    Examples:
+        ```python
+        bertkit.train_tokenizer(["field.txt"], 8000, "my-tokenizer")
+        swap = bertkit.swap_tokenizer("my-bert", "my-tokenizer", "swapped")
+        ```
     """
     start = start_of(checkpoint, revision, output_dir)
     old, new = start.tokenizer, load_tokenizer(str(tokenizer), for_pretraining=True)

@@ -99,6 +99,13 @@ def check(
     Raises:
         RecipeError: ``labels`` is set and cleanlab is not installed, or ``resume`` without ``output_dir``.
         BertkitError: the table of ``fix`` cannot be read or written.
+
+    Examples:
+        ```python
+        found = bertkit.check("finetune/classification", train_file="reviews.csv", model="my-bert", output_dir="run")
+        for finding in found.findings:
+            print(finding.level, finding.code, finding.message)
+        ```
     """
     if labels:
         check_installed()

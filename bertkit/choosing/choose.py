@@ -64,6 +64,12 @@ def choose(
         DataError: the data cannot be read, or are too few.
         CheckpointError: a checkpoint cannot be loaded.
         OutputError: the file exists or cannot be written.
+
+    Examples:
+        ```python
+        choice = bertkit.choose(["my-bert", "bert-2"], train_file="reviews.csv")
+        choice.best, choice.candidates[0].frozen.by_layer
+        ```
     """
     named = [str(model) for model in models]
     values = with_settings(recipe_name(task or "classification"), overrides, settings)

@@ -146,6 +146,12 @@ def explain(
         CheckpointError: the checkpoint cannot be loaded; or has no masked-LM head, for ``rank`` and ``pairs``.
         DataError: a text is empty, or a file cannot be read.
         OutputError: the file exists or cannot be written.
+
+    Examples:
+        ```python
+        inside = bertkit.explain("my-reviews", "a lovely film", output="film.html")
+        inside.attention.weights.shape  # layers, heads, tokens, tokens
+        ```
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
     others = {

@@ -101,6 +101,14 @@ def ablations(
     Raises:
         BertkitError: an argument, a recipe or data are invalid, or the folder holds other runs; then nothing has been
             trained. Or the corpus has changed since a variant was pre-trained in an earlier call.
+
+    Examples:
+        ```python
+        results = bertkit.ablations(
+            ["texts/"], tasks=["mrpc"], data_dir="GLUE", output_dir="out", overrides={"data.vocab_size": 30522}
+        )
+        results.tasks["mrpc"]
+        ```
     """
     folder = Path(output_dir)
     recipes = _checked(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)

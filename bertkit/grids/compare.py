@@ -47,6 +47,12 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
         DataError: the systems have different examples; a file lacks a column, or a value that can be read; or ``gold``
             has few different numbers with decimals, which can be classes or numbers.
         CheckpointError: a folder is neither a run nor a grid.
+
+    Examples:
+        ```python
+        comparisons = bertkit.compare("my-reviews", "my-reviews-2")
+        comparisons.comparisons[0].models  # a sentence
+        ```
     """
     if len(systems) == 1 and isinstance(systems[0], (list, tuple)):
         raise RecipeError("compare: got a list; give its entries as arguments: compare(*runs), or compare('a', 'b')")

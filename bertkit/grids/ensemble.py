@@ -62,6 +62,12 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
 
     Raises:
         OutputError: there is no grid, it has no finished run, or ``output_dir`` is in use.
+
+    Examples:
+        ```python
+        bertkit.ensemble("my-grid", output_dir="together")
+        bertkit.load("together").predict("a lovely film")
+        ```
     """
     source, place = Path(grid), Path(output_dir)
     definition = read(source)

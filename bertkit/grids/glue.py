@@ -115,6 +115,12 @@ def finetune_glue(
 
     Raises:
         BertkitError: an argument, recipe or data set is invalid for any of the tasks; then nothing has been trained.
+
+    Examples:
+        ```python
+        results = bertkit.finetune_glue(["sst2"], model="my-bert", data_dir="GLUE", output_dir="out")
+        results.scores
+        ```
     """
     check_callbacks(callbacks)
     check_tasks(tasks)
@@ -165,6 +171,14 @@ def finetune_glue_grid(
 
     Raises:
         BertkitError: an argument, recipe or data set is invalid for any of the tasks; then nothing has been trained.
+
+    Examples:
+        ```python
+        results = bertkit.finetune_glue_grid(
+            ["sst2"], grid={"train.learning_rate": [2e-5, 3e-5]}, model="my-bert", data_dir="GLUE", output_dir="out"
+        )
+        results.tasks["sst2"].best  # the setting with the best mean
+        ```
     """
     check_tasks(tasks)
     folder = Path(output_dir)

@@ -90,6 +90,15 @@ def finetune_grid(
         BertkitError: an argument, a value or the data are invalid, or the folder holds another grid; then nothing has
             been trained.
         TrainingError: worker processes have ended before the grid was complete.
+
+    Examples:
+        ```python
+        grid = {"train.learning_rate": [2e-5, 3e-5]}
+        results = bertkit.finetune_grid(
+            "classification", grid=grid, train_file="reviews.csv", model="my-bert", output_dir="grid"
+        )
+        results.best  # the setting with the best mean
+        ```
     """
     folder = Path(output_dir)
     values = all_values(with_settings(recipe, overrides, settings), model, data_dir)

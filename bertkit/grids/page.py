@@ -59,6 +59,11 @@ def report_grid(grid: str | Path, *, output: str | Path | None = None) -> Path:
     Raises:
         OutputError: there is no grid, or the file exists or cannot be written.
         DataError: no run of the grid has finished.
+
+    Examples:
+        ```python
+        bertkit.report_grid("my-grid", output="grid.html")
+        ```
     """
     folder = Path(grid)
     definition = read(folder)

@@ -85,6 +85,12 @@ def evaluate(
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
+
+    Examples:
+        ```python
+        result = bertkit.evaluate("my-reviews", validation_file="reviews.csv")
+        result.metrics["eval_accuracy"]
+        ```
     """
     data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     data = {key: table_path(value, key) for key, value in data.items() if value is not None}

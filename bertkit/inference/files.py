@@ -130,6 +130,12 @@ def predict_stream(
     Raises:
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
             after the blocks before it were yielded, an invalid input; the message then says how many inputs are done.
+
+    Examples:
+        ```python
+        for block in bertkit.predict("my-reviews", texts=["a lovely film", "an awful plot"]):
+            print(block)
+        ```
     """
     _check_options(texts, input_file, output_file, questions, context, csv_safe, form)
     if questions is not None and aggregation is not None:
@@ -304,7 +310,7 @@ def _line(prediction: str, inputs: Iterable[Any]) -> str:
 
 def embed_texts(
     checkpoint: str | Path,
-    output_file: Path,
+    output_file: str | Path,
     texts: Sequence[str] | None = None,
     input_file: Path | None = None,
     text_column: str | None = None,
@@ -348,9 +354,16 @@ def embed_texts(
     Raises:
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint;
             or, after the blocks before it were written, an invalid input.
+
+    Examples:
+        ```python
+        bertkit.embed("my-bert", "vectors.npz", texts=["a good film", "an awful plot"])
+        vectors = numpy.load("vectors.npz")["embeddings"]  # 2, hidden size
+        ```
     """
     if (texts is None) == (input_file is None):
         raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
+    output_file = Path(output_file)
     form = _VECTOR_FILES.get(output_file.suffix.lower())
     if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_VECTOR_FILES)}")

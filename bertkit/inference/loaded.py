@@ -51,6 +51,13 @@ def load(
 
     Raises:
         CheckpointError: it cannot be loaded.
+
+    Examples:
+        ```python
+        bert = bertkit.load("my-reviews")
+        bert.predict("a lovely film")[0]["label"]
+        bert.embed(["a good film", "an awful plot"]).shape  # 2, hidden size
+        ```
     """
     loaded = LoadedCheckpoint(at_revision(checkpoint, revision, trust_remote_code), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:

@@ -63,6 +63,11 @@ def mine_negatives(
         DataError: the table cannot be read, or has too few different positives.
         CheckpointError: the checkpoint cannot be loaded.
         OutputError: the file exists or cannot be written.
+
+    Examples:
+        ```python
+        bertkit.mine_negatives("pairs.csv", "triplets.csv", model="my-bert", number=1, margin=0)
+        ```
     """
     from bertkit.tasks.similarity.losses import check_extra
 

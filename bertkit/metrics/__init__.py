@@ -3,6 +3,12 @@
 ``evaluate.load`` fetches a script from the Hub at call time; these metrics are part of the package. ``glue/sst2`` has
 the scores of the configuration ``sst2`` of the evaluate library's ``glue``. This module has the scores of class ids,
 label sets and numbers, by scikit-learn and SciPy, which are imported by the scores that need them.
+
+Examples:
+    ```python
+    metric = bertkit.metrics.load("glue/mrpc")
+    metric.compute(predictions=[0, 1], references=[0, 1])  # accuracy and F1
+    ```
 """
 
 from __future__ import annotations

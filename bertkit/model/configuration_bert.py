@@ -71,10 +71,11 @@ class BertkitConfig(PreTrainedConfig):
         ValueError: A value is impossible. All impossible values are named together.
         huggingface_hub.errors.StrictDataclassFieldValidationError: A value has the wrong type.
 
-    Example:
-        >>> config = BertkitConfig(hidden_size=128, num_attention_heads=2)
-        >>> config.hidden_size // config.num_attention_heads
-        64
+    Examples:
+        ```python
+        config = bertkit.BertConfig(num_hidden_layers=2, hidden_size=128, num_attention_heads=2, intermediate_size=512)
+        model = bertkit.BertModel(config)  # new weights
+        ```
     """
 
     model_type: ClassVar[str] = "bertkit"

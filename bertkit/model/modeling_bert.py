@@ -349,7 +349,16 @@ class BertPreTrainedModel(PreTrainedModel):
 
 
 class BertModel(BertPreTrainedModel):
-    """Encoder of BERT §3 without a head; has a pooler unless ``add_pooling_layer`` is false."""
+    """Encoder of BERT §3 without a head; has a pooler unless ``add_pooling_layer`` is false.
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-bert")
+        model = bertkit.BertModel.from_pretrained("my-bert")
+        outputs = model(**tokenizer("a lovely film", return_tensors="pt"))
+        outputs.last_hidden_state, outputs.pooler_output  # 1, tokens, hidden size; 1, hidden size
+        ```
+    """
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
@@ -519,7 +528,16 @@ class BertForPreTrainingOutput(ModelOutput):
 
 
 class BertForPreTraining(_MaskedLMModel):
-    """BERT with both pre-training heads, masked LM and next sentence prediction (BERT §3.1, §A.2)."""
+    """BERT with both pre-training heads, masked LM and next sentence prediction (BERT §3.1, §A.2).
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-bert")
+        model = bertkit.BertForPreTraining.from_pretrained("my-bert")
+        outputs = model(**tokenizer("a [MASK] film", return_tensors="pt"))
+        outputs.prediction_logits, outputs.seq_relationship_logits  # 1, tokens, vocabulary; 1, 2
+        ```
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -585,7 +603,15 @@ class BertForPreTraining(_MaskedLMModel):
 
 
 class BertForMaskedLM(_MaskedLMModel):
-    """BERT with a masked-LM head (BERT §3.1, Task #1)."""
+    """BERT with a masked-LM head (BERT §3.1, Task #1).
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-bert")
+        model = bertkit.BertForMaskedLM.from_pretrained("my-bert")
+        logits = model(**tokenizer("a [MASK] film", return_tensors="pt")).logits  # 1, tokens, vocabulary
+        ```
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -612,7 +638,16 @@ class BertForMaskedLM(_MaskedLMModel):
 
 
 class BertForNextSentencePrediction(BertPreTrainedModel):
-    """BERT with a next-sentence head: sentence B follows sentence A, or not (BERT §3.1, Task #2)."""
+    """BERT with a next-sentence head: sentence B follows sentence A, or not (BERT §3.1, Task #2).
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-bert")
+        model = bertkit.BertForNextSentencePrediction.from_pretrained("my-bert")
+        inputs = tokenizer("the plot is lovely", "a good film", return_tensors="pt")
+        model(**inputs).logits  # 1, 2: follows, random
+        ```
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -639,7 +674,16 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
 
 
 class BertForSequenceClassification(BertPreTrainedModel):
-    """BERT with a linear classifier or regressor on the pooled output (BERT §4.1, Figure 4a, 4b)."""
+    """BERT with a linear classifier or regressor on the pooled output (BERT §4.1, Figure 4a, 4b).
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-reviews")
+        model = bertkit.BertForSequenceClassification.from_pretrained("my-reviews")
+        logits = model(**tokenizer("a lovely film", return_tensors="pt")).logits  # 1, classes
+        model.config.id2label  # {0: 'bad', 1: 'good'}
+        ```
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -670,6 +714,13 @@ class BertForTokenClassification(BertPreTrainedModel):
     """BERT with a linear classifier on every token, such as for named entities (BERT §5.3, Figure 4d).
 
     With ``config.feature_layers`` the encoder is frozen and `BertFeatures` precede the classifier (BERT §5.3, Table 7).
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-bert")
+        model = bertkit.BertForTokenClassification.from_pretrained("my-bert", num_labels=3)  # the head is new
+        logits = model(**tokenizer("a lovely film", return_tensors="pt")).logits  # 1, tokens, 3
+        ```
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -707,7 +758,16 @@ class BertForTokenClassification(BertPreTrainedModel):
 
 
 class BertForQuestionAnswering(BertPreTrainedModel):
-    """BERT with a span head for the start and end of an answer in a passage (BERT §4.2, Figure 4c)."""
+    """BERT with a span head for the start and end of an answer in a passage (BERT §4.2, Figure 4c).
+
+    Examples:
+        ```python
+        tokenizer = transformers.AutoTokenizer.from_pretrained("my-bert")
+        model = bertkit.BertForQuestionAnswering.from_pretrained("my-bert")  # the head is new
+        outputs = model(**tokenizer("what is lovely?", "the plot is lovely", return_tensors="pt"))
+        outputs.start_logits, outputs.end_logits  # 1, tokens each
+        ```
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -744,7 +804,15 @@ class BertForQuestionAnswering(BertPreTrainedModel):
 
 class BertForMultipleChoice(BertPreTrainedModel):
     """BERT for multiple choice among C continuations, each scored by a linear layer on its pooled output (BERT
-    §4.4)."""
+    §4.4).
+
+    Examples:
+        ```python
+        model = bertkit.BertForMultipleChoice.from_pretrained("my-bert")  # the head is new
+        ids = torch.randint(5, 50, (2, 4, 16))  # questions, choices, tokens
+        model(input_ids=ids).logits  # 2, 4
+        ```
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)

@@ -31,6 +31,12 @@ def environment() -> dict[str, Any]:
 
     Returns:
         Name → text, number, list or None for what is not known.
+
+    Examples:
+        ```python
+        facts = bertkit.environment()
+        facts["torch"], facts["processor"]
+        ```
     """
     import torch
 

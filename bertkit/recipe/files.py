@@ -242,7 +242,13 @@ def recipe_folder() -> Path:
 
 
 def list_recipes() -> list[str]:
-    """Returns the names of all shipped recipes, such as ``finetune/glue/sst2``, sorted."""
+    """Returns the names of all shipped recipes, such as ``finetune/glue/sst2``, sorted.
+
+    Examples:
+        ```python
+        [name for name in bertkit.list_recipes() if name.startswith("finetune/glue/")]
+        ```
+    """
     folder = recipe_folder()
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
 
@@ -252,6 +258,11 @@ def find_recipe(name_or_file: str | Path) -> Path:
 
     Raises:
         RecipeError: the recipe does not exist, or the end matches several names.
+
+    Examples:
+        ```python
+        bertkit.find_recipe("bert-mini").read_text()  # the file, with its comments
+        ```
     """
     path = Path(name_or_file)
     try:
@@ -283,13 +294,19 @@ def recipe_text(name_or_file: str | Path) -> str:
     return _SCHEMA.sub(lambda match: f"{match[1]}{(path.parent / match[2]).resolve()}", text, count=1)
 
 
-def copy_recipe(name: str, destination: Path) -> Path:
+def copy_recipe(name: str, destination: str | Path) -> Path:
     """Copies a recipe with its comments to a new file, or into a folder under its own name; returns the new path.
 
     Raises:
         OutputError: the file exists, or its folder does not.
+
+    Examples:
+        ```python
+        path = bertkit.copy_recipe("finetune/classification", "my-recipe.yaml")
+        bertkit.load_recipe(path)
+        ```
     """
-    source = find_recipe(name)
+    source, destination = find_recipe(name), Path(destination)
     target = destination / source.name if destination.is_dir() else destination
     check_new_file(target, str(target))
     write_whole(target, recipe_text(source).encode())

@@ -57,6 +57,11 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         CheckpointError: a folder holds no run.
         DataError: the data of the run cannot be read, or have changed since the run.
         OutputError: the file exists or cannot be written.
+
+    Examples:
+        ```python
+        bertkit.report("my-reviews", output="report.html")
+        ```
     """
     folders = [Path(run) for run in runs]
     if not folders:

@@ -64,6 +64,12 @@ def reproduce(
     Raises:
         BertkitError: an argument, a checkpoint or data are invalid, no task has data, or the folder holds other files;
             then nothing has been trained.
+
+    Examples:
+        ```python
+        results = bertkit.reproduce("table-1", model=["my-bert"], tasks=["sst2"], data_dir="GLUE", output_dir="out")
+        results.rows[0].paper, results.rows[0].mean  # of each model of the paper; ours
+        ```
     """
     folder = Path(output_dir)
     paper, candidates, chosen = _checked(table, [model] if isinstance(model, str) else model, tasks, seeds, folder)

@@ -57,6 +57,12 @@ def train_tokenizer_on(
 
     Raises:
         BertkitError: the corpus cannot be read, the size is impossible, or the folder is in use; nothing is written.
+
+    Examples:
+        ```python
+        tokenizer = bertkit.train_tokenizer(["texts/"], 8000, "my-tokenizer")
+        tokenizer.tokenize("a lovely film")
+        ```
     """
     output_dir = Path(output_dir)
     check_output_dir(output_dir, resume=False, can_resume=False)
@@ -118,6 +124,12 @@ def build_corpus(
     Raises:
         BertkitError: the arguments or the text are invalid, a worker was killed, or the folder is in use; then
             ``output_dir`` is unchanged.
+
+    Examples:
+        ```python
+        store = bertkit.build_corpus(["texts/"], "store", vocab_size=8000)
+        len(store.tokens)
+        ```
     """
     data = _data([str(path) for path in corpus], settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
@@ -155,6 +167,13 @@ def join_corpus(output_dir: str | Path) -> TokenStore:
 
     Raises:
         OutputError: parts are missing; the message names them.
+
+    Examples:
+        ```python
+        for part in ("1/2", "2/2"):  # each on a machine of its own
+            bertkit.build_corpus(["texts/"], "store", part=part, tokenizer="my-bert")
+        bertkit.join_corpus("store")
+        ```
     """
     return join_store(Path(output_dir))
 
@@ -167,6 +186,12 @@ def verify_corpus(store: str | Path) -> TokenStore:
 
     Raises:
         DataError: there is no store, or it is damaged; the message names the first damaged file.
+
+    Examples:
+        ```python
+        bertkit.build_corpus(["texts/"], "store", tokenizer="my-bert")
+        bertkit.verify_corpus("store")
+        ```
     """
     opened = open_store(str(store), cache_folder())
     for part in opened.parts:

@@ -71,6 +71,12 @@ def distill(
 
     Raises:
         BertkitError: the arguments, the teacher, the student or the data are invalid; then nothing has been written.
+
+    Examples:
+        ```python
+        run = bertkit.distill("my-reviews", student_layers=[0], output_dir="small")
+        run.metrics["eval_accuracy"]
+        ```
     """
     resolved = distillation_recipe(
         teacher,

@@ -87,6 +87,13 @@ def finetune(
     Raises:
         HubError: the upload failed; the run is complete, and the message has the command to retry.
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
+
+    Examples:
+        ```python
+        run = bertkit.finetune("classification", train_file="reviews.csv", model="my-bert", output_dir="run")
+        run.metrics["eval_accuracy"]
+        bertkit.load(run.output_dir).predict("a lovely film")
+        ```
     """
     check_callbacks(callbacks)
     if settings:

@@ -59,6 +59,12 @@ def runs(folder: str | Path) -> list[ListedRun]:
 
     Raises:
         DataError: the folder does not exist or cannot be read.
+
+    Examples:
+        ```python
+        for run in bertkit.runs("."):
+            print(run.folder, run.state, run.score)
+        ```
     """
     root = Path(folder)
     if not root.is_dir():

@@ -84,6 +84,12 @@ def pretrain(
     Raises:
         HubError: the upload failed; the run is complete, and the message has the command to retry.
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written to ``output_dir``.
+
+    Examples:
+        ```python
+        run = bertkit.pretrain("small-bert.yaml", corpus=["texts/"], output_dir="pretrained")  # or "pretrain/bert-mini"
+        run.metrics["eval_masked_lm_loss"]
+        ```
     """
     check_callbacks(callbacks)
     prepared = prepare_pretraining(

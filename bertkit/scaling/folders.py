@@ -105,6 +105,12 @@ def predict_folder(
         DataError: there is no input; a row cannot be read; or all rows were rejected.
         OutputError: the output folder holds something else, or cannot be written.
         BertkitError: the checkpoint or an option is unusable; or workers keep dying.
+
+    Examples:
+        ```python
+        result = bertkit.predict_folder("my-reviews", "tables/", "labels")
+        result.rows
+        ```
     """
     configured: dict[str, Any] = {
         "all_probabilities": all_probabilities,
@@ -156,6 +162,12 @@ def embed_folder(
 
     Raises:
         BertkitError: as for `predict_folder`.
+
+    Examples:
+        ```python
+        result = bertkit.embed_folder("my-bert", "tables/", "vectors")
+        result.rows  # in Parquet files with a column embedding
+        ```
     """
     if pooling == "none" and output_format == "parquet":
         raise RecipeError("--pooling none in a folder is written as JSON lines only; give --output-format jsonl")

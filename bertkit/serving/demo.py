@@ -69,6 +69,11 @@ def demo(
     Raises:
         RecipeError: the extra ``demo`` is missing, or the address cannot be listened on.
         CheckpointError: the checkpoint cannot be loaded.
+
+    Examples:
+        ```python
+        bertkit.demo("my-reviews", port=7860)  # until Ctrl-C
+        ```
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     try:

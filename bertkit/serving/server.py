@@ -101,6 +101,11 @@ def serve(
     Raises:
         RecipeError: the extra ``serve`` is missing, the address cannot be listened on, or an allowed host is no name.
         CheckpointError: the checkpoint cannot be loaded.
+
+    Examples:
+        ```python
+        bertkit.serve("my-reviews", port=8000)  # until Ctrl-C
+        ```
     """
     _check_extra()
     if token is not None and (not token or not token.isascii() or not token.isprintable()):

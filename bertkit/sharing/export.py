@@ -84,6 +84,12 @@ def export(
     Raises:
         BertkitError: the checkpoint cannot be loaded, ``out`` is in use, or the outputs differ. Nothing has been
             written then.
+
+    Examples:
+        ```python
+        bertkit.export("my-reviews", "stock", to="bert")
+        transformers.AutoModelForSequenceClassification.from_pretrained("stock")  # also where bertkit is not installed
+        ```
     """
     if to not in ("bert", "onnx", "sentence-transformers"):
         raise RecipeError(f"--to {to}: expected bert, onnx or sentence-transformers")

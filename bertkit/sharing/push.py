@@ -131,6 +131,12 @@ def push(
     Raises:
         HubError: the upload failed; the message has the command that tries again.
         BertkitError: the checkpoint or an argument is not usable.
+
+    Examples:
+        ```python
+        push = bertkit.push("my-reviews", "ada/my-reviews", dry_run=True)  # what would be pushed; without dry_run it is
+        print(push.files)
+        ```
     """
     from huggingface_hub import HfApi
 

@@ -193,6 +193,12 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     Raises:
         RecipeError: the recipe does not exist or is invalid. One message lists all faults, each with its file and line,
             or its override.
+
+    Examples:
+        ```python
+        recipe = bertkit.load_recipe("finetune/glue/sst2", overrides={"train.learning_rate": 3e-5})
+        recipe.train["learning_rate"]  # 3e-05
+        ```
     """
     return load.load_recipe(source, overrides, TASKS)
 
@@ -206,13 +212,18 @@ def recipe_schema(kind: str | None = None) -> dict[str, Any]:
 
     Raises:
         RecipeError: there is no such kind, or its task cannot be loaded.
+
+    Examples:
+        ```python
+        bertkit.recipe_schema("ner")["properties"]
+        ```
     """
     from bertkit.recipe import schema
 
     return schema.recipe_schema(kind, TASKS)
 
 
-def validate_recipes(files: Sequence[Path], *, run_code: bool = False) -> None:
+def validate_recipes(files: Sequence[str | Path], *, run_code: bool = False) -> None:
     """Checks several recipe files.
 
     Args:
@@ -222,8 +233,14 @@ def validate_recipes(files: Sequence[Path], *, run_code: bool = False) -> None:
 
     Raises:
         RecipeError: a file is invalid; the message lists all faults of all files.
+
+    Examples:
+        ```python
+        bertkit.copy_recipe("finetune/ner", "my-recipe.yaml")
+        bertkit.validate_recipes(["my-recipe.yaml"])
+        ```
     """
-    load.validate_recipes(files, TASKS, _run_code if run_code else None)
+    load.validate_recipes([Path(file) for file in files], TASKS, _run_code if run_code else None)
 
 
 def _run_code(recipe: Recipe) -> None:

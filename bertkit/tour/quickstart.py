@@ -63,6 +63,12 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
 
     Raises:
         OutputError: the folder is in use.
+
+    Examples:
+        ```python
+        tour = bertkit.quickstart("first")
+        tour.finetuned, tour.from_scratch  # accuracies with pre-training and without
+        ```
     """
     from bertkit.inference.loaded import load
     from bertkit.progress import say
