@@ -16,7 +16,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# Whether a test passes must not hang on how busy the machine is.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; threads of each would only wait for others'
     os.environ.setdefault("OMP_NUM_THREADS", "1")

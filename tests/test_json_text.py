@@ -36,13 +36,13 @@ def refuse(word: str) -> None:
     raise AssertionError(f"{word} is not JSON")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(contents)
 def test_only_numbers_that_are_not_finite_are_changed(content):
     assert json.loads(dumps(content), parse_constant=refuse) == expected(content)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(contents)
 def test_options_are_those_of_json(content):
     content = expected(content)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bertkit.corpus.documents import DocumentForm, file_paragraphs
@@ -66,7 +66,6 @@ PIECES = ["Mr.", "U.S.", "J.", "word", "Word", " ", "  ", "\n", "\u3000", ".", "
 PIECES += ["。", "？", "」", "我", "ไทย", "है", "।", "é", "\u0301", ","]
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=60).map("".join)))
 def test_no_text_is_lost(paragraph):
     sentences = split_sentences(paragraph)
@@ -105,7 +104,6 @@ MIXED = st.lists(
 ).map(lambda runs: "".join(letter * length for letter, length in runs))
 
 
-@settings(deadline=None)
 @example("我" * 270 + "，" + "x" * 700)
 @example("x" * 996 + "我我")
 @given(MIXED)

@@ -93,7 +93,7 @@ def test_windows_give_every_token_its_best_context(bert, checkpoint):
     close(found.vectors, torch.stack([best[at][1] for at in range(len(pieces))]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     words=st.lists(st.sampled_from(["film", "unheard-of", "Plot,", "é", "x\u200b"]), min_size=0, max_size=40),
     length=st.integers(4, 20),

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -23,7 +23,6 @@ class Doubles(nn.Module):
         return 2 * ids + plus
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(1, 9), max_size=20), batch_size=st.integers(1, 7))
 def test_results_stand_where_their_inputs_stood(lengths, batch_size):
     batches, told = [], []
@@ -78,7 +77,6 @@ def forward(outputs):
     return forward_in_batches(model, LENGTHS, lambda chosen: batch, lambda chosen, _: chosen, 8, "the-folder")
 
 
-@settings(deadline=None)
 @given(data=st.data(), bad=st.sampled_from([float("nan"), float("inf"), float("-inf")]))
 def test_outputs_not_finite_are_refused_outside_padding(data, bad):
     outputs = {name: torch.zeros(shape) for name, shape in SHAPES.items()}

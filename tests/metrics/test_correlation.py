@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.metrics import pearson, spearman
@@ -38,13 +38,11 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 # Beyond these sizes scipy's sums overflow, or its quotients underflow.
-@settings(deadline=None)
 @given(pairs(st.floats(-1e150, 1e150).filter(lambda value: value == 0 or abs(value) > 1e-150)))
 def test_correlation_is_exact_for_floats(pair):
     assert pearson(*pair) == near(exact_pearson(*pair))
 
 
-@settings(deadline=None)
 @given(pairs(st.floats(allow_nan=False)))
 def test_rank_correlation_is_correlation_of_ranks(pair):
     assert spearman(*pair) == near(exact_pearson(*map(ranks, pair)))
@@ -60,7 +58,6 @@ def test_a_million_examples_overflow_nothing():
     assert spearman(predictions, references) == near(float(np.corrcoef(x, y)[0, 1]))
 
 
-@settings(deadline=None)
 @given(pairs(st.integers(0, 6)), st.integers(30, 48), st.integers(-300, 300))
 def test_spread_may_be_tiny_beside_the_mean(pair, shift, scale):
     """Adding 5 · 2^shift and then multiplying by 2^scale is exact here, and changes no correlation."""
@@ -70,7 +67,6 @@ def test_spread_may_be_tiny_beside_the_mean(pair, shift, scale):
     assert pearson(references, moved) == near(pearson(predictions, references))
 
 
-@settings(deadline=None)
 @given(pairs(st.floats(-1e3, 1e3), min_size=2))
 def test_a_correlation_never_leaves_its_range(pair):
     for x, y in (pair, (pair[0], pair[0]), (pair[0], -pair[0])):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
@@ -142,7 +142,6 @@ TAGS = st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind 
 SENTENCES = st.lists(st.lists(st.tuples(TAGS, TAGS), max_size=9), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(sentences=SENTENCES)
 def test_entities_are_those_of_seqeval(sentences):
     for sentence in sentences:
@@ -151,7 +150,6 @@ def test_entities_are_those_of_seqeval(sentences):
         assert sorted(map(tuple, find_entities(tags))) == sorted(expected)
 
 
-@settings(deadline=None)
 @given(sentences=SENTENCES.filter(lambda sentences: any(sentences)))
 def test_scores_are_those_of_seqeval(sentences):
     references = [[tag for tag, _ in sentence] for sentence in sentences]
@@ -172,7 +170,6 @@ def test_scores_are_those_of_seqeval(sentences):
         assert found[kind] == pytest.approx({name: expected[kind][other] for name, other in names.items()})
 
 
-@settings(deadline=None)
 @given(sentences=st.lists(st.lists(st.sampled_from("O B-A I-A B-B I-B".split()), max_size=9), min_size=1, max_size=5))
 def test_strict_entities_are_those_of_seqeval(sentences):
     expected = Entities(sentences, IOB2).entities

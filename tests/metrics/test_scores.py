@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -41,7 +41,6 @@ def test_three_classes_are_correlated_as_well():
     assert scores == {"matthews_correlation": pytest.approx((3 * 4 - 5) / math.sqrt((16 - 6) * (16 - 6)))}
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), min_size=1, max_size=12))
 def test_f1_and_matthews_are_their_definitions(pairs):
     predictions, references = zip(*pairs, strict=True)
@@ -78,7 +77,6 @@ def test_macro_f1_weighs_classes_equally():
     assert scores == pytest.approx({"accuracy": 7 / 9, "f1_macro": (12 / 14 + 0 + 1) / 3})
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), min_size=1, max_size=12))
 def test_macro_f1_is_its_definition(pairs):
     predictions, references = zip(*pairs, strict=True)
@@ -102,7 +100,6 @@ def test_label_sets_by_hand():
     assert scores == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(array_shapes(min_dims=2, max_dims=2, max_side=6).flatmap(lambda shape: arrays(np.bool_, (2, *shape))))
 def test_scores_of_label_sets_are_their_definitions(pair):
     predicted, actual = pair

@@ -105,7 +105,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows=ROWS, data=st.data())
 @pytest.mark.slow
 def test_the_best_threshold_is_the_best_of_all(rows, data):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -140,11 +140,9 @@ HEADS: dict[str, Callable[[Case], tuple[dict[str, Tensor], dict[str, Any]]]] = {
 
 hypothesis_settings = settings(
     max_examples=20,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
 )
 
 

@@ -17,7 +17,6 @@ SIZES = st.integers(1, 40).flatmap(lambda room: st.tuples(st.just(room), st.inte
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-@settings(deadline=None)
 @given(length=st.integers(0, 300), sizes=SIZES)
 def test_windows_cover_the_text_and_overlap_as_asked(length, sizes):
     room, overlap = sizes
@@ -30,7 +29,6 @@ def test_windows_cover_the_text_and_overlap_as_asked(length, sizes):
     assert all(right.end > left.end for left, right in pairwise(found))
 
 
-@settings(deadline=None)
 @given(length=st.integers(0, 300), sizes=SIZES)
 def test_all_is_read_in_full_windows_that_overlap(length, sizes):
     room, overlap = sizes
@@ -47,7 +45,6 @@ def test_an_overlap_that_leaves_nothing_new_is_refused(room, overlap):
         windows(10, room, overlap)
 
 
-@settings(deadline=None)
 @given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
 def test_token_is_taken_from_its_best_window(length, sizes, full):
     room, overlap = sizes
@@ -60,7 +57,6 @@ def test_token_is_taken_from_its_best_window(length, sizes, full):
         assert window.end - 1 - position >= min(length - 1 - position, (overlap - 1) // 2)
 
 
-@settings(deadline=None)
 @given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
 def test_nothing_is_missing_where_the_text_itself_ends(length, sizes, full):
     """The same windows are best when the text's own ends count as any amount of context."""
@@ -97,7 +93,7 @@ def cls_last() -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize("tokenizer", [bert(), cls_last()], ids=["bert", "cls_last"])
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(texts=st.lists(st.text("abc ", max_size=40), min_size=1, max_size=3), sizes=SIZES)
 def test_windows_are_those_that_the_library_makes(tokenizer, texts, sizes):
     room, overlap = sizes

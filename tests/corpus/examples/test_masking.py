@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.corpus.examples.masking import MaskedBatch, MaskingRules, mask_tokens
@@ -74,7 +74,6 @@ def test_how_many(length, share, most, expected):
     assert (masked.labels[0] != -100).sum() == expected
 
 
-@settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(2, 40), min_size=1, max_size=6),
     share=st.floats(0.01, 1.0),
@@ -245,7 +244,6 @@ class TestWholeWords:
         assert all(places in possible for places in seen)
         assert all(places in seen for places in possible)
 
-    @settings(deadline=None)
     @given(
         texts=st.lists(st.text("Aaaaa.", min_size=1, max_size=30), min_size=1, max_size=6),
         share=st.floats(0.01, 1.0),

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.corpus.examples import objectives
@@ -184,7 +184,6 @@ class TestByEye:
         assert (a.start > 0) == (a.stop < sentence) == (sentence == 50)
 
 
-@settings(deadline=None)
 @given(
     documents=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=2, max_size=6),
     max_seq_length=st.integers(5, 40),
@@ -444,7 +443,6 @@ class TestSentenceOrder:
         assert all(pairs in expected for pairs in seen)
         assert all(pairs in seen for pairs in expected)
 
-    @settings(deadline=None)
     @any_corpus
     def test_pairs_are_those_of_a_plain_reading(
         self, store_of, documents, max_seq_length, short_seq_prob, seed, epoch, data
@@ -492,7 +490,6 @@ class TestFullSentences:
             range(25, 27),
         ]
 
-    @settings(deadline=None)
     @any_corpus
     def test_examples_are_those_of_a_plain_reading(
         self, store_of, documents, max_seq_length, short_seq_prob, seed, epoch, data

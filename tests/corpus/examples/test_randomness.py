@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.corpus.examples import randomness
@@ -32,7 +32,6 @@ def test_known_answers_of_random123(counter, key, expected):
     assert (many == once).all()
 
 
-@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**64 - 1),
     epochs=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5),

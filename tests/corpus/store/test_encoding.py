@@ -59,7 +59,7 @@ SENTENCES = st.lists(st.sampled_from(["t0", "t1 t2", "t3 z t4", "\u200b", ""]), 
 DOCUMENTS = st.lists(st.lists(SENTENCES.filter(bool), min_size=1, max_size=4), min_size=1, max_size=6)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=DOCUMENTS, characters=st.integers(1, 40))
 def test_batches_of_any_size_equal_plain_lists(documents, characters, tmp_path_factory, small_tokenizer, monkeypatch):
     ids = {f"t{number}": [1 + number] for number in range(5)} | {"z": [0], "\u200b": []}

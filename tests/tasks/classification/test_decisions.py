@@ -22,7 +22,7 @@ def f1(labels: np.ndarray, predicted: np.ndarray) -> float:
     return 2 * (labels & predicted).sum() / max(labels.sum() + predicted.sum(), 1)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20)), min_size=1, max_size=30))
 def test_no_threshold_has_a_higher_f1(rows):
     labels = np.array([label for label, _ in rows])

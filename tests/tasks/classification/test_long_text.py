@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
@@ -81,7 +81,6 @@ def test_a_worked_example():
     assert features["labels"] == [1, 0]
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 60), min_size=1, max_size=4), size=st.integers(3, 20), data=st.data())
 def test_windows_cover_every_token_and_share_the_stride(lengths, size, data):
     stride = data.draw(st.integers(0, size - 3))

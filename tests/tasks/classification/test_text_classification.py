@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit import metrics
@@ -64,7 +64,6 @@ def test_large_logits_do_not_overflow(dtype):
 class TestManyLabels:
     NAMES = tuple(f"c{number}" for number in range(200))
 
-    @settings(deadline=None)
     @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 200), coarse=st.booleans())
     def test_the_ten_most_probable_are_kept_and_always_the_predicted_ones(self, seed, count, coarse):
         """Against sorting all of them; coarse logits have many ties, of which the first label comes first."""
@@ -88,7 +87,6 @@ class TestManyLabels:
                 assert {**row, "probabilities": None} == {**full, "probabilities": None}
                 assert predicted(task).format_prediction(row) == predicted(task).format_prediction(full)
 
-    @settings(deadline=None)
     @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 40))
     def test_labels_with_thresholds_of_their_own_are_kept(self, seed, count):
         draw = np.random.default_rng(seed)

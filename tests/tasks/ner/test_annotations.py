@@ -296,7 +296,7 @@ def annotated(draw):
 
 @pytest.mark.parametrize("form", ["doccano", "spans"])
 @pytest.mark.parametrize("unit", ["character", "utf16"])
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(annotated(), min_size=1, max_size=4), length=st.integers(4, 20))
 def test_predicted_gold_spans_equal_the_training_file(tokenizer, tmp_path, form, unit, rows, length):
     names = ["O", "B-PER", "I-PER", "B-a-b", "I-a-b"]

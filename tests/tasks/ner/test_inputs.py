@@ -90,7 +90,7 @@ WORDS = st.one_of(
 ).filter(lambda word: not any("\ud800" <= character <= "\udfff" for character in word))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     words=st.one_of(
         st.lists(WORDS, max_size=30),
@@ -161,7 +161,6 @@ def test_an_overlap_that_leaves_nothing_new_is_refused():
         InputForm(6, 4, cls=1, sep=2)
 
 
-@settings(deadline=None)
 @given(room=st.integers(1, 50), data=st.data())
 def test_a_sentence_is_widened_to_what_fits(room, data):
     before, size, after = (data.draw(st.integers(0, limit)) for limit in (80, room, 80))
@@ -207,7 +206,6 @@ def test_words_of_raw_text(text, words):
     assert [word.text for word in split_words(text)] == words
 
 
-@settings(deadline=None)
 @given(text=st.text())
 def test_every_visible_character_is_in_exactly_one_word(text):
     words = split_words(text)

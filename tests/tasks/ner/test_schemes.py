@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
@@ -122,7 +122,6 @@ def test_violations_are_described():
 ENTITIES = st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 3), st.integers(0, 2)), max_size=5)
 
 
-@settings(deadline=None)
 @given(entities=ENTITIES, scheme=st.sampled_from(list(WRITTEN)))
 def test_entities_survive_every_scheme(entities, scheme):
     """Entities (type, words, words outside before it), written by the definition of the scheme, are read back."""
@@ -146,7 +145,6 @@ def test_entities_survive_every_scheme(entities, scheme):
     assert find_entities(converted, strict=True) == expected
 
 
-@settings(deadline=None)
 @given(tags=st.lists(st.sampled_from([f"{p}-{k}" for p in "BIESLU" for k in "AB"] + ["O"])))
 def test_any_tags_become_iob2_of_equal_entities(tags):
     converted = to_iob2(tags)

@@ -7,7 +7,7 @@ import json
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
@@ -96,7 +96,6 @@ def test_what_is_no_such_file_is_refused(conll, tmp_path, content, expected):
 FIELDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 
 
-@settings(deadline=None)
 @given(
     sentences=st.lists(st.lists(st.tuples(FIELDS, st.sampled_from(["O", "B-A"])), min_size=1, max_size=4), min_size=1)
 )

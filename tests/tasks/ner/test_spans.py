@@ -95,7 +95,7 @@ def test_utf16_offsets_are_those_of_the_encoded_text(text):
     assert from_utf16(text, -1) is None
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(text=st.text(max_size=40), data=st.data())
 def test_random_spans_round_trip_or_are_faults(text, data):
     ends = st.integers(-2, len(text) + 2)

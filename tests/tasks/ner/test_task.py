@@ -241,7 +241,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sentences=st.lists(
         st.one_of(
@@ -278,7 +278,7 @@ def test_there_is_exactly_one_tag_for_every_word(tokenizer, sentences, length, d
     assert len(trained) == len(seen - {(example, -1) for example in range(len(sentences))})
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=4), data=st.data())
 def test_entities_of_raw_text_slice_it(tokenizer, texts, data):
     task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings(max_seq_length=12))

@@ -76,7 +76,7 @@ def test_unanswerable_question_points_to_cls_anywhere(tokenizer):
         assert (start, end) == (cls, cls)
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.integers(1, 30), size=st.integers(14, 40), stride=st.integers(0, 12), question=st.integers(1, 3))
 def test_windows_are_those_that_the_library_makes(tokenizer, words, size, stride, question):
     """Compares with the library where the question is not cut; its slices begin at the left."""
@@ -123,7 +123,7 @@ def tokens_of(tokenizer: Any, context: str) -> list[tuple[int, int]]:
     return [(s, e) for s, e in zip(features["char_starts"][0], features["char_ends"][0], strict=True) if s < e]
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(context=TEXTS, data=st.data())
 def test_perfect_scores_give_back_the_exact_characters(tokenizer, context, data):
     """Any answer that consists of tokens and is no part of another one, in windows that overlap enough to hold it."""
@@ -150,7 +150,7 @@ def test_perfect_scores_give_back_the_exact_characters(tokenizer, context, data)
     assert (best.text, best.start, best.end) == (context[start:end], start, end)
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(context=TEXTS, data=st.data())
 @example(context="x e\u0301", data=None)
 def test_any_answer_gives_its_smallest_token_span(tokenizer, context, data):
