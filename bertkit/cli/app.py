@@ -52,6 +52,7 @@ app = typer.Typer(
     help="Pre-train, fine-tune, evaluate and use BERT.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # without boxes more of the help fits on a page, and pipes get what terminals show
 )
 app.command("quickstart")(quickstart.quickstart)
 command(
@@ -124,8 +125,6 @@ def main() -> None:
         _set_environment()
         if not is_main_process():
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - of several processes one gives the results
-        # Boxes and colours only on a terminal; pipes and files get plain text.
-        app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
         try:
             _check_arguments()
             try:

@@ -45,7 +45,7 @@ _PANELS = {
     "placement": "Training",
 }
 _ORDER = ("Data", "Model", "Fine-tuning", "Training", "Distillation", "Grids", "Output")
-"""Panels of options in ``--help``; others stand before them."""
+"""Sections of options in ``--help``; others stand before them."""
 _WIDEST, _COLUMN = 100, 32  # columns of the help, and of its names of options
 Take = Callable[[Mapping[str, Any]], Any]
 """Function that returns the value of one parameter from the values of all options."""
@@ -323,7 +323,7 @@ def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCo
                     param.hidden = False
 
         def format_options(self, ctx: Any, formatter: Any) -> None:
-            """Writes the options in the panels that a terminal shows."""
+            """Writes the options in the sections of their panels."""
             panels: dict[str, list[Any]] = {}
             for param in self.get_params(ctx):
                 if (record := param.get_help_record(ctx)) is not None:

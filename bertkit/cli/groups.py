@@ -71,7 +71,7 @@ class InOrderOfUse(Group):
         return names
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands in the panels that a terminal shows."""
+        """Writes the commands in the sections of `PANELS`."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             of_command = getattr(self.commands[name], "rich_help_panel", None)
