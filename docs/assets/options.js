@@ -1,5 +1,5 @@
 // Keeps options such as --output-dir in one piece: browsers break lines after hyphens.
-for (const code of document.querySelectorAll(":not(pre) > code"))
+for (const code of document.querySelectorAll("code"))
   for (const text of [...code.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE)) {
     const parts = text.data.split(/((?<![\w-])--?\w[\w.-]*)/); // every second part is an option
     text.replaceWith(...parts.map((part, number) => {
