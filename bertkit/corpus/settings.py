@@ -197,8 +197,6 @@ def plan_phases(lengths: Sequence[tuple[int, float]], steps: int) -> list[Phase]
     return phases
 
 
-"""Processes that split and tokenize: those of this machine, or those of Ray."""
-
 Deduplication = Literal["exact", "minhash"]
 """Rule by which a document is left out because of an earlier one: see `bertkit.corpus.store.filters`."""
 
