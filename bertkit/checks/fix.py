@@ -30,10 +30,10 @@ _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise
 
 
 class Doubt(NamedTuple):
-    """A label in doubt: the number of its row in the source, the label, a better one with a confidence in [0, 1], and
-    the text."""
+    """A label in doubt: the number of its row in the source or the path of its file, the label, a better one with a
+    confidence in [0, 1], and the text."""
 
-    line: int
+    line: int | str
     label: str
     suggestion: str
     confidence: float

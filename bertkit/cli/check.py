@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import typer
 
+from bertkit.cli.groups import nearest_commands
 from bertkit.cli.printing import print_lines, print_text
 from bertkit.errors import RecipeError
 from bertkit.files import readable_size
@@ -41,9 +42,12 @@ def check(context: typer.Context) -> None:
         print_text(context.get_help())
         return
     if not words or words[0] not in _COMMANDS:
+        near = nearest_commands(words[0], context.find_root().command) if words else []
+        runs = [each.replace("bertkit", "bertkit check") for each in near if each.split()[1] in _COMMANDS]
+        hint = f". Did you mean {' or '.join(map(repr, runs))}?" if runs else ""
         raise RecipeError(
             f"check: expected the words of a run, such as bertkit check finetune glue --task sst2 …, got "
-            f"{words[0] if words else 'none'}; the runs are {', '.join(_COMMANDS)}"
+            f"{words[0] if words else 'none'}; the runs are {', '.join(_COMMANDS)}{hint}"
         )
     end = words.index("--") if "--" in words else len(words)
     is_group = words[0] == "finetune" and (len(words) == 1 or words[1].startswith("-"))  # only its help is wanted

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
+from bertkit.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
 from bertkit.explain.attribution import Attribution, Unit, attribution_of, explained_subject
 from bertkit.explain.contexts import contexts_of
@@ -21,6 +21,8 @@ from bertkit.explain.shown import Shown
 from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.recipe.load import Recipe
+
+_PAGES = (".html", ".htm")
 
 HEADINGS = {
     "pieces": "Pieces",
@@ -133,7 +135,7 @@ def explain(
         recipe: with ``corpus``: recipe of the pre-training; ``pretrain/bert-base`` by default.
         example, epoch, phase: with ``corpus``: numbers of the example in the epoch, of the epoch in the phase, and of
             the phase of the run; 0, the first, by default.
-        output: a new HTML file to write.
+        output: a new file to write, ``.html`` or ``.htm``.
         device: ``auto`` or ``cpu``.
         revision, trust_remote_code: as for `bertkit.load`.
 
@@ -162,6 +164,8 @@ def explain(
     subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
+        if target.suffix.lower() not in _PAGES:
+            raise OutputError(f"--output {target}: expected a name that ends in {' or '.join(_PAGES)}")
         check_new_file(target, f"--output {target}")
     shown: Shown
     if corpus is not None:

@@ -164,7 +164,10 @@ def predict_stream(
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
-        blocks = blocks_of(list_of_texts(texts if questions is None else questions), at_once)
+        given = list_of_texts(texts if questions is None else questions)
+        if given and not any(text.strip() for text in given):
+            raise DataError(f"{'text' if questions is None else 'question'} 1: empty; give at least one word")
+        blocks = blocks_of(given, at_once)
 
     def read(block: Block) -> tuple[Columns, Columns, Columns]:
         if per_file and isinstance(block.inputs, Table):

@@ -198,8 +198,7 @@ class Outcome:
         source: file or Hub data set of the examples.
         fingerprint: digest of the whole split.
         training: the training examples; None if they were not read.
-        numbers: number of each example in the source, from 1; None numbers the examples themselves.
-        unit: what ``numbers`` count: ``line`` or ``row``.
+        numbers, unit: as of `bertkit.tasks.splits.Split`.
     """
 
     task: Task
@@ -209,11 +208,11 @@ class Outcome:
     source: str
     fingerprint: str = ""
     training: Columns | None = None
-    numbers: Sequence[int] | None = None
+    numbers: Sequence[int] | Sequence[str] | None = None
     unit: str = "row"
 
-    def number(self, row: int) -> int:
-        """Returns the number of an example in the source; ``row`` counts from 0."""
+    def number(self, row: int) -> int | str:
+        """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
         return row + 1 if self.numbers is None else self.numbers[row]
 
     def decoded(self) -> list[dict[str, Any]]:

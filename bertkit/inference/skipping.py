@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bertkit.errors import DataError
 from bertkit.inference.inputs import Block
@@ -44,8 +44,10 @@ def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:
     """Returns some inputs; the rows of a table keep their places."""
     if not isinstance(inputs, Table):
         return [inputs[row] for row in rows]
-    numbers = inputs.numbers_of_rows
     columns = {name: [values[row] for row in rows] for name, values in inputs.columns.items()}
+    if inputs.unit == "file":  # whose place is a column
+        return replace(inputs, columns=columns)
+    numbers: Sequence[Any] = inputs.numbers_of_rows
     return replace(inputs, columns=columns, lines=[numbers[row] for row in rows])
 
 

@@ -51,17 +51,18 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
     return FileKind(form, compression) if form in forms else None
 
 
-def workbook_and_sheet(path: Path) -> tuple[Path, str | None]:
-    """Returns the file of a workbook and the name of the sheet that is given after it; no sheet for other files.
+def workbook_and_sheet(path: str | Path) -> tuple[str, str | None]:
+    """Returns the file or URL of a workbook and the sheet that is named after it; no sheet for other files.
 
-    >>> workbook_and_sheet(Path("mail/2024.xlsx#May")), workbook_and_sheet(Path("a#b.csv"))
-    ((PosixPath('mail/2024.xlsx'), 'May'), (PosixPath('a#b.csv'), None))
+    >>> workbook_and_sheet("s3://mail/2024.xlsx#May"), workbook_and_sheet(Path("a#b.csv"))
+    (('s3://mail/2024.xlsx', 'May'), ('a#b.csv', None))
     """
-    at = str(path).lower().find(_SHEET)
-    if at < 0 or path.exists():
-        return path, None
+    whole = str(path)
+    at = whole.lower().find(_SHEET)
+    if at < 0 or (not is_url(whole) and os.path.exists(whole)):
+        return whole, None
     end = at + len(XLSX)
-    return Path(str(path)[:end]), str(path)[end + 1 :]
+    return whole[:end], whole[end + 1 :]
 
 
 def find_files(pattern: str, faults: list[str]) -> list[Path]:

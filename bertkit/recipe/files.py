@@ -326,8 +326,8 @@ def absolute(path: str | Path) -> str:
     if expanded.exists():
         return str(expanded.resolve())
     workbook, sheet = workbook_and_sheet(expanded)
-    if sheet is not None and workbook.exists():
-        return f"{workbook.resolve()}#{sheet}"
+    if sheet is not None and Path(workbook).exists():
+        return f"{Path(workbook).resolve()}#{sheet}"
     if any(sign in str(path) for sign in "*?["):
         return os.path.join(glob.escape(os.getcwd()), expanded)
     return str(path)

@@ -70,7 +70,7 @@ class Content:
         warnings: warnings and notes of the run.
         sections: charts and tables.
         mistakes: the most confident wrong predictions.
-        unit: what their numbers count in the source of the data: ``line`` or ``row``.
+        unit: what their numbers count in the source of the data: ``line``, ``row`` or ``file``.
         results: table of all results, None without any.
     """
 

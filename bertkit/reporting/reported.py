@@ -124,7 +124,7 @@ class Mistake:
         words: words of the texts, each with what it adds to the prediction, as a part of the largest such value: -1 to
             1. Empty if it is not explained.
         warnings: doubts about the values of the words.
-        number: number of the example in the source of the data, from 1.
+        number: number of the example in the source of the data, from 1, or the path of its file.
     """
 
     row: int
@@ -136,7 +136,7 @@ class Mistake:
     measure: Literal["confidence", "error"] = "confidence"
     words: Sequence[tuple[str, float]] = ()
     warnings: Sequence[str] = ()
-    number: int = 0
+    number: int | str = 0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from bertkit.progress import Bar, counted, say
 from bertkit.reading.paths import TEXT, is_url
 from bertkit.scaling.computing import Computer, Form, Job
 from bertkit.scaling.inputs import InputFile, Shard, find_inputs, shards_of
-from bertkit.scaling.output import OutputFolder
+from bertkit.scaling.output import RECORD, OutputFolder
 from bertkit.scaling.pool import Done, Worker, compute_shards
 from bertkit.scaling.rows import opened
 from bertkit.scaling.workers import ProcessWorker, ray_workers
@@ -205,7 +205,7 @@ def _run(
     files, passed_over = find_inputs(source, job.output)
     if passed_over:
         say(f"--input {source}: {passed_over}")
-    if not per_line and len(files) > 1:
+    if not per_line and (len(files) > 1 or passed_over):  # a folder, not one file
         _check_lines(files, source)
     record = {
         "bertkit": bertkit.__version__,
@@ -214,8 +214,13 @@ def _run(
         "settings": job.options | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
     }
     with _lock(job.folder.local, workers.part):
-        job.folder.prepare(record, files)
-        shards = _shards(job.folder, files, shard_rows)
+        is_new = job.folder.prepare(record, files)
+        try:
+            shards = _shards(job.folder, files, shard_rows)
+        except DataError:  # nothing is computed, so the folder may serve the mended command
+            if is_new:
+                job.folder.remove(RECORD)
+            raise
         try:
             return _compute(job, files, shards, workers)
         finally:

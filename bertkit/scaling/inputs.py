@@ -14,7 +14,18 @@ from typing import Any
 
 from bertkit.errors import DataError, OutputError
 from bertkit.progress import counted, say
-from bertkit.reading.paths import COMPRESSIONS, PARQUET, TEXT, XLSX, FileKind, file_kind, filesystem, is_below, is_url
+from bertkit.reading.paths import (
+    COMPRESSIONS,
+    PARQUET,
+    TEXT,
+    XLSX,
+    FileKind,
+    file_kind,
+    filesystem,
+    is_below,
+    is_url,
+    workbook_and_sheet,
+)
 from bertkit.scaling.rows import find_layout, opened, parquet_rows, raw_rows, sheet_rows
 from bertkit.tables import table_files
 from bertkit.tables.delimited import NAMES
@@ -96,7 +107,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
 
     A folder stands for all files below it in one of `FORMS`. Other files, names that begin with a dot, ``__MACOSX`` and
     what is no regular file, such as a pipe, are passed over and counted. A pattern (``*``, ``?``, ``[abc]``, ``**``)
-    stands for the files that it matches and those below the folders that it matches.
+    stands for the files that it matches and those below the folders that it matches. ``FILE.xlsx#SHEET`` is a sheet.
 
     Args:
         source: path, pattern or URL.
@@ -110,7 +121,9 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         DataError: there are none, they cannot be listed, or a name leads out of the folder.
         OutputError: all of them are in the output folder.
     """
-    fs, path = filesystem(source, f"--input {source}")
+    workbook, sheet = workbook_and_sheet(source)
+    name = "" if sheet is None else f"#{sheet}"
+    fs, path = filesystem(workbook, f"--input {source}")
     try:
         listing, base = _listed(fs, path)
     except Exception as error:  # clients of object stores have exceptions of their own, which fsspec passes on
@@ -133,7 +146,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
             reasons[reason] += 1
             continue
         stamp = next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
-        files.append(InputFile(url, relative, *kind, int(info.get("size") or 0), stamp))
+        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), stamp))
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     passed_over = f"{counted(reasons.total(), 'file')} passed over: {parts}" if parts else ""
     if not files and is_in_output:

@@ -120,6 +120,11 @@ class OutputFolder:
             return None
         return content
 
+    def remove(self, name: str) -> None:
+        """Removes a file that exists."""
+        fs, place = self._place
+        fs.rm_file(f"{place}/{name}")
+
     def sizes(self) -> dict[str, int]:
         """Returns name, relative to the folder, → bytes of all files."""
         fs, place = self._place
@@ -197,8 +202,8 @@ class OutputFolder:
         ordered = sorted(finished, key=lambda shard: shard.name)
         self.write(FINISHED, json_bytes({shard.name: asdict(finished[shard]) for shard in ordered}))
 
-    def prepare(self, record: Mapping[str, Any], files: Sequence[InputFile]) -> None:
-        """Writes the record of a command, or compares it with the one that is there.
+    def prepare(self, record: Mapping[str, Any], files: Sequence[InputFile]) -> bool:
+        """Writes the record of a command, or compares it with the one that is there; returns whether it is new.
 
         Raises:
             OutputError: the folder has other files, or belongs to another command; the message names a difference.
@@ -212,14 +217,13 @@ class OutputFolder:
         if earlier is None:
             others = {name for name in self.sizes() if not name.rsplit("/", 1)[-1].startswith(".")}
             if RECORD in others:  # another part of the command has begun since
-                self.prepare(record, files)
-                return
+                return self.prepare(record, files)
             if others:
                 raise OutputError(
                     f"--output-dir {self.path}: has other files, such as {min(others)}; give a new or empty folder"
                 )
             self.write(RECORD, json_bytes(whole, indent=2) + b"\n")
-            return
+            return True
         self.clean()
         try:
             known = json.loads(earlier)
@@ -231,6 +235,7 @@ class OutputFolder:
                 f"--output-dir {self.path}: holds the results of another command: {difference}; repeat that command, "
                 "or give a new folder"
             )
+        return False
 
     def clean(self) -> None:
         """Removes the temporary files of workers that were killed."""

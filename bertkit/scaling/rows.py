@@ -15,7 +15,7 @@ from functools import partial
 from typing import IO, Any, NamedTuple
 
 from bertkit.errors import DataError, raise_listed
-from bertkit.reading.paths import JSON_LINES, TEXT, filesystem
+from bertkit.reading.paths import JSON_LINES, TEXT, filesystem, workbook_and_sheet
 from bertkit.reading.row_files import json_object, lone_surrogate
 from bertkit.reading.text import iterating
 from bertkit.tables.delimited import LONGEST_FIELD, SAMPLED_LINES, TAB, faults_of_names, find_delimiter
@@ -239,12 +239,12 @@ def decoded_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, A
 
 
 def sheet_rows(path: str) -> Iterator[Row]:
-    """Yields the rows of an Excel workbook that has one sheet with rows.
+    """Yields the rows of an Excel workbook: of the sheet named in ``FILE.xlsx#SHEET``, or the only one with rows.
 
     Raises:
         DataError: as `bertkit.tables.sheets.sheet_parts`, or the file cannot be opened.
     """
-    files, place = filesystem(path, path)
+    files, place = filesystem(workbook_and_sheet(path)[0], path)
     try:
         stored = files.open(place, "rb")
     except Exception as error:  # of the clients of object stores

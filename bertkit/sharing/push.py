@@ -86,7 +86,7 @@ class PlannedPush:
         card = ["model card:", *(f"  {line}".rstrip() for line in self.card.splitlines())] if self.card else []
         missing = [f"missing: {sentence}" for sentence in self.missing]
         notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([f"{self.repo_id}: {total}; nothing is pushed", *files, *card, *missing, *notes])
+        return "\n".join([f"{self.repo_id}: {total}; nothing is pushed", *files, *card, *notes, *missing])
 
 
 def push(
@@ -185,7 +185,7 @@ def _planned(checkpoint: str | Path, repo_id: str, settings: HubSettings, report
 
     missing = []
     if "/" not in repo_id:
-        missing.append(f"the owner of the repository: give OWNER/{repo_id}, or your own name is taken after a login")
+        missing.append(f"the owner in the name: give OWNER/{repo_id}; without it your own name is taken after a login")
     if get_token() is None:
         missing.append("a token of the Hub: run `hf auth login`, or set HF_TOKEN")
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as name:
@@ -349,7 +349,8 @@ def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
     token = get_token()
     again = _again(command) if command else ""
     if token is None:
-        raise HubError(f"{repo_id}: you are not logged in; run `hf auth login`, or set HF_TOKEN{again}")
+        owner = "" if "/" in repo_id else f"the name has no owner; give OWNER/{repo_id}. Also "
+        raise HubError(f"{repo_id}: {owner}you are not logged in; run `hf auth login`, or set HF_TOKEN{again}")
     try:
         yield
     except (HTTPError, OSError, RuntimeError, ValueError) as error:

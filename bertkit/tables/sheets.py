@@ -34,7 +34,7 @@ def sheet_parts(
 
     Args:
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are not empty.
-        stored: the bytes of the workbook, whose only sheet with rows is read; ``path`` is its name in messages then.
+        stored: the bytes of the workbook; None reads its file.
         size: rows of a part.
         on_progress: called with the share of the rows that has been read, in [0, 1].
         may_be_empty: a sheet without rows gives no parts.
@@ -43,9 +43,9 @@ def sheet_parts(
         DataError: openpyxl is not installed; the workbook cannot be read; its sheet does not exist, is not named, or
             has no columns or rows, or two columns of one name.
     """
-    file, name = (path, None) if stored is not None else workbook_and_sheet(Path(path))
+    file, name = workbook_and_sheet(path)
     with _opened(file, stored) as book:
-        sheet = _sheet(book, name, str(file), "" if stored is None else ", by --output in place of --output-dir")
+        sheet = _sheet(book, name, file)
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
         with iterating(_rows(sheet)) as rows:
@@ -67,7 +67,7 @@ def sheet_parts(
 
 
 @contextmanager
-def _opened(file: str | Path, stored: IO[bytes] | None) -> Iterator[Any]:
+def _opened(file: str, stored: IO[bytes] | None) -> Iterator[Any]:
     """Yields a workbook, of which nothing is read yet."""
     try:
         from openpyxl import load_workbook
@@ -88,7 +88,7 @@ def _opened(file: str | Path, stored: IO[bytes] | None) -> Iterator[Any]:
         raise DataError(f"{file}: not an Excel workbook, damaged or encrypted ({reason}); save it again") from error
 
 
-def _sheet(book: Any, name: str | None, source: str, how: str) -> Any:
+def _sheet(book: Any, name: str | None, source: str) -> Any:
     """Returns the named sheet, ignoring case, or the only one that is not empty."""
     sheets = book.worksheets
     for sheet in sheets:
@@ -100,9 +100,7 @@ def _sheet(book: Any, name: str | None, source: str, how: str) -> Any:
         if not filled:
             raise DataError(f"{source}: none of its sheets ({quoted(book.sheetnames)}) has a row")
         names = [sheet.title for sheet in filled]
-        raise DataError(
-            f"{source}: has {len(filled)} sheets, {quoted(names)}; name one of them{how}: '{source}#{names[0]}'"
-        )
+        raise DataError(f"{source}: has {len(filled)} sheets, {quoted(names)}; name one of them: '{source}#{names[0]}'")
     for sheet in sheets:
         if name == sheet.title or name.casefold() == sheet.title.casefold():
             return sheet

@@ -73,12 +73,14 @@ class Table:
         'org/reviews (test), row 2'
         """
         if self.unit == "file":
-            return f"{self.source}/{self.columns['file'][row]}"
+            return f"{self.source}/{self.numbers_of_rows[row]}"
         return f"{self.source}, {self.unit} {self.numbers_of_rows[row]}"
 
     @property
-    def numbers_of_rows(self) -> Sequence[int]:
-        """Returns the number of each row in the source, as in `place`."""
+    def numbers_of_rows(self) -> Sequence[int] | Sequence[str]:
+        """Returns the number of each row in the source, as in `place`; of files their paths below the folder."""
+        if self.unit == "file":
+            return self.columns["file"]
         return range(self.first_row + 1, self.first_row + len(self) + 1) if self.lines is None else self.lines
 
     def with_names(self, names: Iterable[str]) -> Table:

@@ -87,7 +87,7 @@ def read_table(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"remove them for {kind.form}"
         )
-    files = _files_of(path) if kind.form == PARQUET else [workbook_and_sheet(path)[0]]
+    files = _files_of(path) if kind.form == PARQUET else [Path(workbook_and_sheet(path)[0])]
     blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
     if kind.form in NEVER_PACKED:
         for _ in blocks:
@@ -169,11 +169,11 @@ def read_table_parts(
 
 def is_table(path: str | Path) -> bool:
     """Returns whether the suffix of a file is that of a table format."""
-    return file_kind(workbook_and_sheet(Path(path))[0].name, FORMS) is not None
+    return file_kind(Path(workbook_and_sheet(path)[0]).name, FORMS) is not None
 
 
 def _kind_of(path: Path) -> FileKind:
-    kind = file_kind(workbook_and_sheet(path)[0].name, FORMS)
+    kind = file_kind(Path(workbook_and_sheet(path)[0]).name, FORMS)
     if kind is None or (kind.form in NEVER_PACKED and kind.compression):
         raise DataError(
             f"{path}: unsupported table format; expected {CSV}, {TSV}, {JSON_LINES} (one JSON object per line), these "

@@ -136,8 +136,7 @@ class RerankingTask(TableTask, TextClassification):
                 "labels": [label for _, _, label in pairs],
             }
             split = Split.of_table(columns, table)
-            numbers = table.numbers_of_rows
-            places = range(1, len(rows) + 1) if numbers is None else numbers
+            places: Sequence[Any] = table.numbers_of_rows
             return Split(
                 split.examples, table.source, table.fingerprint, numbers=[places[row] for row, _, _ in pairs],
                 unit=table.unit,

@@ -157,8 +157,9 @@ class Split:
         notes: remarks on the data, which are printed and recorded.
         labels: what the labels of a training set were taken for, also one of the notes; empty if nothing was inferred.
         doubts: code of a rule of `bertkit.checks` → what is doubtful in the source and cannot be seen in ``examples``.
-        numbers: number of each example in the source, from 1; ``None`` numbers the examples themselves.
-        unit: what ``numbers`` count: ``line`` or ``row``.
+        numbers: number of each example in the source, from 1, or the path of its file; ``None`` numbers the examples
+            themselves.
+        unit: what ``numbers`` count: ``line``, ``row`` or ``file``.
     """
 
     examples: Dataset
@@ -166,7 +167,7 @@ class Split:
     fingerprint: str
     notes: tuple[str, ...] = ()
     doubts: Mapping[str, str] = field(default_factory=dict)
-    numbers: Sequence[int] | None = None
+    numbers: Sequence[int] | Sequence[str] | None = None
     unit: str = "row"
     labels: str = ""
 
@@ -188,7 +189,8 @@ class Split:
 
     def select(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Returns the split with only the examples at ``rows``, which count from 0."""
-        numbers = None if self.numbers is None else array("q", [self.numbers[row] for row in rows])
+        numbers: Any = None if self.numbers is None else [self.numbers[row] for row in rows]
+        numbers = numbers if numbers is None or self.unit == "file" else array("q", numbers)
         return dataclasses.replace(self, examples=self.examples.select(rows), numbers=numbers)
 
     def first(self, limit: int | None) -> Split:

@@ -102,6 +102,12 @@ def test_check_needs_the_words_of_a_run(bertkit, given):
     assert "expected the words of a run" in err
 
 
+def test_check_names_the_nearest_run(bertkit):
+    code, _, err = bertkit("check", "classification", "--train-file", "a.csv")
+    assert code == 2
+    assert "Did you mean 'bertkit check finetune classification'?" in err
+
+
 def test_the_command_has_a_help_of_its_own(bertkit):
     code, out, _ = bertkit("check", "--help")
     assert code == 0

@@ -113,6 +113,11 @@ def test_a_page_is_never_replaced(checkpoint, tmp_path):
     assert (tmp_path / "page.html").read_text() == "kept"
 
 
+def test_a_page_is_html(checkpoint, tmp_path):
+    with pytest.raises(OutputError, match=r"a\.pdf: expected a name that ends in \.html or \.htm"):
+        explain(checkpoint, TEXT, output=tmp_path / "a.pdf")
+
+
 def test_a_family_without_attention_is_refused_by_name(checkpoint, monkeypatch):
     from bertkit.model.modeling_bert import BertModel
 

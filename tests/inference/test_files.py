@@ -115,6 +115,12 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
         predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
+@pytest.mark.parametrize("texts", ["", [""], [" ", "\n"]])
+def test_empty_texts_are_refused(fine_tuned, texts):
+    with pytest.raises(DataError, match=r"^text 1: empty; give at least one word"):
+        predict_stream(fine_tuned("film"), texts)
+
+
 def test_jsonl_has_one_object_a_line(tmp_path):
     list(predict_stream("x", ["é\n", "b"], output_file=tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()

@@ -284,6 +284,21 @@ def test_files_without_rows_give_nothing(film, checkpoint, tmp_path, form):
     assert embed_folder(checkpoint, str(tmp_path / "in"), str(tmp_path / "vectors"), output_format=form).rows == 0
 
 
+def test_a_sheet_of_a_workbook(film, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book, out = openpyxl.Workbook(), str(tmp_path / "out")
+    for name, count in (("May", 2), ("June", 3)):
+        sheet = book.create_sheet(name)
+        for text in ("text", *["a good film"] * count):
+            sheet.append([text])
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(DataError, match=r"has 2 sheets, 'May', 'June'; name one of them: '.*a\.xlsx#May'"):
+        predict_folder(film, str(tmp_path / "a.xlsx"), out)
+    found = predict_folder(film, str(tmp_path / "a.xlsx#june"), out)  # the refused command has left nothing
+    assert found.rows == 3
+    assert len(lines(tmp_path / "out" / "a.xlsx#june.000000.jsonl")) == 3
+
+
 def test_vectors_in_parquet(corpus, checkpoint, tmp_path):
     out = tmp_path / "out"
     embed_folder(checkpoint, str(corpus / "part"), str(out), shard_rows=16)

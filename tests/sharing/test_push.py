@@ -450,11 +450,11 @@ def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
     assert {"config.json", "model.safetensors"} <= planned.files.keys()
     assert planned.files["model.safetensors"] > 1000
     assert [sentence.partition(":")[0] for sentence in planned.missing] == [
-        "the owner of the repository",
+        "the owner in the name",
         "a token of the Hub",
     ]
     assert "nothing is pushed" in str(planned)
-    assert "missing: the owner of the repository: give OWNER/mails" in str(planned)
+    assert "missing: the owner in the name: give OWNER/mails" in str(planned)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
     assert not bertkit.push(checkpoint, "ada/mails", dry_run=True).missing
 
@@ -463,6 +463,8 @@ def test_without_a_login_it_says_how(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
         bertkit.push(checkpoint, "ada/x")
+    with pytest.raises(HubError, match=r"^mails: the name has no owner; give OWNER/mails\. Also you are not logged in"):
+        bertkit.push(checkpoint, "mails")
     with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
         bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
     assert not (checkpoint / "new").exists()

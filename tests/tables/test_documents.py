@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from email.message import EmailMessage
 
 import numpy as np
@@ -14,6 +15,7 @@ from bertkit.inference.files import embed_texts, predict_stream
 from bertkit.scaling.folders import predict_folder
 from bertkit.tables import read_table
 from bertkit.tables.documents import document_parts, read_document, text_of_html
+from bertkit.tasks.splits import Split
 
 
 def mail(subject: str, html: bool = False) -> bytes:
@@ -99,6 +101,10 @@ def test_both_readings_are_asked_about(fine_tuned, folder, tmp_path):
     with pytest.raises(DataError, match=r"b\.txt has several lines; give --per-line if .*, or --per-file"):
         predict_folder(film, str(tmp_path / "lines"), str(tmp_path / "out"), per_line=False)
     assert not (tmp_path / "out").exists()
+    (tmp_path / "lines" / "a.txt").rename(tmp_path / "lines" / "a.eml")  # a mail, which has no lines to read
+    with pytest.raises(DataError, match=r"b\.txt has several lines"):
+        predict_folder(film, str(tmp_path / "lines"), str(tmp_path / "out"), per_line=False)
+    (tmp_path / "lines" / "a.eml").rename(tmp_path / "lines" / "a.txt")
     (tmp_path / "lines" / "b.txt").write_text("one\n")
     assert predict_folder(film, str(tmp_path / "lines"), str(tmp_path / "out"), per_line=False).rows == 2
 
@@ -146,6 +152,12 @@ def test_subfolders_are_labels(tickets):
     assert read_table(tickets).fingerprint != table.fingerprint
 
 
+def test_rows_of_a_folder_are_named_by_their_paths(tickets):
+    split = Split.of_table({"text": read_table(tickets).columns["text"]}, read_table(tickets))
+    assert split.place(3) == "file sales/2024/1.eml"
+    assert split.select([4, 1]).place(0) == "file sales/2024/3.eml"
+
+
 def test_metadata_have_labels(tickets):
     lines = ["file_name,queue,text", *(f"{file},q{n},-" for n, file in enumerate(read_table(tickets).columns["file"]))]
     (tickets / "metadata.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]))
@@ -183,3 +195,5 @@ def test_a_model_is_trained_on_a_folder(tickets, checkpoint, tmp_path):
         output_dir=tmp_path / "run",
     )
     assert run.metrics["eval_samples"] == 6
+    page = bertkit.report(run.output_dir).read_text()
+    assert re.search(r'<th scope="row">(billing|sales)/2024/\d\.eml', page)  # of a wrong prediction

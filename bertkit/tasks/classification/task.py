@@ -235,18 +235,26 @@ class ClassificationTask(TableTask, TextClassification):
             f"{', '.join(known)}{did_you_mean(self.main_metric, known)}"
         ]
 
+    def _why_no_threshold(self) -> str:
+        """Returns why the problem and its classes have no threshold; empty if they have one."""
+        problem, classes = self.task.problem or "single_label", len(self.task.label_names)
+        if problem == "regression":
+            return "task.threshold: numbers have no labels; remove it"
+        if problem == "single_label" and classes > 2:
+            return (
+                f"task.threshold: for two classes, or for several labels per row; this task has {classes} classes, and "
+                "the most probable one is predicted; remove it"
+            )
+        return ""
+
     def _wrong_settings(self) -> list[str]:
         """Returns the faults of settings that depend on the problem and the classes."""
         task, problem = self.task, self.task.problem or "single_label"
         faults = []
         if problem == "regression":
-            given = {"threshold": task.threshold != 0.5, "calibrate": task.calibrate}
-            faults += [f"task.{name}: numbers have no labels; remove it" for name, is_set in given.items() if is_set]
-        elif task.threshold != 0.5 and problem == "single_label" and len(task.label_names) > 2:
-            faults.append(
-                f"task.threshold: for two classes, or for several labels per row; this task has "
-                f"{len(task.label_names)} classes, and the most probable one is predicted; remove it"
-            )
+            faults += ["task.calibrate: numbers have no labels; remove it"] if task.calibrate else []
+        if task.threshold != 0.5 and (fault := self._why_no_threshold()):
+            faults.append(fault)
         elif isinstance(task.threshold, Mapping):
             unknown = [name for name in task.threshold if name not in task.label_names]
             if unknown:
@@ -377,7 +385,7 @@ class ClassificationTask(TableTask, TextClassification):
             changed = self.with_settings(threshold=threshold)
         except ValueError as error:
             raise RecipeError(f"--{error}") from error
-        faults = changed._wrong_settings()
+        faults = [fault] if (fault := self._why_no_threshold()) else changed._wrong_settings()
         if faults:
             raise RecipeError(f"--{faults[0].removeprefix('task.')}")
         return changed

@@ -596,8 +596,9 @@ def test_thresholds_lie_between_0_and_1(threshold):
 def test_the_threshold_of_a_prediction_is_checked(task):
     with pytest.raises(RecipeError, match=r"^--threshold: expected numbers between 0 and 1, got 2"):
         loaded(task(train_csv=many("neg pos"))).with_threshold(2)
-    with pytest.raises(RecipeError, match=r"^--threshold: for two classes"):
-        loaded(task(train_csv=many("a b c"))).with_threshold(0.3)
+    for threshold in (0.3, 0.5):  # also what is the default for others
+        with pytest.raises(RecipeError, match=r"^--threshold: for two classes"):
+            loaded(task(train_csv=many("a b c"))).with_threshold(threshold)
 
 
 def test_the_metric_that_decides_may_be_any_score(task):
