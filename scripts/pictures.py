@@ -122,7 +122,7 @@ def main() -> None:
     if args.picture == "quickstart":
         quickstart()
     elif args.picture == "report":
-        top_of(args.run / "report.html", "report", ["light"])
+        top_of(args.run / "report.html", "report", ["light", "dark"])
     elif args.picture == "inside":
         inside(args.folder)
     else:

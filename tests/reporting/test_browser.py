@@ -47,6 +47,21 @@ def test_hostile_labels_and_texts_do_no_harm(browser, hostile_run, hostile, widt
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("scheme", "media", "is_dark"),
+    [("light", "screen", False), ("dark", "screen", True), ("dark", "print", False)],
+)
+def test_pages_are_dark_on_screens_alone(browser, hostile_run, scheme, media, is_dark):
+    page = opened(browser, hostile_run.output_dir / "report.html", 1600)
+    page.emulate_media(color_scheme=scheme, media=media)
+    ink, chart = page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.querySelector('figure img')).filter]"
+    )
+    assert (min(map(int, re.findall(r"\d+", ink))) > 200) == is_dark
+    assert (chart != "none") == is_dark
+    page.close()
+
+
 def test_errors_can_be_sorted_and_filtered(browser, hostile_run):
     page = opened(browser, hostile_run.output_dir / "report.html", 1600)
     rows = page.locator("table.errors tbody tr")
