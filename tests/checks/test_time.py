@@ -99,8 +99,8 @@ def test_the_sentence_on_time(plan, expected):
 
 
 def test_first_and_long_batches_are_weighed(table, monkeypatch):
-    """Steps of known durations by a clock that only they move: the estimate is near the time of the run, though the
-    first steps take far longer."""
+    """Steps of known durations by a clock that only they move: the estimate is the time of the run, whose first steps
+    take far longer, as those of every process that allocates and compiles."""
     computed, now = 0, 0.0
     step = BertkitTrainer.training_step
 
@@ -119,7 +119,7 @@ def test_first_and_long_batches_are_weighed(table, monkeypatch):
     table.overrides |= {"train.num_train_epochs": 4, "train.save_strategy": "no", "train.eval_strategy": "no"}
     table.overrides |= {"train.load_best_model_at_end": False}
     estimate = table.report().plan["seconds"]
-    computed, now = 10, 0.0
+    computed, now = 0, 0.0  # the run is a process of its own
     given = {"model": table.model, "overrides": table.overrides}
     bertkit.finetune(table.recipe, output_dir=table.folder / "run", **given)
-    assert estimate / 3 < now < 3 * estimate
+    assert estimate == pytest.approx(now, rel=0.1)
