@@ -33,7 +33,7 @@ USAGE = f"{{{'|'.join(_COMMANDS)}}} ARGUMENTS..."
 
 
 def check(context: typer.Context) -> None:
-    """Check a run before it starts, without training or writing: give the words of a pretrain, finetune or distill
+    """Check the data and the settings of a run before it starts. Give the words of a pretrain, finetune or distill
     command, such as: bertkit check finetune glue --task sst2 --model MODEL. The options are those of that command;
     --output-dir can be left out.
     """

@@ -52,7 +52,7 @@ def choose(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Compare checkpoints to start from on your data, without training one of them."""
+    """Compare checkpoints to start from, on your data. None of them is trained."""
     choice = bertkit.choose(
         [*models, *(more or [])],
         task=task,

@@ -88,7 +88,7 @@ def distill(
     ] = None,
     run: Run,
 ) -> None:
-    """Train a small student on the outputs of a teacher: fine-tune it as the teacher was, or pre-train it on text
+    """Train a small student on the outputs of a teacher. It is fine-tuned as the teacher was, or pre-trained on text
     (--corpus).
     """
     if more and not corpus:

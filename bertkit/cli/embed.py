@@ -53,7 +53,7 @@ def embed(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
+    """Compute vectors of texts, or of their tokens. Any encoder will do; long texts are read in windows."""
     if folder.output_dir is not None:
         others = {"TEXT": texts, "--output": output_file, "--trust-remote-code": trust_remote_code}
         others["--per-file"] = per_file

@@ -47,7 +47,7 @@ def evaluate(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Score a fine-tuned checkpoint, of bertkit or stock, on data of its task, by default on those of its run."""
+    """Score a fine-tuned checkpoint on data of its task. By default these are the data of its run."""
     data = settings.block("data")
     most = data.pop("max_eval_samples", None)
     columns = settings.block("task")

@@ -79,7 +79,7 @@ def explain(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Show the inside of a checkpoint on a text: its pieces, its attention, why and what it predicts."""
+    """Show the inside of a checkpoint on a text. You see its pieces, its attention, what it predicts and why."""
     shown = bertkit.explain(
         checkpoint,
         text,

@@ -32,7 +32,7 @@ def compare(
     format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
-    """Compare predictions on the same examples: is the difference real?"""
+    """Test whether runs, grids or predictions really differ."""
     from bertkit.grids.table import comparison_table
 
     options.check_one_form(json, format)
@@ -50,7 +50,7 @@ def ensemble(
     output_dir: Annotated[Path, options.option(help="The new checkpoint.")],
     json: options.AsJson = False,
 ) -> None:
-    """Average the runs of the best setting of a grid in one checkpoint, for predict and evaluate."""
+    """Average the runs of the best setting of a grid. The result is one checkpoint, for predict and evaluate."""
     result = bertkit.ensemble(grid, output_dir=output_dir)
     if json:
         print_text(dumps(asdict(result), default=str))
@@ -93,7 +93,7 @@ def ablations(
     format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
-    """Pre-train BERT, BERT without NSP and a left-to-right model alike, and compare them on GLUE tasks (BERT §5.1)."""
+    """Compare BERT with BERT without NSP and left-to-right. All are pre-trained alike, and compared on GLUE (§5.1)."""
     from bertkit.grids.table import ablations_table
 
     options.check_one_form(json, format)

@@ -37,7 +37,7 @@ def negatives(
     batch_size: Annotated[int, options.option(help="Texts that are encoded at once.", min=1)] = 32,
     json: options.AsJson = False,
 ) -> None:
-    """Find texts that are near but wrong, as negatives for finetune similarity and reranking."""
+    """Find near but wrong texts for similarity and reranking. They are negatives for finetune."""
     mined = bertkit.mine_negatives(
         pairs,
         out,

@@ -82,7 +82,7 @@ def predict(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Predict with a fine-tuned checkpoint, of bertkit or stock; the task is read from it."""
+    """Predict with a fine-tuned checkpoint. It may be of bertkit or stock; the task is read from it."""
     from bertkit.progress import counted, say, wants_colours
 
     if folder.output_dir is not None:
@@ -164,7 +164,7 @@ def fill_mask(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Predict the tokens at [MASK] with a masked language model: probability, token, and the text with it."""
+    """Predict the tokens at [MASK] with a masked language model. Prints probability, token, and the text with it."""
     loaded = bertkit.load(checkpoint, revision=revision, trust_remote_code=trust_remote_code)
     guesses = loaded.fill_mask(texts, top_k=top_k)
     if json:

@@ -18,7 +18,7 @@ def quickstart(
     ),
     json: options.AsJson = False,
 ) -> None:
-    """Pre-train, fine-tune and predict on synthetic text, offline, in about two minutes."""
+    """Pre-train, fine-tune and predict on synthetic text. It works offline, in about two minutes."""
     from bertkit.tour.quickstart import report
 
     tour = bertkit.quickstart(output_dir)

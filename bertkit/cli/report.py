@@ -36,7 +36,7 @@ def report(
     ] = 0,
     json: options.AsJson = False,
 ) -> None:
-    """Write report.html of a run, of several runs side by side, or of a grid."""
+    """Write report.html of a run, several runs or a grid."""
     from bertkit.run.listing import GRID_FILE  # imports numpy, which ``--help`` does without
 
     if len(runs) == 1 and (runs[0] / GRID_FILE).is_file():

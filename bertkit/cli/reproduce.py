@@ -52,7 +52,7 @@ def reproduce(
     format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
-    """Fine-tune for a table of the BERT paper, and print the paper's scores beside yours."""
+    """Make a table of the BERT paper again, beside its scores."""
     from bertkit.reproducing.table import reproduction_table
 
     options.check_one_form(json, format)

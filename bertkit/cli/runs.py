@@ -34,7 +34,7 @@ def runs(
     format: options.AsTable = "text",
     json: options.AsJson = False,
 ) -> None:
-    """List runs and grids with task, checkpoint, score, date and state; of a grid given as DIR also its runs."""
+    """List runs and grids with their scores. Of a grid given as DIR its runs are listed too."""
     options.check_one_form(json, format)
     listed = bertkit.runs(folder)
     if json:
@@ -108,7 +108,7 @@ def _with_columns(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> Tab
 
 
 def env(json: options.AsJson = False) -> None:
-    """Print what a bug report needs: versions, processor, devices and extras; no paths, no secrets."""
+    """Print versions, processor, devices and extras. A bug report needs them; paths and secrets are left out."""
     facts = bertkit.environment()
     if json:
         print_text(dumps(facts))

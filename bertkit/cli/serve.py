@@ -35,7 +35,7 @@ def serve(
     max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
     json: options.AddressAsJson = False,
 ) -> None:
-    """Serve a checkpoint over HTTP, for InferenceClient and the clients of text-embeddings-inference."""
+    """Serve a checkpoint over HTTP. For InferenceClient and the clients of text-embeddings-inference."""
     from bertkit.serving.server import Limits
 
     limits = Limits(
@@ -76,7 +76,7 @@ def demo(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AddressAsJson = False,
 ) -> None:
-    """Show a page in the browser on which a checkpoint can be tried."""
+    """Show a page in the browser to try a checkpoint."""
     bertkit.demo(
         checkpoint,
         host=host,

@@ -54,7 +54,7 @@ def export(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Write a checkpoint in a format that does not need bertkit, and check that it computes the same."""
+    """Write a checkpoint in a format that needs no bertkit. It is checked that it computes the same."""
     data = settings.block("data")
     most = data.pop("max_eval_samples", None)
     result = bertkit.export(
