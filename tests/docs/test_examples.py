@@ -26,7 +26,8 @@ ONLY_CALLED = ("ablations", "demo", "embed_folder", "predict_folder", "quickstar
 
 def example(name: str) -> str:
     """Returns the code of the example of a public name."""
-    found = EXAMPLE.findall(inspect.getdoc(getattr(bertkit, name)) or "")
+    # Looked up anew, since an import of the room `explain` puts the package in the place of the function.
+    found = EXAMPLE.findall(inspect.getdoc(bertkit.__getattr__(name)) or "")
     assert len(found) == 1, f"bertkit.{name}: the docstring has {len(found)} sections Examples with a block of Python"
     return textwrap.dedent(found[0])
 

@@ -199,7 +199,7 @@ def test_splits_parts_and_renamed_columns_of_every_task(load):
     assert far.startswith("org/reviews: split 'train[:900%]': expected the name of a split, a part of one such as")
     assert unnamed.startswith("org/reviews (train): none of its columns (review, stars) is named label, labels")
     assert choices["validation"][1]["labels"] == [0]
-    assert "org/asked (train): no column 'id'; available: 'key', 'query', 'context', 'found'; give that" in nameless
+    assert "org/asked (train): no column 'question'; available: 'key', 'query', 'context', 'found'" in nameless
     assert "of the questions with --question-column" in nameless
     assert asked == "org/asked (train[1:]): no rows; give a larger part"
     assert spans["train"][1] == {  # O, B-LOC, I-LOC, B-PER, I-PER
