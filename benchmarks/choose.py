@@ -1,4 +1,4 @@
-"""How well `bertkit choose` tells which checkpoint is best after fine-tuning, and in which share of its time.
+"""Order of checkpoints by `bertkit choose` beside their order after fine-tuning, and the time of both.
 
     python benchmarks/choose.py --model CHECKPOINT --data-dir DATA [--work FOLDER] [--tables sst2 stsb sick …]
 

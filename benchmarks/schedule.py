@@ -251,7 +251,7 @@ def is_near(each: dict[str, Any]) -> bool:
 
 
 def is_within(each: dict[str, Any]) -> bool:
-    """Whether the interval of the difference to the best includes one point below it, or more."""
+    """True unless the whole interval of the difference to the best lies more than one point below it."""
     return is_near(each) or (each["interval"] is not None and each["interval"][1] >= -1)
 
 
@@ -266,7 +266,7 @@ def is_quick(each: dict[str, Any]) -> bool:
 
 
 def sentence(record: dict[str, Any]) -> str:
-    """What the cells say together, for docs/guides/classification.md."""
+    """Summary of the cells, for docs/guides/classification.md."""
     cells = record["cells"]
     count, most = len(cells), max(cells, key=below)
     near, within, quick = (sum(map(holds, cells)) for holds in (is_near, is_within, is_quick))
@@ -342,7 +342,7 @@ def in_words(values: Iterable[str]) -> str:
 
 
 def record_of(file: Path) -> dict[str, Any]:
-    """What has been measured so far."""
+    """The cells that have been measured so far."""
     from datetime import UTC, datetime
 
     from run_all import commit, this_machine

@@ -67,7 +67,7 @@ def clean(table: Table, texts: Sequence[str], label: str, separator: str | None 
     Args:
         table: the table.
         texts, label: its columns.
-        separator: what separates several labels of a row, of which there may be none; their order does not count.
+        separator: separator of the labels of a row, which has any number of them in any order; None for one label.
     """
     columns, given = [table.columns[name] for name in texts], table.columns[label]
     names = [_names(value, separator) for value in given]

@@ -1,4 +1,4 @@
-"""What the runs of a grid leave out, for those of its best setting: predictions of the test sets, and a report."""
+"""Predictions of the test sets and the report, which the runs of a grid leave out, for those of its best setting."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.predicted import all_scores
 from bertkit.progress import say
 from bertkit.run.directory import write_results
+from bertkit.run.evaluate import suffix_of
 from bertkit.run.in_progress import write_report
 from bertkit.tasks.registry import has_room
 from bertkit.tasks.splits import splits_to_write
@@ -58,7 +59,7 @@ def _predict(place: Path, tests: Sequence[str]) -> float | None:
     for name in tests:
         outcome = outcome_of(place, name)
         task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
-        suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
+        suffix = suffix_of(name)
         metrics[f"predict_samples{suffix}"] = len(outcome.features["length"])
         if set(task.label_columns) <= set(outcome.features):
             known = {key: value for key, value in all_scores(task, *columns, None).items() if math.isfinite(value)}

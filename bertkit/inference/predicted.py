@@ -17,7 +17,7 @@ from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example
 from bertkit.tasks.registry import by_kind_of_task
-from bertkit.tasks.splits import Columns
+from bertkit.tasks.splits import Columns, number_in_source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -213,7 +213,7 @@ class Outcome:
 
     def number(self, row: int) -> int | str:
         """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
-        return row + 1 if self.numbers is None else self.numbers[row]
+        return number_in_source(self.numbers, row)
 
     def decoded(self) -> list[dict[str, Any]]:
         """Returns the predictions, one per example."""

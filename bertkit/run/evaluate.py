@@ -116,7 +116,7 @@ def score_and_predict_the_rest(
                 }
                 evaluation = run.write("eval", evaluation | scores)
             else:
-                suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
+                suffix = suffix_of(name)
                 predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
                 predicted[f"predict_samples{suffix}"] = len(features[name])
                 run.write("predict", predicted)
@@ -127,3 +127,12 @@ def score_and_predict_the_rest(
                 if run.is_main_process:
                     say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
     return evaluation
+
+
+def suffix_of(name: str) -> str:
+    """Returns what the names of the results of a split without labels end in: nothing for ``test``.
+
+    >>> suffix_of("test"), suffix_of("test_mismatched"), suffix_of("diagnostic")
+    ('', '_mismatched', '_diagnostic')
+    """
+    return name.removeprefix("test") if name.startswith("test") else f"_{name}"

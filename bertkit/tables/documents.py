@@ -20,14 +20,12 @@ from bertkit.progress import counted, say
 from bertkit.reading.paths import PARQUET
 from bertkit.reading.text import decode_text, read_blocks
 from bertkit.tables.encodings import as_utf8
-from bertkit.tables.table import Table, matching
+from bertkit.tables.table import Table, usual_column
 from bertkit.tables.table_files import read_table
 
 FORMS = (".txt", ".md", ".html", ".htm", ".eml")
 _NOT_SHOWN = {"script", "style", "head", "template", "noscript"}
 _INLINE = {"a", "abbr", "b", "code", "em", "font", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
-
-
 _METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
 _FILE_NAMES = ("file_name", "file", "filename")
 
@@ -88,7 +86,7 @@ def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
 def _metadata(file: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     """Returns the columns of the metadata in the order of the documents ``names``."""
     table = read_table(file)
-    column = next((found for name in _FILE_NAMES if (found := matching(name, table.columns)) is not None), None)
+    column = usual_column(list(table.columns), _FILE_NAMES)
     if column is None:
         raise DataError(f"{file}: no column file_name; it has {quoted(table.columns)}")
     rows = {str(name): row for row, name in enumerate(table.columns[column])}

@@ -146,6 +146,15 @@ class WindowedData(FineTuningData):
             )
 
 
+def number_in_source(numbers: Sequence[int] | Sequence[str] | None, row: int) -> int | str:
+    """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0.
+
+    Args:
+        numbers: as of `Split`.
+    """
+    return row + 1 if numbers is None else numbers[row]
+
+
 @dataclass(frozen=True)
 class Split:
     """One split of a data set.
@@ -185,7 +194,7 @@ class Split:
 
     def place(self, row: int) -> str:
         """Returns the place of an example in the source, such as ``line 7``; ``row`` counts from 0."""
-        return f"{self.unit} {row + 1 if self.numbers is None else self.numbers[row]}"
+        return f"{self.unit} {number_in_source(self.numbers, row)}"
 
     def select(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Returns the split with only the examples at ``rows``, which count from 0."""
