@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 
 _LONGEST_LINE, _LONGEST_FAULT = 2_000, 20_000  # characters of a message; values come from files of any size
 
@@ -93,12 +96,39 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 @contextmanager
-def noted(faults: list[str]) -> Iterator[None]:
-    """Catches a DataError of the block and appends its message to ``faults``, to report several faults together."""
+def noted(faults: list[str], kind: type[BertkitError] = DataError) -> Iterator[None]:
+    """Catches an error of the block, of the class ``kind``, and appends its message to ``faults``, to report several
+    faults together."""
     try:
         yield
-    except DataError as error:
+    except kind as error:
         faults.append(str(error))
+
+
+def collected(function: Callable[[str, Value], Result], items: Mapping[str, Value]) -> dict[str, Result]:
+    """Returns the results of a function of each key and value; raises one DataError with the faults of all."""
+    results: dict[str, Result] = {}
+    faults: list[str] = []
+    for key, value in items.items():
+        with noted(faults):
+            results[key] = function(key, value)
+    raise_all(faults)
+    return results
+
+
+@contextmanager
+def importing(what: str, extra: str, kind: type[BertkitError] = RecipeError) -> Iterator[None]:
+    """Context of the imports of an extra: raises ``kind`` with the command that installs it if a package is missing.
+
+    Args:
+        what: the option or the command that needs the extra.
+        extra: its name.
+        kind: class of the error.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise kind(f"{what} needs the extra {extra}: pip install 'bertkit[{extra}]'") from error
 
 
 def raise_all(faults: Sequence[str]) -> None:
@@ -165,6 +195,11 @@ def shortened(text: str, at_most: int, at_most_of_a_line: int | None = None) -> 
     if at_most_of_a_line is not None:
         text = "\n".join(shortened(line, at_most_of_a_line) for line in text.split("\n"))
     return text
+
+
+def described(error: BaseException, at_most: int = 500) -> str:
+    """Formats an error of a library as one line of at most ``at_most`` characters: its class and its message."""
+    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", at_most)
 
 
 def quoted(names: Iterable[Any], at_most: int = 20) -> str:

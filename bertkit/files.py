@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import json
 import os
 import re
 import shutil
@@ -159,6 +160,19 @@ def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes one JSON object per line, atomically."""
     write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def read_json(path: Path) -> Any:
+    """Returns the contents of a JSON file, ``{}`` if it does not exist; raises ValueError if it is not JSON."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; empty if the file is missing, damaged, or being written."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 # ---- temporary files and folders ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.errors import CheckpointError, RecipeError
+from bertkit.errors import CheckpointError, importing
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Word
 from bertkit.explain.subjects import Curve, Subject, Target, subject_of
@@ -220,10 +220,8 @@ def _integrated(
     network: Network, subject: Subject, target: Target, baseline: np.ndarray, difference: float
 ) -> tuple[np.ndarray, float, int]:
     """Returns the integrated gradients of the tokens, (S,), the completeness error, and the number of steps."""
-    try:
+    with importing("attribution", "explain"):
         from captum.attr import LayerIntegratedGradients
-    except ModuleNotFoundError as missing:
-        raise RecipeError("attribution needs the extra explain: pip install 'bertkit[explain]'") from missing
     names = list(network.inputs)
     batch = subject.batch(network, subject.pieces.ids[None])
     others = tuple(batch[name] for name in names if name != "input_ids")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed
-from bertkit.files import remove_unfinished, write_json, write_whole
+from bertkit.errors import BertkitError, DataError, RecipeError, did_you_mean, listed, noted
+from bertkit.files import read_json, remove_unfinished, write_json, write_whole
 from bertkit.grids.compare import compare
 from bertkit.grids.formats import to_csv
 from bertkit.grids.glue import FAMILY, check_tasks, glue_tasks
@@ -21,7 +20,7 @@ from bertkit.metrics.statistics import Test, adjusted
 from bertkit.progress import counted, say
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
+from bertkit.run.directory import check_contents, check_repeated_run, is_finished, recorded
 from bertkit.run.pretrain import pretrain
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import load_splits
@@ -133,7 +132,7 @@ def ablations(
                 data_dir=data_dir,
                 overrides=finetuning,
             )
-        pretraining[variant] = _metrics(place)
+        pretraining[variant] = read_json(place / "all_results.json")
     return _conclude(folder, pretraining, documents, grids)
 
 
@@ -156,13 +155,10 @@ def _checked(
     recipes: dict[str, Recipe] = {}
 
     def collect(check: Any, *arguments: Any) -> Any:
-        try:
+        with noted(faults, BertkitError):
             return check(*arguments)
-        except BertkitError as error:
-            faults.append(str(error))
-        return None
 
-    collect(_check_folder, folder)
+    collect(check_contents, folder, (PRETRAINED, FINETUNED, RESULTS, TABLE))
     if seeds < 1:
         faults.append(f"seeds: {seeds} is not at least 1")
     collect(check_tasks, tasks)
@@ -180,13 +176,6 @@ def _checked(
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes
-
-
-def _check_folder(folder: Path) -> None:
-    check_place(folder)
-    others = [name for name in contents(folder) if name not in (PRETRAINED, FINETUNED, RESULTS, TABLE)]
-    if others:
-        raise OutputError(f"--output-dir {folder}: contains {', '.join(others[:3])}; give another folder")
 
 
 def _size(name: str) -> dict[str, Any]:
@@ -242,11 +231,6 @@ def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: P
             f"{folder / PRETRAINED}: {first} and {last} were not pre-trained on the same documents, as the corpus has "
             "changed between them; restore it and remove the folder of the other one, or give another --output-dir"
         )
-
-
-def _metrics(place: Path) -> dict[str, float]:
-    metrics: dict[str, float] = json.loads((place / "all_results.json").read_text(encoding="utf-8"))
-    return metrics
 
 
 def _conclude(

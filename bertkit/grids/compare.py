@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_listed, shown
+from bertkit.errors import BertkitError, DataError, RecipeError, listed, noted, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
@@ -61,10 +61,8 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     sides: list[System | Table] = []
     faults: list[str] = []
     for place in systems:
-        try:
+        with noted(faults, BertkitError):
             sides.append(_system(Path(place)))
-        except BertkitError as error:
-            faults.append(str(error))
     if faults:
         raise DataError(listed(faults))
     tables = [each for each in sides if isinstance(each, Table)]

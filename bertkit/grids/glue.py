@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from transformers import TrainerCallback
 
-from bertkit.errors import BertkitError, OutputError, RecipeError, listed
+from bertkit.errors import BertkitError, RecipeError, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.definition import GRID_FILE, RUNS
 from bertkit.grids.formats import Format, ResultTable
@@ -27,7 +27,7 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded, writes_run
+from bertkit.run.directory import check_contents, check_repeated_run, is_finished, recorded, writes_run
 from bertkit.run.finetune import finetune
 from bertkit.run.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
@@ -129,7 +129,7 @@ def finetune_glue(
     recipes = {name: with_absolute_paths(load_recipe(FAMILY + name, values)) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
-    _check_folder(output_dir)
+    check_contents(output_dir, _own_entries())
     _for_each(tasks, lambda name: _check_run(recipes[name], output_dir / name))
     for number, (name, recipe) in enumerate(recipes.items(), start=1):
         folder = output_dir / name
@@ -182,7 +182,7 @@ def finetune_glue_grid(
     """
     check_tasks(tasks)
     folder = Path(output_dir)
-    _check_folder(folder, GRID_FILE, RUNS)
+    check_contents(folder, (*_own_entries(), GRID_FILE, RUNS))
     values = all_values(overrides, model, data_dir)
     prepared = _for_each(
         tasks, lambda name: prepare(FAMILY + name, folder / name, grid, search, trials, seeds, folds, values)
@@ -208,18 +208,8 @@ def check_tasks(tasks: Sequence[str]) -> None:
         raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
 
 
-def _check_folder(folder: Path, *more: str) -> None:
-    """Checks that a folder has nothing but tasks, results and the entries ``more``.
-
-    Raises:
-        OutputError: it has, or it cannot be a folder.
-    """
-    check_place(folder)
-    others = [name for name in contents(folder) if name not in (*glue_tasks(), RESULTS, SUBMISSION, *more)]
-    if others:
-        raise OutputError(
-            f"--output-dir {folder}: contains {', '.join(others[:3])}, which is not a task; give another folder"
-        )
+def _own_entries() -> list[str]:
+    return [*glue_tasks(), RESULTS, SUBMISSION]
 
 
 def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:

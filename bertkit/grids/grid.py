@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bertkit.checkpoint.load import check_positions, load_tokenizer, read_config
-from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError, listed
+from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError, listed, noted
 from bertkit.grids.best import complete_best
 from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, check_stored, define, store
 from bertkit.grids.results import GridResults, collect, write
@@ -128,10 +128,8 @@ def prepare(
         BertkitError: one message with all faults.
     """
     faults: list[str] = []
-    try:
+    with noted(faults, OutputError):
         _check_folder(folder)
-    except OutputError as error:
-        faults.append(str(error))
     try:
         definition = define(recipe, overrides, grid, search, trials, seeds, folds)
     except RecipeError as error:
@@ -161,16 +159,12 @@ def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepare
     of_checkpoints = {dumps([recipe.model, recipe.data.max_seq_length]): recipe for recipe in recipes}
     for check, checked in ((_check_run, recipes), (_check_checkpoint, list(of_checkpoints.values()))):
         for recipe in checked:
-            try:
+            with noted(faults, BertkitError):
                 check(recipe, folder)
-            except BertkitError as error:
-                faults.append(str(error))
-    try:
+    with noted(faults, BertkitError):
         further_metrics(getattr(definition.recipe.task, "metrics", ()))
         task, splits = load_splits(task)
         data = {name: split.fingerprint for name, split in splits.items()}
-    except BertkitError as error:
-        faults.append(str(error))
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
@@ -246,12 +240,9 @@ def _in_charge(folder: Path) -> Iterator[None]:
     Raises:
         FolderInUseError: another process has it.
     """
-    lock = RunLock(folder)
-    try:
-        lock.__enter__()
-    except FolderInUseError as error:
-        raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(RunLock(folder))
+        except FolderInUseError as error:
+            raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
         yield
-    finally:
-        lock.__exit__()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.errors import DataError
-from bertkit.files import check_new_file, write_whole
+from bertkit.files import check_new_file, read_record, write_whole
 from bertkit.grids.definition import RUNS, read
 from bertkit.grids.results import GridResults, SettingResult, collect, settings_of
 from bertkit.grids.table import conclusions, notes
@@ -126,8 +125,5 @@ def _drawn(
 
 def _wall_time(run: Path) -> float | None:
     """Returns the seconds of a finished run; None if its record is not there or not readable."""
-    try:
-        seconds = json.loads((run / "run.json").read_text(encoding="utf-8")).get("wall_time")
-    except (OSError, ValueError):
-        return None
+    seconds = read_record(run / "run.json").get("wall_time")
     return float(seconds) if isinstance(seconds, int | float) else None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import RecipeError
+from bertkit.errors import importing
 from bertkit.files import disk_faults, write_whole
 from bertkit.grids.definition import Cell, Definition, Record, Setting
 from bertkit.grids.values import Range
@@ -27,10 +27,8 @@ def check_optuna() -> None:
     Raises:
         RecipeError: it is not.
     """
-    try:
+    with importing("--search", "search"):
         import optuna  # noqa: F401
-    except ImportError as error:
-        raise RecipeError("--search: needs the extra search: pip install 'bertkit[search]'") from error
 
 
 class Search:

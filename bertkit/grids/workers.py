@@ -6,7 +6,6 @@ With several GPUs there is one worker process per GPU, ``python -m bertkit.grids
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import statistics
@@ -15,12 +14,12 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from bertkit.errors import BertkitError, shortened
-from bertkit.files import write_json
+from bertkit.errors import BertkitError, described
+from bertkit.files import read_json, read_record, write_json
 from bertkit.grids.definition import RUNS, Cell, Definition, Record, Setting, read
 from bertkit.grids.search import Search
 from bertkit.grids.values import label
@@ -47,10 +46,7 @@ _FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than o
 
 def record_of(folder: Path, cell: Cell) -> Record | None:
     """Returns the record of a cell in the grid of ``folder``; None if its run has not ended."""
-    try:
-        return dict(json.loads((folder / RECORDS / f"{cell.name}.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return None
+    return read_record(folder / RECORDS / f"{cell.name}.json") or None
 
 
 def write_record(folder: Path, cell: Cell, record: Record) -> None:
@@ -104,15 +100,9 @@ def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> 
     return record
 
 
-def described(error: Exception) -> str:
-    """Formats an error as one line of at most 500 characters."""
-    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 500)
-
-
 def metrics_of(place: Path) -> dict[str, float]:
     """Returns the scores of a finished run on its validation sets, ``eval_…``."""
-    results = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in results.items() if is_score(key)}
+    return {key: value for key, value in read_json(place / "eval_results.json").items() if is_score(key)}
 
 
 def main_score(task: Task, metrics: Mapping[str, float]) -> float:
@@ -182,20 +172,17 @@ def grid_lock(folder: Path, patience: float = _FOR_THE_LOCK) -> Iterator[None]:
     Raises:
         FolderInUseError: another process has held the lock for ``patience``, in seconds.
     """
-    lock = RunLock(folder / RUNS)
     deadline = time.monotonic() + patience
-    while True:
-        try:
-            lock.__enter__()
-            break
-        except FolderInUseError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-    try:
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(RunLock(folder / RUNS))
+                break
+            except FolderInUseError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
         yield
-    finally:
-        lock.__exit__()
 
 
 def work(definition: Definition, folder: Path) -> None:

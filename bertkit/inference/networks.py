@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import CheckpointError
+from bertkit.errors import CheckpointError, importing
 from bertkit.reading.paths import is_below
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ENSEMBLE_FILE = "ensemble.json"
 ONNX_FILE = "model.onnx"
-NEEDS_EXTRA = "needs the extra onnx: pip install 'bertkit[onnx]'"
 
 
 def is_ensemble(checkpoint: str) -> bool:
@@ -119,10 +118,8 @@ class OnnxModel:
     def __init__(self, folder: str | Path, config: PreTrainedConfig):
         import torch
 
-        try:
+        with importing(f"{folder}: {ONNX_FILE}", "onnx", CheckpointError):
             import onnxruntime
-        except ImportError as error:
-            raise CheckpointError(f"{folder}: {NEEDS_EXTRA}") from error
         self.config = config
         self.device = torch.device("cpu")
         options = onnxruntime.SessionOptions()

@@ -10,7 +10,7 @@ import datasets
 import evaluate
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, listed, shortened, shown
+from bertkit.errors import DataError, RecipeError, described, listed, shown
 from bertkit.metrics import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, compute
 
 _TEXT = datasets.Value("string")
@@ -143,8 +143,8 @@ class FurtherMetrics:
                 self._metrics[name] = _loaded(name)
             except Exception as error:  # the code of a metric may raise anything
                 faults.append(
-                    f"task.metrics: {name!r} cannot be loaded ({_in_a_line(error)}); expected the name of a metric, or "
-                    "a folder NAME with the file NAME.py, which has a subclass of evaluate.Metric"
+                    f"task.metrics: {name!r} cannot be loaded ({described(error, 300)}); expected the name of a "
+                    "metric, or a folder NAME with the file NAME.py, which has a subclass of evaluate.Metric"
                 )
         if faults:
             raise RecipeError(listed(faults))
@@ -167,7 +167,7 @@ class FurtherMetrics:
                 result = metric.compute(predictions=predictions, references=references)
             except Exception as error:  # the code of a metric may raise anything
                 raise RecipeError(
-                    f"task.metrics: {name!r} failed ({_in_a_line(error)}); mend the metric, or remove it from "
+                    f"task.metrics: {name!r} failed ({described(error, 300)}); mend the metric, or remove it from "
                     "task.metrics"
                 ) from error
             numbers = _numbers(result)
@@ -197,7 +197,3 @@ def _numbers(result: Any) -> dict[str, float]:
         return {}
     plain = {str(key): value.item() if getattr(value, "ndim", None) == 0 else value for key, value in result.items()}
     return {key: value for key, value in plain.items() if type(value) in (int, float)}
-
-
-def _in_a_line(error: Exception) -> str:
-    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertkit.errors import PlacementError
+from bertkit.errors import PlacementError, importing
 
 
 def import_ray() -> Any:
@@ -17,10 +17,8 @@ def import_ray() -> Any:
     Raises:
         PlacementError: it is not installed; the message has the command.
     """
-    try:
+    with importing("--engine ray", "ray", PlacementError):
         import ray
-    except ImportError as error:
-        raise PlacementError("--engine ray needs the extra ray: pip install 'bertkit[ray]'") from error
     return ray
 
 

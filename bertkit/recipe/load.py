@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bertkit.checkpoint.encoders import MODEL_TYPE, new_architecture
-from bertkit.errors import RecipeError, did_you_mean, listed, shown
+from bertkit.errors import RecipeError, did_you_mean, listed, noted, shown
 from bertkit.files import write_whole
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import (
@@ -193,9 +193,9 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks, more: Callable[[Recipe
     Raises:
         RecipeError: a file is invalid; the message lists the faults of all files.
     """
-    faults = []
+    faults: list[str] = []
     for file in files:
-        try:
+        with noted(faults, RecipeError):
             blocks, _ = read_recipe_file(find_recipe(file))
             if set(blocks) == {"placement"} or _ACCELERATE_KEY in blocks:
                 load_placement(file)
@@ -203,8 +203,6 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks, more: Callable[[Recipe
             recipe = load_recipe(file, None, tasks)
             if more is not None:
                 more(recipe)
-        except RecipeError as error:
-            faults.append(str(error))
     if faults:
         raise RecipeError(listed(faults))
 

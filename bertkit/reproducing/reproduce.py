@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed
+from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed, noted
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.definition import Definition
 from bertkit.grids.formats import Format
@@ -23,7 +23,7 @@ from bertkit.reproducing.data import MissingError, data_values
 from bertkit.reproducing.paper import SOURCE, PaperTable, paper_run, paper_table, table_names
 from bertkit.reproducing.scores import ReproducedRow, Reproduction, average_of, row_of
 from bertkit.reproducing.table import reproduction_table
-from bertkit.run.directory import check_place, contents
+from bertkit.run.directory import check_contents
 
 GRIDS = "grids"
 _FORMS: dict[str, Format] = {"txt": "text", "tex": "latex", "md": "markdown"}
@@ -132,28 +132,17 @@ def _checked(
     if seeds < 1:
         faults.append(f"--seeds: {seeds} is not at least 1")
     for path in models:
-        try:
+        with noted(faults, BertkitError):
             candidates.append(candidate_of(path, paper))
-        except BertkitError as error:
-            faults.append(str(error))
     names = [candidate.name for candidate in candidates]
     faults += [f"--model: two checkpoints have the name {name}" for name in sorted(set(names)) if names.count(name) > 1]
     if not models:
         faults.append("--model: give a checkpoint, a folder or a Hub id")
-    try:
-        check_place(folder)
-        _check_folder(folder)
-    except OutputError as error:
-        faults.append(str(error))
+    with noted(faults, OutputError):
+        check_contents(folder, (GRIDS, *(f"{name}.{form}" for name in known for form in ("json", *_FORMS))))
     if faults:
         raise RecipeError(listed(faults))
     return paper, candidates, chosen
-
-
-def _check_folder(folder: Path) -> None:
-    ours = (GRIDS, *(f"{table}.{form}" for table in table_names() for form in ("json", *_FORMS)))
-    if others := [name for name in contents(folder) if name not in ours]:
-        raise OutputError(f"--output-dir {folder}: contains {', '.join(others[:3])}; give another folder")
 
 
 def _prepared(

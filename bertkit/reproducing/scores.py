@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bertkit.files import read_json
 from bertkit.grids.definition import RUNS
 from bertkit.grids.results import GridResults
 from bertkit.metrics import score_range
@@ -98,7 +98,7 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
         for name, record in grid.runs.items()
         if "score" in record and name.startswith(of_best)
     ]
-    results = [json.loads((place / "all_results.json").read_text(encoding="utf-8")) for place in places]
+    results = [read_json(place / "all_results.json") for place in places]
     known = [each for each in results if row.key in each]
     scale, limits = _scale(row.key, known[0]) if known else (1, (0.0, 0.0))
     scores = [each[row.key] * scale for each in known]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
-from bertkit.files import check_links, is_temporary, write_json
+from bertkit.files import check_links, is_temporary, read_json, write_json
 from bertkit.inference.verdict import NO_VERDICT, Verdict
 from bertkit.locks import LOCK_FILE, RunLock
 from bertkit.placement.inference import EVALUATION_PRECISION
@@ -178,8 +177,7 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
             )
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    write_json(path, {**known, **metrics})
+    write_json(path, {**read_json(path), **metrics})
 
 
 def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) -> None:
@@ -215,6 +213,17 @@ def contents(folder: Path) -> list[str]:
     exist."""
     entries = folder.iterdir() if folder.is_dir() else ()
     return sorted(entry.name for entry in entries if entry.name != LOCK_FILE and not is_temporary(entry.name))
+
+
+def check_contents(output_dir: Path, own: Collection[str]) -> None:
+    """Checks as `check_place`, and that the directory has no other entries than ``own``.
+
+    Raises:
+        OutputError: it has; the message names some of them.
+    """
+    check_place(output_dir)
+    if others := [name for name in contents(output_dir) if name not in own]:
+        raise OutputError(f"--output-dir {output_dir}: contains {', '.join(others[:3])}; give another folder")
 
 
 def check_place(output_dir: Path) -> None:
@@ -340,8 +349,7 @@ def is_finished(output_dir: Path) -> bool:
 
 def recorded(output_dir: Path) -> Any:
     """Returns the contents of ``run.json``, ``{}`` if it does not exist; ValueError if it is not JSON."""
-    path = output_dir / "run.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(output_dir / "run.json")
 
 
 def numeric_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:

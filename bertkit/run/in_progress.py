@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
 from bertkit.checkpoint.load import save_tokenizer
-from bertkit.errors import PlacementError, RecipeError, shortened
+from bertkit.errors import PlacementError, RecipeError, described
 from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
 from bertkit.inference.predicted import Outcome
 from bertkit.placement.processes import failing_together, from_main_process, is_main_process, is_restarted_by_launcher
@@ -355,9 +355,8 @@ def write_report(output_dir: Path, outcome: Outcome | None) -> CardReport | None
 
         return report_finished_run(output_dir, outcome)
     except Exception as error:  # libraries that draw fail in many ways, and the run must not be lost with them
-        reason = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 300)
         say(
-            f"warning: the run is complete, but its report failed: {reason}; to try again: bertkit report "
-            f"{shlex.quote(str(output_dir))}"
+            f"warning: the run is complete, but its report failed: {described(error, 300)}; to try again: "
+            f"bertkit report {shlex.quote(str(output_dir))}"
         )
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.errors import DataError
+from bertkit.files import read_record
 from bertkit.inference.networks import is_ensemble
 from bertkit.locks import is_locked
 from bertkit.recipe.files import read_recipe_file
@@ -92,20 +92,20 @@ def _below(root: Path) -> Iterator[ListedRun]:
 
 
 def _run(folder: Path) -> ListedRun:
-    record = _json(folder / _RECORD)
+    record = read_record(folder / _RECORD)
     recipe = _recipe(folder)
     metric, score = _score(folder, record)
     state: State = "finished" if record.get("finished") is True else "interrupted"
     if is_locked(folder):
         state = "running"
-    elif state != "finished" and "error" in _json(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
+    elif state != "finished" and "error" in read_record(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
         state = "failed"
     collapsed = int(bool(record.get("collapse")))
     return ListedRun(folder, state, *_of_recipe(recipe), metric, score, _date(folder), collapsed=collapsed)
 
 
 def _grid(folder: Path) -> ListedRun:
-    results, definition = _json(folder / GRID_RESULTS), _json(folder / GRID_FILE)
+    results, definition = read_record(folder / GRID_RESULTS), read_record(folder / GRID_FILE)
     records = folder / RECORDS
     ended = len(list(records.glob("*.json"))) if records.is_dir() else 0
     rows = [row for row in results.get("settings", ()) if row["name"] == results.get("best")]
@@ -136,7 +136,7 @@ def _recipe(folder: Path) -> Mapping[str, Any]:
 def _score(folder: Path, record: Mapping[str, Any]) -> tuple[str | None, float | None]:
     """Returns name and value of the main metric; without one, of the first score of the model card."""
     main = [f"eval_{record.get('main_metric')}", *((record.get("card") or {}).get("main_metrics") or ())]
-    results = _json(folder / "all_results.json")
+    results = read_record(folder / "all_results.json")
     for key in main:
         if isinstance(value := results.get(key), int | float):
             return key.removeprefix("eval_"), float(value)
@@ -147,10 +147,3 @@ def _date(folder: Path) -> str:
     files = [path for path in folder.iterdir() if path.is_file()]
     newest = max((path.stat().st_mtime for path in files), default=folder.stat().st_mtime)
     return datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # absent, damaged, or being written
-        return {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +20,8 @@ from typing import Any
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, TrackioCallback
 
-from bertkit.errors import RecipeError, TrainingError, did_you_mean, shortened
-from bertkit.files import write_json
+from bertkit.errors import RecipeError, TrainingError, described, did_you_mean
+from bertkit.files import read_record, write_json
 from bertkit.json_text import dumps
 from bertkit.placement.processes import is_main_process
 from bertkit.progress import is_score, say
@@ -114,7 +113,7 @@ class Tracking(TrainerCallback):
         group, run_name, folder = _group.get(), self._recipe.train.get("run_name"), self._folder.resolve().name
         arguments = self._arguments(trainer.args, folder if group else run_name or folder)
         group = group and (run_name or group)
-        known = _read(self._folder / RECORDS_FILE) if resume else {}
+        known = read_record(self._folder / RECORDS_FILE) if resume else {}
         variables = _variables(arguments, group) | known.get("mlflow", {})
         config, self._model.config = self._model.config, None  # it has paths, and the recipe its changes
         try:
@@ -132,7 +131,7 @@ class Tracking(TrainerCallback):
                     callback.on_train_begin(arguments, *self._now[1:], model=self._model)
         except Exception as error:  # trackers and their connections fail in many ways
             del self._callbacks[name]
-            raise TrainingError(f"train.report_to: {name} cannot open a record: {_reason(error)}") from error
+            raise TrainingError(f"train.report_to: {name} cannot open a record: {described(error)}") from error
         finally:
             self._model.config = config
 
@@ -162,7 +161,7 @@ class Tracking(TrainerCallback):
             run = importlib.import_module("mlflow").active_run()
             records["mlflow"] = {"MLFLOW_RUN_ID": run.info.run_id, "MLFLOW_MAX_LOG_PARAMS": "0"}
         if records:
-            write_json(self._folder / RECORDS_FILE, _read(self._folder / RECORDS_FILE) | records)
+            write_json(self._folder / RECORDS_FILE, read_record(self._folder / RECORDS_FILE) | records)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._now = args, state, control
@@ -222,7 +221,7 @@ class Tracking(TrainerCallback):
                     call(name, callback)
             except Exception as error:  # trackers and their connections fail in many ways
                 del self._callbacks[name]
-                say(f"warning: {name} fails, and gets no more of this run: {_reason(error)}")
+                say(f"warning: {name} fails, and gets no more of this run: {described(error)}")
 
 
 class _Trackio(TrackioCallback):
@@ -284,14 +283,3 @@ def _log_figure(name: str, callback: Any, path: Path, step: int) -> None:
 
         with Image.open(path) as image:
             callback.tb_writer.add_image(figure, np.asarray(image.convert("RGB")), step, dataformats="HWC")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # no record is known
-        return {}
-
-
-def _reason(error: Exception) -> str:
-    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 500)

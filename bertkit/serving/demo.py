@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from bertkit.errors import BertkitError, RecipeError
+from bertkit.errors import BertkitError, importing
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.predictor import Predictor
 from bertkit.placement.inference import Precision
@@ -76,10 +76,8 @@ def demo(
         ```
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    try:
+    with importing("demo:", "demo"):
         import gradio  # noqa: F401
-    except ImportError as error:
-        raise RecipeError("demo: needs the extra demo: pip install 'bertkit[demo]'") from error
     with listening(host, port) as listener:
         from bertkit.serving.connections import Hosts
 

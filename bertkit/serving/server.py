@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertkit.errors import RecipeError
+from bertkit.errors import RecipeError, importing
 from bertkit.inference.loaded import load
 from bertkit.placement.inference import Precision
 from bertkit.progress import say
@@ -288,9 +288,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_extra() -> None:
-    try:
+    with importing("serve:", "serve"):
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise RecipeError("serve: needs the extra serve: pip install 'bertkit[serve]'") from error

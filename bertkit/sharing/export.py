@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.checkpoint.encoders import head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import CheckpointError, OutputError, RecipeError
+from bertkit.errors import CheckpointError, OutputError, RecipeError, importing
 from bertkit.files import check_links, new_folder
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.inference.pooling import Pooling
 from bertkit.progress import without_library_bars
 from bertkit.sharing.kinds import shared, write_files_of_others
-from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
+from bertkit.sharing.sentence_embedding import write_sentence_transformers
 from bertkit.sharing.stock import Comparison, write_stock
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
@@ -107,7 +107,8 @@ def export(
             model_class, comparison, notes = export_stock(name, folder)
             return Export(Path(out), to, model_class, comparison, notes)
         if to == "sentence-transformers":
-            check_extra(name)
+            with importing(f"{name}: --to sentence-transformers", "sentence-transformers"):
+                import sentence_transformers  # noqa: F401
             comparison, notes = write_sentence_transformers(name, folder, pooling, normalize)
             return Export(Path(out), to, "SentenceTransformer", comparison, notes)
         return _export_onnx(name, folder, Path(out), int8, max_samples, data)
@@ -116,9 +117,12 @@ def export(
 def _export_onnx(
     checkpoint: str, folder: Path, out: Path, int8: bool, max_samples: int | None, data: dict[str, Any]
 ) -> Export:
-    from bertkit.sharing.onnx import check_extra, quantize, write_onnx
+    from bertkit.sharing.onnx import quantize, write_onnx
 
-    check_extra(checkpoint)
+    with importing(f"{checkpoint}: --to onnx", "onnx", CheckpointError):
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
     config = load_config(checkpoint, any_encoder=True)
     task = _task(config, checkpoint)
     if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:

@@ -6,12 +6,12 @@ The keys of the metadata are those of the Hub (https://huggingface.co/docs/hub/m
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.files import read_json
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.files import to_yaml, without_paths
 from bertkit.recipe.settings import ANY_DATA
@@ -58,8 +58,7 @@ def is_as_recorded(checkpoint: Path, card: str) -> bool:
 
 
 def _record(checkpoint: Path) -> dict[str, Any]:
-    path = checkpoint / "run.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    return dict(read_json(checkpoint / "run.json"))
 
 
 def _digest(card: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import CheckpointError
-from bertkit.inference.networks import NEEDS_EXTRA, ONNX_FILE, OnnxModel
+from bertkit.inference.networks import ONNX_FILE, OnnxModel
 from bertkit.sharing.stock import Comparison, compare, comparison_inputs, stock_config, torch_run
 
 if TYPE_CHECKING:
@@ -31,11 +31,10 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
         name: name of the checkpoint in messages.
 
     Raises:
-        CheckpointError: the extra is not installed, torch cannot export this network, or the outputs differ.
+        CheckpointError: torch cannot export this network, or the outputs differ.
     """
     import torch
 
-    check_extra(name)
     batches = comparison_inputs(tokenizer, model)
     model.eval()
     with torch.inference_mode():
@@ -64,7 +63,10 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
-    return compare_onnx(model, folder, tokenizer, TOLERANCE, name)
+    exported = OnnxModel(folder, model.config)
+    return compare(
+        torch_run(model), lambda batch: [each.numpy() for each in exported(**batch).values()], batches, TOLERANCE, name
+    )
 
 
 @contextmanager
@@ -80,17 +82,6 @@ def _plain_attention(model: PreTrainedModel) -> Iterator[None]:
         yield
     finally:
         model.set_attn_implementation(before)
-
-
-def compare_onnx(
-    model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerFast, tolerance: float, name: str
-) -> Comparison:
-    """Compares the exported model with the network on texts of several lengths; raises as `compare`."""
-    exported = OnnxModel(folder, model.config)
-    batches = comparison_inputs(tokenizer, model)
-    return compare(
-        torch_run(model), lambda batch: [each.numpy() for each in exported(**batch).values()], batches, tolerance, name
-    )
 
 
 def quantize(folder: Path) -> None:
@@ -110,17 +101,3 @@ def quantize(folder: Path) -> None:
     finally:
         logging.getLogger().setLevel(level)
     small.replace(exact)
-
-
-def check_extra(name: str) -> None:
-    """Checks that the packages of the extra are installed.
-
-    Raises:
-        CheckpointError: one is missing; the message names what to install.
-    """
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise CheckpointError(f"{name}: --to onnx {NEEDS_EXTRA} ({error.name} is missing)") from error

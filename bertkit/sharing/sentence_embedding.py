@@ -26,21 +26,6 @@ TOLERANCE = 1e-5
 _LONGEST = 512  # tokens, as `bertkit embed` reads at most at once
 
 
-def check_extra(checkpoint: str) -> None:
-    """Checks that sentence-transformers is installed.
-
-    Raises:
-        RecipeError: it is not.
-    """
-    try:
-        import sentence_transformers  # noqa: F401
-    except ImportError as error:
-        raise RecipeError(
-            f"{checkpoint}: --to sentence-transformers needs the extra sentence-transformers: pip install "
-            "'bertkit[sentence-transformers]'"
-        ) from error
-
-
 def write_sentence_transformers(
     checkpoint: str, folder: Path, pooling: Pooling | None, normalize: bool | None
 ) -> tuple[Comparison, tuple[str, ...]]:

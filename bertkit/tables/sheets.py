@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from bertkit.errors import DataError, did_you_mean, quoted, raise_listed
+from bertkit.errors import DataError, did_you_mean, importing, quoted, raise_listed
 from bertkit.reading.paths import XLSX, workbook_and_sheet
 from bertkit.reading.text import iterating
 from bertkit.tables.table import Table, repeated_names
@@ -69,10 +69,8 @@ def sheet_parts(
 @contextmanager
 def _opened(file: str, stored: IO[bytes] | None) -> Iterator[Any]:
     """Yields a workbook, of which nothing is read yet."""
-    try:
+    with importing(f"{file}: {XLSX}", "excel", DataError):
         from openpyxl import load_workbook
-    except ImportError as error:
-        raise DataError(f"{file}: {XLSX} needs the extra excel: pip install 'bertkit[excel]'") from error
     try:
         with Path(file).open("rb") if stored is None else nullcontext(stored) as content:
             with warnings.catch_warnings():

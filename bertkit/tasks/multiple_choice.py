@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
+from bertkit.errors import CheckpointError, DataError, collected, noted, raise_all, raise_listed
 from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
@@ -94,12 +94,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         task = self
         if tables and not self._settled:
             task = self._with_columns(next(iter(tables.values())))  # the training set, where it is read
-        found: dict[str, Split] = {}
-        faults: list[str] = []
-        for name, table in tables.items():
-            with noted(faults):
-                found[name] = task._split_of(name, table)
-        raise_all(faults)
+        found = collected(task._split_of, tables)
         counts = [len(endings) for split in found.values() for endings in split.examples["endings"][:]]
         task = task.with_settings(num_choices=max([task.task.num_choices, *counts]))
         task, found = task._with_validation(splits, found)

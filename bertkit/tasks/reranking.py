@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import DataError, noted, quoted, raise_all
+from bertkit.errors import DataError, collected, quoted
 from bertkit.metrics import MetricSettings
 from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
 from bertkit.options import option, setting
@@ -88,12 +88,7 @@ class RerankingTask(TableTask, TextClassification):
         task = self
         if tables and not (self.task.text_columns and (self.task.label_column or self.task.negative_columns)):
             task = self._with_columns(next(iter(tables.values())))
-        loaded: dict[str, Split] = {}
-        faults: list[str] = []
-        for name, table in tables.items():
-            with noted(faults):
-                loaded[name] = task._split_of(name, table)
-        raise_all(faults)
+        loaded = collected(task._split_of, tables)
         if task is not self and "train" in loaded:
             loaded["train"] = replace(loaded["train"], notes=(task._choice(), *loaded["train"].notes))
         task, loaded = task._with_validation(splits, loaded)

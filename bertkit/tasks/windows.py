@@ -42,6 +42,17 @@ class WindowedText(NamedTuple):
     offsets: np.ndarray
 
 
+def stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns a range of characters without white space at its ends; one of white space alone is empty, at its end.
+
+    >>> stripped("to  New York", 2, 7), stripped("to  New York", 2, 4)
+    ((4, 7), (4, 4))
+    """
+    inner = text[start:end].strip()
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    return start, start + len(inner)
+
+
 def check_overlap(overlap: int, room: int) -> None:
     """Checks that an overlap leaves at least one new token per window.
 

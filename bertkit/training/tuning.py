@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from bertkit.errors import PlacementError, RecipeError
+from bertkit.errors import PlacementError, RecipeError, importing
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEYS, LORA, LoraSettings
@@ -43,12 +43,8 @@ def check_tuning(recipe: Recipe, placement: Placement) -> None:
         PlacementError: the placement does not support the values.
     """
     if recipe.model.get(LORA) is not None:
-        try:
+        with importing(f"recipe {recipe.name}: model.lora", "lora"):
             import peft  # noqa: F401
-        except ImportError as error:
-            raise RecipeError(
-                f"recipe {recipe.name}: model.lora needs the extra lora: pip install 'bertkit[lora]'"
-            ) from error
         if recipe.model.get("freeze_layers") or recipe.model.get("freeze_embeddings"):
             raise RecipeError(
                 f"recipe {recipe.name}: model.lora: trains no weight of the encoder; remove freeze_layers and "

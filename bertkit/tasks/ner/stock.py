@@ -24,7 +24,7 @@ from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask, Sentences
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.windows import encode_in_windows, most_context
+from bertkit.tasks.windows import encode_in_windows, most_context, stripped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -263,7 +263,7 @@ def word_starts(text: str, ids: np.ndarray, offsets: np.ndarray, tokenizer: PreT
     word_of = np.full(len(text) + 1, -1)
     for number, word in enumerate(split_words(text)):
         word_of[word.start : word.end] = number
-    starts = [_trimmed(text, start, end)[0] for start, end in offsets.tolist()]
+    starts = [stripped(text, start, end)[0] for start, end in offsets.tolist()]
     words = word_of[starts]
     return np.append(True, (words[1:] != words[:-1]) | (words[1:] < 0))
 
@@ -286,7 +286,8 @@ def units_of(
         aggregation: ``none`` and ``simple`` return tokens, the others words, with the probabilities of their first
             token, of the token that is most certain of a label (``max``), or the mean over their tokens.
     """
-    ranges = [_trimmed(text, start, end) for start, end in zip(starts, ends, strict=True)]
+    # Some tokenizers count the space before a token, and the lone \u2581 of SentencePiece is white space alone.
+    ranges = [stripped(text, start, end) for start, end in zip(starts, ends, strict=True)]
     groups: list[list[int]] = []
     for token in range(len(ranges)):
         if aggregation in ("none", "simple") or begins[token] or not groups:
@@ -303,14 +304,3 @@ def units_of(
         label = int(row.argmax())
         units.append(Unit(label, float(row[label]), ranges[group[0]][0], ranges[group[-1]][1]))
     return units
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Returns a range of characters without white space at either end; some tokenizers count the space before.
-
-    A token of white space alone, such as the lone ``\u2581`` of SentencePiece, is at the start of what follows.
-    """
-    inner = text[start:end]
-    if not inner.strip():
-        return end, end
-    return start + len(inner) - len(inner.lstrip()), end - (len(inner) - len(inner.rstrip()))

@@ -19,7 +19,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import CheckpointError, DataError, noted, raise_all
+from bertkit.errors import CheckpointError, DataError, collected
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
@@ -98,12 +98,7 @@ class NerTask(TableTask, PerExampleTask):
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
-        faults: list[str] = []
-        read: dict[str, Sentences] = {}
-        for name, table in self.data.tables(splits).items():
-            with noted(faults):
-                read[name] = self._read(name, table)
-        raise_all(faults)
+        read = collected(self._read, self.data.tables(splits))
         task = self
         if not (self.task.scheme and self.task.label_names):
             first = next(iter(read.values()))  # the training set, if it is read
@@ -111,12 +106,7 @@ class NerTask(TableTask, PerExampleTask):
             names = self.task.label_names
             scheme, names = find_labels(first.table, column, first.tags or [], self.task.scheme, names)
             task = self.with_settings(scheme=scheme, label_names=names)
-        loaded: dict[str, Split] = {}
-        for name, of_split in read.items():
-            with noted(faults):
-                loaded[name] = task._split_of(name, of_split)
-        raise_all(faults)
-        task, loaded = task._with_validation(splits, loaded)
+        task, loaded = task._with_validation(splits, collected(task._split_of, read))
         return task, task._limited(splits, loaded)
 
     def _read(self, name: str, table: Table) -> Sentences:

@@ -11,7 +11,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.errors import DataError, noted, raise_all, raise_listed, shown
+from bertkit.errors import DataError, collected, noted, raise_all, raise_listed, shown
 from bertkit.reading.row_files import lone_surrogate, missing_column
 from bertkit.reading.text import read_with_fingerprint
 from bertkit.tables import Table, read_table
@@ -79,12 +79,9 @@ def text_columns_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     Raises:
         DataError: a column does not exist, or a value is missing, empty or not text; the message names all such rows.
     """
-    columns, faults = {}, list[str]()
-    for name in ("question", "context"):
-        with noted(faults):
-            columns[name] = list(texts(table, _existing(table, name, names)))
-    raise_all(faults)
-    return columns
+    return collected(
+        lambda name, _: list(texts(table, _existing(table, name, names))), dict.fromkeys(("question", "context"))
+    )
 
 
 def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: bool, drop: bool) -> Questions:

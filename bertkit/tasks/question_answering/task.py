@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, noted, raise_all
+from bertkit.errors import DataError, collected
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.options import check_ranges, option, setting
 from bertkit.tables import Table, check_disjoint, load_hub_table
@@ -153,12 +153,8 @@ class QuestionAnsweringTask(PerExampleTask):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        loaded: dict[str, Split] = {}
-        faults: list[str] = []
-        for name in self.splits if splits is None else splits:
-            with noted(faults):
-                loaded[name] = self._split_of(name, self._table(name))
-        raise_all(faults)
+        names = self.splits if splits is None else splits
+        loaded = collected(lambda name, _: self._split_of(name, self._table(name)), dict.fromkeys(names))
         expressions = self.data.given_splits
         if self._hub_set is not None and expressions and len(loaded) > 1:
             used = {name: expressions.get(name, name) for name in loaded}

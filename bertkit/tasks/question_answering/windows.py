@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.question_answering.questions import Answers
-from bertkit.tasks.windows import windows
+from bertkit.tasks.windows import stripped, windows
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -203,11 +203,8 @@ def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[
     """Returns the start and the exclusive end of each token's character range."""
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     for token, (start, end) in enumerate(offsets):
-        if start < end and (context[start].isspace() or context[end - 1].isspace()):
-            inner = context[start:end]
-            if inner.strip():
-                starts[token] = start + len(inner) - len(inner.lstrip())
-                ends[token] = end - (len(inner) - len(inner.rstrip()))
+        if start < end and (context[start].isspace() or context[end - 1].isspace()) and context[start:end].strip():
+            starts[token], ends[token] = stripped(context, start, end)
     if not context.isascii():
         marks = {place for place, sign in enumerate(context) if unicodedata.category(sign) in ("Mn", "Mc", "Me", "Cf")}
         for token, end in enumerate(ends):
@@ -226,10 +223,9 @@ def _tokens_of(answers: Answers, starts: list[int], ends: list[int], context: st
     if not answers["text"]:
         return -1, -1
     begin, end = answers["answer_start"][0], answers["answer_start"][0] + len(answers["text"][0])
-    text = context[begin:end] if begin >= 0 else ""
-    begin, end = begin + len(text) - len(text.lstrip()), end - (len(text) - len(text.rstrip()))
+    begin, end = (0, 0) if begin < 0 else stripped(context, begin, end)
     has = [token for token, (start, stop) in enumerate(zip(starts, ends, strict=True)) if start < end and stop > begin]
-    return (has[0], has[-1]) if has and text.strip() else (IGNORE_INDEX, IGNORE_INDEX)
+    return (has[0], has[-1]) if has and begin < end else (IGNORE_INDEX, IGNORE_INDEX)
 
 
 def mask_padding(model: PreTrainedModel) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed, shown
+from bertkit.errors import DataError, collected, quoted, raise_listed, shown
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts
@@ -103,13 +103,8 @@ def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
             positive is; the message names each row.
     """
     table.select(*(name for name in columns if name not in table.columns))  # raises for these
-    read: list[Sequence[str]] = []
-    faults: list[str] = []
-    for name in columns:
-        with noted(faults):
-            read.append(texts(table, name))
-    raise_all(faults)
-    rows = [list(row) for row in zip(*read, strict=True)]
+    read = collected(lambda name, _: texts(table, name), dict.fromkeys(columns))
+    rows = [list(row) for row in zip(*read.values(), strict=True)]
     equal = []
     for number, row in enumerate(rows):
         for column, negative in zip(columns[2:], row[2:], strict=True):

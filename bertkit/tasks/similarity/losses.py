@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
-from bertkit.errors import RecipeError
+from bertkit.errors import importing
 
 if TYPE_CHECKING:
     from bertkit.tasks.similarity.task import TaskSettings
@@ -34,13 +34,8 @@ def check_extra() -> None:
     Raises:
         RecipeError: it is not.
     """
-    try:
+    with importing("the training of similarity", "sentence-transformers"):
         import sentence_transformers  # noqa: F401
-    except ImportError as error:
-        raise RecipeError(
-            "the losses of similarity need the extra sentence-transformers: pip install "
-            "'bertkit[sentence-transformers]'"
-        ) from error
 
 
 class SentenceForward:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, noted, raise_all
+from bertkit.errors import DataError, collected, noted, raise_all
 from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
 from bertkit.options import option, setting
 from bertkit.tables import Table
@@ -121,16 +122,10 @@ class SimilarityTask(TableTask, PerExampleTask):
                 task = self.with_settings(**changes)
             except ValueError as error:
                 raise DataError(f"task.{error}") from error
-        loaded: dict[str, Split] = {}
-        faults: list[str] = []
-        for name, table in tables.items():
-            with noted(faults):
-                loaded[name] = task._split_of(name, table, line if name == "train" else "")
-        raise_all(faults)
-        task, loaded = task._with_validation(splits, loaded)
+        task, loaded = task._with_validation(splits, collected(partial(task._split_of, line), tables))
         return task, task._limited(splits, loaded)
 
-    def _split_of(self, name: str, table: Table, line: str) -> Split:
+    def _split_of(self, line: str, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
         table = table.with_names(filter(None, [self.task.label_column]))
@@ -140,7 +135,7 @@ class SimilarityTask(TableTask, PerExampleTask):
             with noted(faults):
                 columns["labels"] = label_values(self.task, table, is_trained=name == "train")
         raise_all(faults)
-        return Split.of_table(columns, table, notes=(line,) if line else ())
+        return Split.of_table(columns, table, notes=(line,) if line and name == "train" else ())
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``texts``: a list of texts per row."""
