@@ -155,11 +155,7 @@ def extend_tokenizer(
 def _extended_tokenizer(
     tokenizer: PreTrainedTokenizerFast, growth: Growth, folder: Path, name: str
 ) -> PreTrainedTokenizerFast:
-    """Writes the new tokenizer to a folder and loads it from there.
-
-    Raises:
-        CheckpointError: a token has another id than before, or special tokens are elsewhere.
-    """
+    """Writes the new tokenizer to a folder and loads it from there."""
     save_tokenizer(tokenizer, folder)
     write_json(folder / "tokenizer.json", growth.content)
     extended = load_tokenizer(folder)
@@ -183,11 +179,7 @@ def _checked_effect(
     growth: Growth,
     name: str,
 ) -> Effect:
-    """Returns what the new pieces change.
-
-    Raises:
-        CheckpointError: a word without a new piece is split in another way than before.
-    """
+    """Returns what the new pieces change."""
     before, after = (splitting(each.backend_tokenizer) for each in (tokenizer, extended))
     added = {piece.text for piece in growth.pieces}
 
@@ -208,11 +200,7 @@ def _write_model(
     folder: Path,
     name: str,
 ) -> Comparison:
-    """Adds the rows, writes the checkpoint, and compares the outputs for old ids with those before.
-
-    Raises:
-        CheckpointError: they differ, or there is no stock form of the checkpoint.
-    """
+    """Adds the rows, writes the checkpoint, and compares the outputs for old ids with those before."""
     from bertkit.adaptation.rows import set_rows
     from bertkit.sharing.stock import TOLERANCE, compare, comparison_inputs, torch_run, write_stock
 

@@ -125,11 +125,7 @@ def swap_tokenizer(
 def _check(
     old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast, config: PreTrainedConfig, name: str, given: str
 ) -> None:
-    """Checks that a checkpoint can have another tokenizer.
-
-    Raises:
-        CheckpointError: it cannot, or has it already.
-    """
+    """Checks that a checkpoint can have another tokenizer."""
     if old.get_vocab() == new.get_vocab():
         raise CheckpointError(f"{given}: {name} has this vocabulary already; nothing to swap")
     if positions_follow_padding(config) and new.pad_token_id != config.pad_token_id:

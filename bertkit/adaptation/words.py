@@ -56,11 +56,7 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> CorpusWords:
 
 
 class WordSearch:
-    """Search for the words that contain a string.
-
-    Args:
-        words: distinct words.
-    """
+    """Search for the words that contain a string."""
 
     def __init__(self, words: Iterable[str]):
         self._words = sorted(words)

@@ -144,10 +144,6 @@ def head_class(head: str | type[PreTrainedModel], config: PreTrainedConfig, name
 def head_of(config: PreTrainedConfig, name: str) -> str:
     """Returns the head that a checkpoint was saved with, as the name of a class in ``bertkit.model.modeling_bert``.
 
-    Args:
-        config: configuration of the checkpoint, of any family.
-        name: name of the checkpoint, for error messages.
-
     Raises:
         CheckpointError: its ``config.json`` names no architecture, or one without a counterpart there.
     """
@@ -341,10 +337,6 @@ def field_types(configuration: type[PreTrainedConfig]) -> dict[str, Any]:
 
 def check_pair_objective(pair_objective: str, family: str) -> None:
     """Checks that a family has a head for the pair objective of a run.
-
-    Args:
-        pair_objective: ``nsp``, ``sop`` or ``none``.
-        family: model type of the encoder.
 
     Raises:
         RecipeError: it has no such head; the message names the objective to use.

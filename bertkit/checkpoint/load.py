@@ -123,9 +123,6 @@ class StoredConfig:
 def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig:
     """Reads a checkpoint's ``config.json``.
 
-    Args:
-        name_or_path, any_encoder: as for `load_config`.
-
     Raises:
         CheckpointError: the checkpoint does not exist, or is not BERT.
     """
@@ -155,11 +152,7 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
 
 
 def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConfig], name_or_path: str) -> None:
-    """Checks for unknown fields, which a configuration would accept and ignore.
-
-    Raises:
-        RecipeError: the message names each unknown field and fields with similar names.
-    """
+    """Checks for unknown fields, which a configuration would accept and ignore."""
     known = own_fields(configuration)
     faults = []
     for key in changes:
@@ -249,9 +242,6 @@ def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_p
         model: the loaded model.
         report: the weights that transformers reports as missing, of another shape, and unexpected.
         name_or_path, new_head: as for `load_model`.
-
-    Raises:
-        CheckpointError: other weights are missing or have another shape, or the checkpoint has more layers.
     """
     lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
     # The pooler may be new like a head: not every family pre-trains one, and not every head has one.

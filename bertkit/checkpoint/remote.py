@@ -57,10 +57,6 @@ def run_code(folder: str, name: str) -> None:
 
     Nothing is run for a checkpoint without code, or for one that bertkit wrote.
 
-    Args:
-        folder: local folder of the checkpoint.
-        name: name that the user gave, for messages.
-
     Raises:
         CheckpointError: the code cannot be run, or redefines a family that transformers has.
     """

@@ -49,10 +49,6 @@ Collate = Callable[..., Mapping[str, Tensor]]
 class FinetunedTeacher(Teacher):
     """A fine-tuned checkpoint, checked against the task of the student.
 
-    Args:
-        settings: teacher and weights of the losses.
-        task: task of the student, with the labels of the data.
-
     Raises:
         CheckpointError: the teacher cannot be loaded, or was trained for another task.
         DataError: its labels are not those of the data.
@@ -120,12 +116,6 @@ class TaughtTask:
     """Task with a teacher: ``(1 - alpha) · labels + alpha · (soft + hidden · cosine)``.
 
     See `bertkit.recipe.settings.DistillationSettings`.
-
-    Args:
-        task: the task, or a wrapper of it with another loss of the labels.
-        kind: what distillation knows of the task.
-        teacher: the teacher.
-        student: the model that is trained.
     """
 
     def __init__(self, task: Objective, kind: Distilled, teacher: FinetunedTeacher, student: PreTrainedModel):
@@ -173,13 +163,6 @@ def finetuned_teacher(
     recipe: Recipe, task: Task, train: Split, start: Initialization, config: PreTrainedConfig
 ) -> FinetunedTeacher:
     """Returns the teacher of a recipe, checked against task, labels and tokenizer.
-
-    Args:
-        recipe: a fine-tuning recipe with a teacher.
-        task: its task, with the labels of the data.
-        train: the training set, which may lack labels.
-        start: the student's weights and tokenizer.
-        config: configuration of the student.
 
     Raises:
         BertkitError: the teacher cannot be loaded, or does not fit the student or the data.
@@ -275,12 +258,7 @@ def _only(values: Tensor, rows: Tensor, tokens: Tensor | None) -> Tensor:
 
 
 def _order_of_labels(task: Task, config: PreTrainedConfig, name: str) -> list[int] | None:
-    """Returns the places of the student's labels among those of the teacher; ``None`` for the same order.
-
-    Raises:
-        DataError: the labels differ.
-        CheckpointError: the teacher has more labels.
-    """
+    """Returns the places of the student's labels among those of the teacher; ``None`` for the same order."""
     names = [str(label) for label in (task.config().get("id2label") or {}).values()]
     if len(names) < 2:  # a number has no label, and an answer has positions
         return None

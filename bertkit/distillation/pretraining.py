@@ -53,11 +53,6 @@ _PROJECTIONS = (
 class PretrainedTeacher(Teacher):
     """A checkpoint whose outputs for the batches of a pre-training a student learns from.
 
-    Args:
-        settings: teacher and weights of the losses.
-        start: tokenizer and configuration of the student.
-        max_seq_length: maximum number of tokens of an input of the run.
-
     Raises:
         CheckpointError: the teacher cannot be loaded, has no masked-LM head or outputs that are not finite, or its
             tokenizer is not the student's.
@@ -234,10 +229,6 @@ class TaughtPretraining:
     """The objective of pre-training with a teacher: ``(1 - alpha) · labels + alpha · taught``.
 
     Evaluations and the losses that are reported separately are those of the labels.
-
-    Args:
-        teacher: the teacher, on the CPU.
-        student: the model that is trained, on the CPU.
     """
 
     label_columns = PretrainingObjective.label_columns
@@ -276,11 +267,6 @@ class TaughtPretraining:
 def pretrained_teacher(recipe: Recipe, start: Initialization, placement: Placement) -> PretrainedTeacher:
     """Returns the teacher of a recipe, loaded and checked against the student.
 
-    Args:
-        recipe: a checked pre-training recipe with a teacher.
-        start: tokenizer and configuration of the student.
-        placement: placement of the run.
-
     Raises:
         BertkitError: as `PretrainedTeacher`; or the placement or a setting of the run does not work with a teacher.
     """
@@ -305,11 +291,7 @@ def pretrained_teacher(recipe: Recipe, start: Initialization, placement: Placeme
 
 
 def _last_projections(model: PreTrainedModel, teacher: str) -> Sequence[nn.Module]:
-    """Returns the dense layers of queries, keys and values in the last layer of a model.
-
-    Raises:
-        CheckpointError: the model computes them in another way.
-    """
+    """Returns the dense layers of queries, keys and values in the last layer of a model."""
     layers = (1, model.config.num_hidden_layers)  # ALBERT's layers are one module
     dense = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Linear)]
     for names in _PROJECTIONS:

@@ -61,13 +61,7 @@ class OutputRecorder:
 
 
 class Teacher:
-    """A checkpoint whose outputs a student learns from.
-
-    Args:
-        settings: teacher and weights of the losses.
-        model: the loaded model; its weights are frozen.
-        recorder: records what is compared besides the outputs of the model.
-    """
+    """A checkpoint whose outputs a student learns from."""
 
     def __init__(self, settings: DistillationSettings, model: PreTrainedModel, recorder: OutputRecorder):
         self.name, self.settings = settings.teacher, settings

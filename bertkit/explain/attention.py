@@ -114,11 +114,7 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
 
 
 def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
-    """Returns the attention to a batch, (B, L, A, S, S) float32.
-
-    Raises:
-        CheckpointError: as `attention_of`.
-    """
+    """Returns the attention to a batch, (B, L, A, S, S) float32."""
     import torch
 
     with torch.inference_mode():

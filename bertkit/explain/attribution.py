@@ -152,11 +152,6 @@ def explained_subject(
 def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> Attribution:
     """Attributes a prediction to the words of its input.
 
-    Args:
-        network: a fine-tuned checkpoint.
-        subject: of `explained_subject`.
-        unit: what is attributed: the logit, or the probability.
-
     Raises:
         DataError: there is no probability that depends on the input alone.
         RecipeError: captum is not installed.

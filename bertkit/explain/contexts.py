@@ -195,12 +195,7 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
 
 
 def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:
-    """Returns the mean vector of each occurrence's tokens in each layer, N of (L + 1, H) float32.
-
-    Args:
-        network: any encoder.
-        occurrences: pieces of the text, first token, and the one after the last; those of a text are neighbours.
-    """
+    """Returns the mean vector of each occurrence's tokens in each layer, N of (L + 1, H) float32."""
     texts: list[Pieces] = []
     places: list[list[tuple[int, int]]] = []
     for pieces, start, end in occurrences:

@@ -191,16 +191,7 @@ def explain(
 
 
 def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], model: Any) -> Any:
-    """Returns what is explained, after checking that the arguments go together.
-
-    Args:
-        subjects: the arguments of which one must be given.
-        others: name of a subject → arguments that only it takes.
-        model: the checkpoint.
-
-    Raises:
-        RecipeError: they do not.
-    """
+    """Returns what is explained, after checking that the arguments go together."""
     chosen = [name for name, value in subjects.items() if value is not None]
     if len(chosen) != 1:
         raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")

@@ -249,11 +249,7 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
 
 
 def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
-    """Cuts texts into pieces.
-
-    Raises:
-        DataError: a text has no word, or is longer than the model reads.
-    """
+    """Cuts texts into pieces."""
     check_fills(network)
     every = []
     for number, text in enumerate(texts, start=1):

@@ -146,11 +146,7 @@ def _checked(
     overrides: Mapping[str, Any] | None,
     finetuning: Mapping[str, Any] | None,
 ) -> dict[str, Recipe]:
-    """Checks folder, recipes and the data of all tasks, and returns the recipe of each variant.
-
-    Raises:
-        BertkitError: one message with all faults.
-    """
+    """Checks folder, recipes and the data of all tasks, and returns the recipe of each variant."""
     faults: list[str] = []
     recipes: dict[str, Recipe] = {}
 
@@ -179,11 +175,7 @@ def _checked(
 
 
 def _size(name: str) -> dict[str, Any]:
-    """Returns the overrides that give a model the size of a recipe.
-
-    Raises:
-        RecipeError: there is no such recipe, or it gives no size.
-    """
+    """Returns the overrides that give a model the size of a recipe."""
     known = [each.removeprefix("pretrain/") for each in list_recipes() if each.startswith("pretrain/bert-")]
     if name not in known:
         raise RecipeError(
@@ -219,11 +211,7 @@ def _documents(place: Path) -> dict[str, int | str]:
 
 
 def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: Path) -> None:
-    """Checks that the last variant was trained and evaluated on the documents of the first one.
-
-    Raises:
-        DataError: it was not, as the corpus has changed between two calls.
-    """
+    """Checks that the last variant was trained and evaluated on the documents of the first one."""
     names = list(documents)
     first, last = names[0], names[-1]
     if documents[last] != documents[first]:

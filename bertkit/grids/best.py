@@ -26,10 +26,6 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
     """Predicts the test sets by the best run, those with labels by all runs of its setting, and writes its report.
 
     What is there stays. The score on the test sets is added to the record of a run.
-
-    Args:
-        definition, results: the grid, of which all runs have ended.
-        tests: names of the splits that are not scored by each run.
     """
     folder = results.output_dir
     if results.best_run is None:

@@ -121,11 +121,7 @@ def _chain(parts: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _table(place: Path) -> Table:
-    """Reads a file of predictions.
-
-    Raises:
-        DataError: a column does not exist, or a cell is empty.
-    """
+    """Reads a file of predictions."""
     table = read_table(place)
     columns = table.select(_PREDICTION, _GOLD)
     raise_listed(
@@ -174,11 +170,7 @@ def _as_file(
 
 
 def _of_numbers(systems: Sequence[System | Table]) -> list[System]:
-    """Returns systems whose predictions and references are floats.
-
-    Raises:
-        DataError: a value is no number; the message lists the places.
-    """
+    """Returns systems whose predictions and references are floats."""
     columns = [[list(map(to_number, values)) for values in _columns(each)] for each in systems]
     raise_listed(
         [

@@ -220,11 +220,6 @@ def store(definition: Definition, folder: Path, data: Mapping[str, str]) -> None
 def check_stored(definition: Definition, folder: Path, data: Mapping[str, str]) -> dict[str, Any] | None:
     """Compares a definition with the one in ``grid.json``.
 
-    Args:
-        definition: definition of this call.
-        folder: output folder of the grid.
-        data: split → fingerprint of the data.
-
     Returns:
         The contents of ``grid.json``, None without one.
 

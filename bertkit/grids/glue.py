@@ -213,11 +213,7 @@ def _own_entries() -> list[str]:
 
 
 def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:
-    """Calls a function with the name of each task, and returns its results by task.
-
-    Raises:
-        RecipeError: it has failed for some of the tasks; the message has the errors of all.
-    """
+    """Calls a function with the name of each task, and returns its results by task."""
     results, faults = {}, []
     for name in tasks:
         try:

@@ -235,11 +235,7 @@ def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) 
 
 @contextmanager
 def _in_charge(folder: Path) -> Iterator[None]:
-    """Context with the lock of a grid.
-
-    Raises:
-        FolderInUseError: another process has it.
-    """
+    """Context with the lock of a grid."""
     with ExitStack() as stack:
         try:
             stack.enter_context(RunLock(folder))

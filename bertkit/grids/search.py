@@ -37,10 +37,6 @@ class Search:
     The proposal for a trial depends only on the seed, its number and the trials that have ended, so that a search by
     one worker is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. A
     setting below the median of the others after as many runs is pruned: its other runs are left out.
-
-    Args:
-        definition: definition of the grid.
-        folder: output folder of the grid.
     """
 
     def __init__(self, definition: Definition, folder: Path):

@@ -46,9 +46,6 @@ class Metric(evaluate.Metric):
 
     ``compute``, ``add_batch`` and ``add`` raise ``ValueError`` if predictions and references differ in number or do not
     match ``features``; ``compute`` raises ``DataError`` if there are none.
-
-    Args:
-        name: one of `bertkit.metrics.names`.
     """
 
     def __init__(self, name: str) -> None:

@@ -170,16 +170,7 @@ def question_scores(
 
 
 def _check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]], consequence: str) -> None:
-    """Warns about questions without a prediction.
-
-    Args:
-        texts: predicted texts by id.
-        references: the questions.
-        consequence: effect on the score, for the warning.
-
-    Raises:
-        DataError: no question has a prediction.
-    """
+    """Warns about questions without a prediction."""
     missing = [each["id"] for each in references if each["id"] not in texts]
     if len(missing) == len(references):
         raise DataError("nothing to score: no prediction has the id of a question")

@@ -338,11 +338,7 @@ def _finds_xla() -> bool:
 
 
 def _xla_device() -> str:
-    """Returns ``xla``.
-
-    Raises:
-        PlacementError: torch_xla is not available, or there are several processes.
-    """
+    """Returns ``xla``."""
     if not _finds_xla():
         raise PlacementError(
             "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "

@@ -70,11 +70,7 @@ def split_names(builder: DatasetBuilder) -> list[str]:
 
 
 def _splits_of(expression: str, hub_id: str) -> list[str]:
-    """Returns the names of the splits in an expression.
-
-    Raises:
-        DataError: ``datasets`` does not accept the expression.
-    """
+    """Returns the names of the splits in an expression."""
     import datasets
 
     try:

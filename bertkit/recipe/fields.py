@@ -361,13 +361,7 @@ def _validated(value: Any, hint: Any, *, strict: bool = True) -> Any:
 def faults_of(
     error: ValidationError, fields: Mapping[str, Field], values: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields the path of each wrong key and what is wrong with it.
-
-    Args:
-        error: error of the type of ``fields``.
-        fields: fields by key.
-        values: the values, by keys of ``fields``.
-    """
+    """Yields the path of each wrong key and what is wrong with it."""
     by_path: dict[tuple[str, ...], list[Any]] = {}
     for each in error.errors(include_url=False):
         key, *inner = map(str, each["loc"])

@@ -107,17 +107,7 @@ _Loader.add_constructor(_INT, _integer)
 
 
 def _parsed(text: str, place: str, places: dict[str, str] | None = None, loader_class: type[_Loader] = _Loader) -> Any:
-    """Parses YAML.
-
-    Args:
-        text: the document.
-        place: name of the text in messages.
-        places: receives the places of the keys of the two upper levels, if given.
-        loader_class: class of the loader.
-
-    Raises:
-        RecipeError: the text is not the YAML of plain data, as in `_Loader`; the message has the line.
-    """
+    """Parses YAML."""
     try:
         loader = loader_class(text)
         node = loader.get_single_node()

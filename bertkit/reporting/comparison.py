@@ -40,13 +40,7 @@ class RunComparison:
 def comparison_of(
     names: Sequence[str], contents: Sequence[Content], outcomes: Sequence[Outcome | None]
 ) -> RunComparison:
-    """Compares runs.
-
-    Args:
-        names: name of each run, all different.
-        contents: their contents.
-        outcomes: outputs of their models; None for runs without any.
-    """
+    """Compares runs."""
     values = [{score.name: score for score in content.scores} for content in contents]
     metrics = dict.fromkeys(name for of_run in values for name in of_run)
     history = {name: content.run.history for name, content in zip(names, contents, strict=True)}

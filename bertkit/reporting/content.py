@@ -91,14 +91,7 @@ class Content:
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
-    """Collects the content of a report.
-
-    Args:
-        run: the files of the run.
-        outcome: the outputs of its model for its validation set; None without one.
-        texts: whether texts of the data may be shown.
-        finished: whether the run is finished.
-    """
+    """Collects the content of a report."""
     main, view = (None, None) if outcome is None else (outcome.task.main_metric, reported(outcome.task))
     curves = curve_section(run.history, main, run.record.get("baselines", {}), run.record.get("phases", ()))
     sections = [] if curves is None else [curves]

@@ -16,11 +16,6 @@ from bertkit.tasks.registry import has_room
 def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
     """Checks that mistakes of a run can be explained.
 
-    Args:
-        number: how many.
-        texts: texts are shown.
-        outcome: the outputs of the run; None for pre-training and unfinished runs.
-
     Raises:
         RecipeError: the number is negative, the run has no predictions for texts, or texts are not shown.
     """
@@ -43,11 +38,6 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
     """Returns the mistakes, the first ones with the words of their texts.
 
     A text of several windows stays without.
-
-    Args:
-        mistakes: those of a task of labels or numbers of texts.
-        checkpoint: the run.
-        number: how many are explained, at least 1.
 
     Raises:
         CheckpointError: it cannot be loaded with its attention written out.

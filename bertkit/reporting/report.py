@@ -96,10 +96,6 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
 def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
     """Writes the report of a run that has just ended, with the outputs of its last evaluation.
 
-    Args:
-        folder: the run directory, complete except for the model card.
-        outcome: the outputs for its validation set; None for pre-training.
-
     Returns:
         What the model card shows of it.
     """
@@ -116,11 +112,7 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
 
 
 def _outcome(run: RunFiles) -> Outcome | None:
-    """Returns the outputs of a run's model for its validation set; None for pre-training and unfinished runs.
-
-    Raises:
-        DataError: the data cannot be read, or are not those of the run.
-    """
+    """Returns the outputs of a run's model for its validation set; None for pre-training and unfinished runs."""
     if not run.is_finished or not isinstance(run.recipe.data, FineTuningData):
         return None
     return outcome_of(run.folder, with_training=True)
@@ -168,13 +160,7 @@ def _pictures(sections: Iterable[Section], with_png: bool = False) -> dict[str, 
 
 
 def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
-    """Returns the HTML of a page.
-
-    Args:
-        title: title of the page.
-        runs: the runs, one or several.
-        comparison: the comparison of several runs, see `bertkit.reporting.comparison`.
-    """
+    """Returns the HTML of a page."""
     return render_page(
         "bertkit.reporting",
         "report.html",

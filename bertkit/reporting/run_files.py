@@ -124,11 +124,7 @@ def _state(folder: Path) -> Mapping[str, Any]:
 
 
 def _read(path: Path, content_type: Any) -> dict[str, Any]:
-    """Returns the contents of a JSON file with one object; empty if the file does not exist.
-
-    Raises:
-        DataError: the file is damaged, or a value in it has another type.
-    """
+    """Returns the contents of a JSON file with one object; empty if the file does not exist."""
     if not path.is_file():
         return {}
     try:

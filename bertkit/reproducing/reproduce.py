@@ -112,11 +112,7 @@ def reproduce(
 def _checked(
     table: str, models: Sequence[str], tasks: Sequence[str] | None, seeds: int, folder: Path
 ) -> tuple[PaperTable, list[Candidate], list[str]]:
-    """Returns the table, the checkpoints and the names of the tasks.
-
-    Raises:
-        BertkitError: one message with all faults.
-    """
+    """Returns the table, the checkpoints and the names of the tasks."""
     known = table_names()
     if table not in known:
         raise RecipeError(f"unknown table {table!r}; expected one of {', '.join(known)}{did_you_mean(table, known)}")
@@ -187,11 +183,7 @@ def _prepared(
 
 
 def _layers(values: Mapping[str, Any], candidate: Candidate) -> dict[str, Any]:
-    """Returns the layers that a feature-based run reads, for the number of layers of the checkpoint.
-
-    Raises:
-        MissingError: it has fewer.
-    """
+    """Returns the layers that a feature-based run reads, for the number of layers of the checkpoint."""
     layers, number = values.get("model.feature_layers"), candidate.size.layers
     if layers == "all":
         return {"model.feature_layers": list(range(1, number + 1))}

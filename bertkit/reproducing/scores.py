@@ -138,12 +138,7 @@ def _scale(key: str, results: Mapping[str, float]) -> tuple[int, tuple[float, fl
 
 
 def _other_data(row: PaperRow, data: Mapping[str, Mapping[str, int]]) -> str:
-    """Returns why a score is of other data than the paper's; empty if the numbers of examples are about the same.
-
-    Args:
-        row: the row.
-        data: facts of each split, as in ``run.json``.
-    """
+    """Returns why a score is of other data than the paper's; empty if the numbers of examples are about the same."""
     run = paper_run(row.run)
     for what, split, published in (("trained", "train", run.train), ("evaluated", "validation", run.eval)):
         number = data[split]["examples"]

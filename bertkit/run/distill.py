@@ -164,13 +164,7 @@ def _with_tokenizer(recipe: Recipe, teacher: str) -> Recipe:
 
 
 def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns recipe values by dotted key: task, columns and labels of the teacher, and the data of its run.
-
-    Args:
-        name: name of the teacher.
-        task: its task.
-        given: values that the caller sets; data of another kind than theirs are left out.
-    """
+    """Returns recipe values by dotted key: task, columns and labels of the teacher, and the data of its run."""
     from bertkit.distillation.losses import distilled
 
     settings = dataclasses.asdict(distilled(task).unfitted().task)
@@ -191,16 +185,7 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
 def _of_student(
     teacher: str, student: str | Path | None, layers: Sequence[int] | None, has_student: bool
 ) -> dict[str, Any]:
-    """Returns recipe values by dotted key that say where the student's weights come from.
-
-    Args:
-        teacher: name of the teacher.
-        student, layers: as for `distill`.
-        has_student: the recipe has a student if neither is given.
-
-    Raises:
-        RecipeError: no source is given, or the student is neither a checkpoint nor a size.
-    """
+    """Returns recipe values by dotted key that say where the student's weights come from."""
     student = None if student is None else str(student)
     if layers is not None:
         return {"model.name_or_path": teacher, "model.keep_layers": list(layers)}

@@ -183,12 +183,6 @@ class RunInProgress:
     ) -> dict[str, float]:
         """Prints the resources of the run, trains, saves and evaluates.
 
-        Args:
-            trainer: trainer with model and data.
-            tokenizer: tokenizer to save with the model.
-            command: command that repeats the run, for the header of ``recipe.yaml``.
-            logits_per_sequence: number of logits of a language-model head per sequence.
-
         Returns:
             Results on the evaluation set, ``eval_…``; empty without an evaluation set.
         """

@@ -69,10 +69,6 @@ class Tracking(TrainerCallback):
     """Callback that passes a run on to its trackers, in the main process only, and closes their records at its end.
 
     A tracker that fails after the start is left out with a warning, and the run goes on.
-
-    Args:
-        recipe: recipe of the run.
-        output_dir: the run directory.
     """
 
     def __init__(self, recipe: Recipe, output_dir: Path):
@@ -182,12 +178,7 @@ class Tracking(TrainerCallback):
         self._each(lambda _, callback: callback.on_log(args, state, control, logs=dict(logs or {}), **kwargs))
 
     def finish(self, metrics: Mapping[str, float], figures: Path) -> None:
-        """Writes the final scores that are not in the records yet and the figures, and closes the records.
-
-        Args:
-            metrics: results of the run.
-            figures: folder with PNG files; it need not exist.
-        """
+        """Writes the final scores that are not in the records yet and the figures, and closes the records."""
         # transformers' trackers know test_, the name of others for predict_.
         scores = {
             f"test_{key.removeprefix('predict_')}" if key.startswith("predict_") else key: value

@@ -148,18 +148,7 @@ def finetuned_card(
     collapse: str | None,
     note: str,
 ) -> CardFacts:
-    """Returns the facts that the model card of a fine-tuning shows.
-
-    Args:
-        task: the task, with the values learnt from its data.
-        splits: its splits by name.
-        recipe: recipe of the run.
-        config: configuration of the fine-tuned model.
-        metrics: results on held-out data, ``eval_…``.
-        truncation: what was cut of each split.
-        collapse: description of predictions that are all the same; None if they are not.
-        note: a sentence for the top of the card.
-    """
+    """Returns the facts that the model card of a fine-tuning shows."""
     source = recipe.model.get("name_or_path")
     family = config.model_type
     encoder = "BERT" if family in BERT else family
@@ -243,15 +232,7 @@ def about_teacher(recipe: Recipe) -> list[str]:
 def pretrained_card(
     recipe: Recipe, corpus: Mapping[str, Any], metrics: dict[str, float], start: Initialization, note: str
 ) -> CardFacts:
-    """Returns the facts of the model card of a pre-training.
-
-    Args:
-        recipe: recipe of the run.
-        corpus: facts of the corpus, as the run records them.
-        metrics: results on the held-out documents.
-        start: tokenizer, configuration and head.
-        note: a sentence for the top of the card.
-    """
+    """Returns the facts of the model card of a pre-training."""
     pair_objective = recipe.task.pair_objective
     objectives = _TOKEN_TASKS[start.token_objective] + _PAIR_TASKS[pair_objective]
     names = [f"eval_{name}" for name in score_names(pair_objective, start.token_objective)]

@@ -22,11 +22,7 @@ ADDRESS = "PATH_OR_HUB_ID"
 
 
 class Shared:
-    """Limits of a task outside of bertkit, and its way with long texts; the defaults suit any task.
-
-    Args:
-        task: the task, with the values learnt from its data.
-    """
+    """Limits of a task outside of bertkit, and its way with long texts; the defaults suit any task."""
 
     def __init__(self, task: Any):
         self.task = task
@@ -48,11 +44,7 @@ class Shared:
         return ""
 
     def files_of_others(self, config: PreTrainedConfig) -> dict[str, Any]:
-        """Returns files of a checkpoint that other libraries load: path → content, as JSON; by default none.
-
-        Args:
-            config: configuration of the model.
-        """
+        """Returns files of a checkpoint that other libraries load: path → content, as JSON; by default none."""
         return {}
 
 

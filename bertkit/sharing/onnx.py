@@ -24,12 +24,6 @@ TOLERANCE = 1e-3
 def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
     """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
 
-    Args:
-        model: a model of any family and head, on the CPU.
-        tokenizer: its tokenizer.
-        folder: the folder to write to.
-        name: name of the checkpoint in messages.
-
     Raises:
         CheckpointError: torch cannot export this network, or the outputs differ.
     """

@@ -269,12 +269,6 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
 def _push_space(repo_id: str, space: str, *, private: bool, license: str | None) -> str:
     """Pushes the page of a model repository as one commit, without local paths; other files of the Space stay.
 
-    Args:
-        repo_id: the model repository.
-        space: ``owner/name`` of the Space; created if it does not exist.
-        private: create it as private.
-        license: license in its card; ``None`` leaves it out.
-
     Returns:
         The address of the Space.
     """

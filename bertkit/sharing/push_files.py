@@ -92,11 +92,7 @@ def write_push(
 
 
 def _write_native(checkpoint: str, folder: Path) -> None:
-    """Writes bertkit's own form: the same weights, with the code of its classes.
-
-    Raises:
-        RecipeError: the checkpoint is of a family whose classes are not bertkit's.
-    """
+    """Writes bertkit's own form: the same weights, with the code of its classes."""
     config = load_config(checkpoint, any_encoder=True)
     if config.model_type not in BERT:
         raise RecipeError(
@@ -112,16 +108,7 @@ def _write_native(checkpoint: str, folder: Path) -> None:
 
 
 def _write_card(source: Path, there: Path, facts: CardFacts | None) -> list[str]:
-    """Writes the model card, that of the run or one that the user has written or edited; returns warnings.
-
-    Args:
-        source: the checkpoint, with its card if there is one.
-        there: path of the card to push.
-        facts: facts of the card to push; ``None`` without a finished run.
-
-    Raises:
-        CheckpointError: the user's card is not UTF-8, or `check_card` refuses it.
-    """
+    """Writes the model card, that of the run or one that the user has written or edited; returns warnings."""
     here = source / "README.md"
     try:
         card = here.read_text(encoding="utf-8-sig") if here.is_file() else None

@@ -96,11 +96,7 @@ def module_files(pooling: Pooling, unit: bool, size: int, longest: int) -> dict[
 
 
 def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, longest: int) -> Comparison:
-    """Compares the vectors of short texts, each divided by its length.
-
-    Raises:
-        CheckpointError: they differ, or they are not of length 1 although normalized.
-    """
+    """Compares the vectors of short texts, each divided by its length."""
     from sentence_transformers import SentenceTransformer
 
     texts = [*SENTENCES, " ".join(SENTENCES)]

@@ -153,12 +153,6 @@ def write_stock(
 ) -> tuple[str, Comparison]:
     """Writes a checkpoint in stock form, loads it again, and compares the outputs on texts.
 
-    Args:
-        model: a model of any family, on the CPU.
-        tokenizer: its tokenizer.
-        folder: the folder to write to.
-        name: name of the checkpoint in messages.
-
     Returns:
         The name of the transformers class that loads it, and how close the outputs are.
 

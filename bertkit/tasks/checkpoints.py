@@ -31,9 +31,6 @@ def has_task(config: Any) -> bool:
 def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
     """Returns the head of a checkpoint if it is a class of the package of its task; ``None`` for other checkpoints.
 
-    Args:
-        config, name: as for `task_of_checkpoint`.
-
     Raises:
         CheckpointError: as `task_of_checkpoint`.
     """

@@ -150,12 +150,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         return {"context": found[str(self.task.context_column)], "endings": endings}
 
     def _endings(self, table: Table) -> list[list[str]]:
-        """Reads the endings of every row.
-
-        Raises:
-            DataError: a column is missing; or a row has fewer than two endings, or an ending that is empty or not text.
-            The message names each row.
-        """
+        """Reads the endings of every row."""
         table.select(*(name for name in self.task.ending_columns if name not in table.columns))  # raises for these
         columns = [table.columns[name] for name in self.task.ending_columns]
         # Only trailing columns may be empty, since the label is an index into the endings.

@@ -122,11 +122,7 @@ class Registry:
 
 
 def _loaded(entry: EntryPoint) -> type[Any]:
-    """Imports the task of another package and checks that recipes and checkpoints can use it.
-
-    Raises:
-        RecipeError: the task cannot be imported or is incomplete.
-    """
+    """Imports the task of another package and checks that recipes and checkpoints can use it."""
     from bertkit.tasks.base import Task
     from bertkit.tasks.splits import FineTuningData
 

@@ -143,11 +143,7 @@ class RerankingTask(TableTask, TextClassification):
         return Split.of_table(columns, table)
 
     def _relevance(self, table: Table, queries: Sequence[str], *, is_trained: bool) -> list[Any]:
-        """Reads the relevance of each row.
-
-        Raises:
-            DataError: one is not in [0, 1], all are equal, or a query has no relevant passage.
-        """
+        """Reads the relevance of each row."""
         column = str(self.task.label_column)
         scores = scores_of(table, column, is_trained=is_trained)
         outside = next((row for row, score in enumerate(scores) if not 0 <= score <= 1), None)

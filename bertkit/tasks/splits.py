@@ -147,11 +147,7 @@ class WindowedData(FineTuningData):
 
 
 def number_in_source(numbers: Sequence[int] | Sequence[str] | None, row: int) -> int | str:
-    """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0.
-
-    Args:
-        numbers: as of `Split`.
-    """
+    """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
     return row + 1 if numbers is None else numbers[row]
 
 

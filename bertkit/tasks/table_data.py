@@ -65,10 +65,6 @@ class HubData(FineTuningData):
 
         A use without a setting has the split of the same name, unless another setting names this split or a part of it:
         with ``validation_split`` ``test``, there is no test set.
-
-        Args:
-            known: splits of the data set.
-            uses: possible uses.
         """
         by_use, named = self.given_splits, self._named_splits()
         return {use: by_use.get(use, use) for use in uses if use in by_use or (use in known and use not in named)}
@@ -207,11 +203,6 @@ class TableTask(Task):
         classes: Sequence[Hashable] | None = None,
     ) -> tuple[Self, dict[str, Split]]:
         """Holds out a validation set from the training set if one is requested and missing.
-
-        Args:
-            splits: names of the requested splits.
-            loaded: the splits that were read.
-            classes: as for `TableData.held_out`.
 
         Returns:
             The task, with its scored split set, and the splits.

@@ -81,10 +81,6 @@ class LabelledSentence:
 def write_documents(number: int, seed: int) -> list[list[str]]:
     """Generates documents of 8 to 14 sentences.
 
-    Args:
-        number: number of documents.
-        seed: random seed; the same seed gives the same documents.
-
     Returns:
         The documents, each a list of sentences, with tokens separated by spaces.
     """

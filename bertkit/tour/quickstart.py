@@ -122,11 +122,6 @@ def write_data(text: Path, labelled: Path) -> None:
 def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
     """Writes an untrained copy of a checkpoint, with its configuration and tokenizer and newly initialised weights.
 
-    Args:
-        checkpoint: a folder or a Hub id.
-        folder: new or empty output folder.
-        seed: seed of the weights.
-
     Returns:
         ``folder``.
 

@@ -132,10 +132,6 @@ def validate_training_arguments(arguments: TrainingArguments, recipe: Recipe) ->
 
     These are the log level, a DataLoader, the compiler, and optimizer and scheduler for a single parameter.
 
-    Args:
-        arguments: arguments of the run.
-        recipe: the recipe that they are from, for messages.
-
     Raises:
         RecipeError: a value is rejected. The message names the keys of the ``train`` block to change.
     """

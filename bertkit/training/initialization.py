@@ -113,10 +113,6 @@ def finetuning_start(recipe: Recipe) -> Initialization:
 def kept_layers(recipe: Recipe, config: PreTrainedConfig) -> Sequence[int] | None:
     """Returns the layers of the checkpoint that a recipe keeps, from 0; ``None`` for all.
 
-    Args:
-        recipe: a recipe with a checkpoint.
-        config: configuration of the checkpoint.
-
     Raises:
         RecipeError: the checkpoint has no such layers, or the recipe also sets their number.
     """
@@ -170,11 +166,7 @@ def with_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedMode
 
 
 def _check_layers(layers: Sequence[int], number: int) -> None:
-    """Checks numbers of layers to keep of an encoder with ``number`` layers.
-
-    Raises:
-        RecipeError: there are none, or they are out of range or out of order.
-    """
+    """Checks numbers of layers to keep of an encoder with ``number`` layers."""
     if not layers or list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < number:
         raise RecipeError(
             f"model.keep_layers: expected numbers from 0 to {number - 1} in ascending order, got "

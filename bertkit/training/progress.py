@@ -155,9 +155,6 @@ def device_name(device: str) -> str:
 class Progress(TrainerCallback):
     """Callback that reports steps, losses and evaluations; replaces transformers' callbacks, which write to stdout.
 
-    Args:
-        what: short name of the run.
-
     Attributes:
         logs_often: log a thirtieth of the steps, so that a short run has curves, and print a part of these logs.
     """

@@ -29,9 +29,6 @@ def write_manifest(folder: Path) -> None:
     """Writes ``manifest.json`` with the size in bytes and the SHA-256 of each file of a checkpoint.
 
     All files are on disk before the manifest exists, so that a checkpoint with a manifest was complete once.
-
-    Args:
-        folder: a checkpoint whose other files are written.
     """
     obey_umask(folder)
     files = {}
@@ -170,9 +167,6 @@ def interruptions_reported(output_dir: Path) -> Iterator[None]:
 
     Ctrl-C raises KeyboardInterrupt as usual, the other signals SystemExit with exit code 143. The message follows when
     the exception leaves this context, since a signal handler may have interrupted another write to stderr.
-
-    Args:
-        output_dir: the run directory.
     """
     is_interrupted = False
     interrupt = signal.getsignal(signal.SIGINT)

@@ -46,11 +46,6 @@ class MemorySaver:
     def compute(self, model: torch.nn.Module, inputs: dict[str, Any], count: torch.Tensor | int | None) -> torch.Tensor:
         """Computes loss and gradients of the next micro-batch; if memory runs out, recomputes the step so far.
 
-        Args:
-            model: the model as the trainer wraps it.
-            inputs: the micro-batch.
-            count: number of items in the global batch.
-
         Raises:
             PlacementError: memory does not suffice for a single example, or the processes were exchanging tensors, so
                 that one of them cannot repeat the step alone.
@@ -90,11 +85,7 @@ class MemorySaver:
         return torch.stack(losses).sum()
 
     def _halve(self, examples: int, message: str) -> None:
-        """Reduces the number of examples computed at once, and prints a message.
-
-        Raises:
-            PlacementError: as `compute`.
-        """
+        """Reduces the number of examples computed at once, and prints a message."""
         at_once = min(self._at_once or examples, examples)
         what = f"out of memory with {counted(at_once, 'sequence')} at once on a device ({message})"
         if getattr(self._trainer.objective, "joins_batch", False):

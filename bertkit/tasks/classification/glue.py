@@ -170,11 +170,7 @@ class GlueTask(TextClassification):
         )
 
     def _split_of(self, table: Table, name: str) -> Split:
-        """Builds the examples of a TSV file.
-
-        Raises:
-            DataError: a column is missing, or a label is invalid.
-        """
+        """Builds the examples of a TSV file."""
         in_files = self.task.file_text_columns or self.task.text_columns
         files = self.task.text_columns if set(self.task.text_columns) <= table.columns.keys() else in_files
         columns = {ours: table.column(theirs) for ours, theirs in zip(self.task.text_columns, files, strict=True)}

@@ -89,11 +89,7 @@ class _PoolingHooks:
 
 
 def _check_reads_first_token(model: PreTrainedModel) -> None:
-    """Checks that the logits depend on no token vector but the first, by changing the other vectors.
-
-    Raises:
-        CheckpointError: the logits change.
-    """
+    """Checks that the logits depend on no token vector but the first, by changing the other vectors."""
     import torch
 
     def change_others(encoder: nn.Module, args: tuple[Any, ...], output: ModelOutput) -> ModelOutput:

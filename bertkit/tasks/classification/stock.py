@@ -69,11 +69,7 @@ class StockClassification(StockTask, ClassificationTask):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def _split_of(self, name: str, table: Table) -> Split:
-        """Builds the examples of a table, with the labels under the names of the checkpoint.
-
-        Raises:
-            DataError: the labels differ; the message has both lists.
-        """
+        """Builds the examples of a table, with the labels under the names of the checkpoint."""
         column = str(self.task.label_column)
         if self.task.problem == "regression" or column not in table.columns:
             return super()._split_of(name, table)

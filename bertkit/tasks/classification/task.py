@@ -202,11 +202,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, str]:
         """Returns a copy of the task with the problem and classes of the training data, and a line on them; errors are
-        added to ``faults``.
-
-        Raises:
-            DataError: the problem cannot be inferred.
-        """
+        added to ``faults``."""
         label = str(self.task.label_column)
         values = table.columns[label]
         given = self.task.label_names or list(table.class_names.get(label, ()))

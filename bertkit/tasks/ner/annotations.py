@@ -153,11 +153,7 @@ def with_words(
 
 
 def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:
-    """Returns the column of the spans, or of Label Studio's annotations; ``None`` if there is none and none is needed.
-
-    Raises:
-        DataError: it is needed and does not exist; the message lists the columns that do.
-    """
+    """Returns the column of the spans, or of Label Studio's annotations; ``None`` if there is none and none is needed."""
     names = list(table.columns)
     usual = (_ANNOTATIONS, *_SPANS) if _DATA in names else _SPANS
     column = str(requested) if requested is not None else next((name for name in usual if name in names), None)
@@ -225,11 +221,7 @@ def _annotations(table: Table, column: str) -> dict[int, list[Span] | str | None
 
 
 def _of_label_studio(annotations: Any) -> list[Any]:
-    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one, if any.
-
-    Raises:
-        DataError: there are several annotations that differ.
-    """
+    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one, if any."""
     if not isinstance(annotations, list) or not all(isinstance(each, Mapping) for each in annotations):
         return [annotations]
     complete = [each for each in annotations if not each.get("was_cancelled")]
@@ -256,9 +248,6 @@ def _spans(value: Any, names: Sequence[str]) -> list[Span]:
     """Reads the spans of a row: a list of objects or triples; or an object of lists, as ``datasets`` gives them.
 
     ``names`` are those of the labels in the order of their ids, if they are ids.
-
-    Raises:
-        DataError: the value or one of its spans is malformed.
     """
     if isinstance(value, Mapping) and all(isinstance(each, list) for each in value.values()):
         value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=False)]

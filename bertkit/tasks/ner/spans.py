@@ -101,11 +101,7 @@ def align(
 
 
 def _in_characters(span: Span, text: str, unit: OffsetUnit) -> Span:
-    """Converts the offsets of a span to characters.
-
-    Raises:
-        DataError: the span is outside of the text or divides a character, or covers another text than it says.
-    """
+    """Converts the offsets of a span to characters."""
     start, end, place = span.start, span.end, f"span {span.start}:{span.end} ({span.type})"
     if unit == "utf16":
         first, last = from_utf16(text, start), from_utf16(text, end)

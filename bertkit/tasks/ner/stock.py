@@ -82,11 +82,7 @@ class StockNer(StockTask, NerTask):
         return self._own_labels
 
     def _split_of(self, name: str, of_split: Sentences) -> Split:
-        """Builds the examples, with the tags under the names of the checkpoint.
-
-        Raises:
-            DataError: the tags or their types differ; the message has both lists.
-        """
+        """Builds the examples, with the tags under the names of the checkpoint."""
         table, _, tags, _ = of_split
         if tags is None:
             return super()._split_of(name, of_split)

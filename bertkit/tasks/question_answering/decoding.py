@@ -219,12 +219,6 @@ def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], 
     includes no answer, as an empty text. ``null_odds.json``, only with a threshold: id → log-odds, the score of no
     answer minus the score of the best span; the input of evaluate-v2.0.py for ``--na-prob-file``.
 
-    Args:
-        folder: existing output folder.
-        ids: question ids.
-        decoded: decoded answers to each question.
-        threshold: as for `answer_at`.
-
     Returns:
         The path of ``predictions.json``.
     """

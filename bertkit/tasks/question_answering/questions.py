@@ -134,11 +134,7 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
 
 
 def _existing(table: Table, name: str, names: ColumnNames) -> str:
-    """Returns the column that holds ``name``, a field of `ColumnNames`.
-
-    Raises:
-        DataError: it does not exist; the message lists the existing ones.
-    """
+    """Returns the column that holds ``name``, a field of `ColumnNames`."""
     column: str = getattr(names, name)
     if column not in table.columns:
         raise DataError(

@@ -43,10 +43,6 @@ class SentenceForward:
 
     It returns ``embeddings`` (B, C, H); in runs whose model has a `CLASSIFIER` also ``logits`` (B, K) of K classes; and
     in training with ``mini_batch_size`` only the ``loss``, whose backward pass computes the vectors again in pieces.
-
-    Args:
-        model: an encoder without a head.
-        task: the settings.
     """
 
     def __init__(self, model: Any, task: TaskSettings):

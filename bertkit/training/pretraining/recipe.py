@@ -47,11 +47,7 @@ def checked_recipe(recipe: Recipe) -> Recipe:
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:
-    """Returns the ``data`` block of a pre-training recipe after checking its corpus and source of the tokenizer.
-
-    Raises:
-        RecipeError: one of them is missing, or recipe values are inconsistent.
-    """
+    """Returns the ``data`` block of a pre-training recipe after checking its corpus and source of the tokenizer."""
     data = recipe.data
     if not isinstance(data, DataSettings):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")
