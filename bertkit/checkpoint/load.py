@@ -336,11 +336,7 @@ def _tokenizer_class(settings: Mapping[str, Any], config: PreTrainedConfig | Non
 
 
 def tokenizer_settings(name_or_path: str | Path) -> dict[str, Any]:
-    """Returns the content of ``tokenizer_config.json``; empty if there is none.
-
-    Raises:
-        CheckpointError: the file cannot be read.
-    """
+    """Returns the content of ``tokenizer_config.json``, empty if there is none; CheckpointError if it is damaged."""
     check_object(name_or_path, "tokenizer_config.json")
     with reading(name_or_path, "tokenizer"):
         file = Path(name_or_path) / "tokenizer_config.json"

@@ -92,11 +92,7 @@ class Teacher:
             return self.model(**used)
 
     def check_finite(self, outputs: Mapping[str, Tensor]) -> None:
-        """Checks outputs of the teacher before the training.
-
-        Raises:
-            CheckpointError: one is not finite.
-        """
+        """Raises CheckpointError if an output of the teacher is not finite; called before the training."""
         if not all(values.isfinite().all() for values in outputs.values()):
             raise CheckpointError(
                 f"train.distill.teacher: an output of {self.name} is not finite; its weights are damaged"

@@ -85,11 +85,7 @@ class Filling:
 
 
 def check_fills(network: Network) -> None:
-    """Checks that a checkpoint predicts masked tokens.
-
-    Raises:
-        CheckpointError: it does not.
-    """
+    """Raises CheckpointError unless a checkpoint predicts masked tokens."""
     if network.task is not None:
         raise CheckpointError(
             f"{network.name}: it was fine-tuned ({network.task.name}) and has no masked-LM head; give a pre-trained "
@@ -104,11 +100,7 @@ def check_fills(network: Network) -> None:
 
 
 def filling_of(network: Network, pieces: Pieces) -> Filling:
-    """Masks each word of a text in turn.
-
-    Raises:
-        CheckpointError: the checkpoint has no masked-LM head.
-    """
+    """Masks each word of a text in turn; raises as `check_fills`."""
     return fillings(network, [pieces])[0]
 
 

@@ -200,11 +200,7 @@ def _parts(owners: Sequence[int | None], longest: int, overlap: int) -> list[Seq
 
 
 def checked_window(window: int | None, count: int, default: int = 0) -> int:
-    """Returns the number of a window, or the default without one.
-
-    Raises:
-        RecipeError: there is no such window.
-    """
+    """Returns the number of a window, or the default without one; RecipeError if there is no such window."""
     if window is not None and not (isinstance(window, int) and 0 <= window < count):
         raise RecipeError(f"window {window!r}: the input has {counted(count, 'window')}, numbered from 0")
     return default if window is None else window

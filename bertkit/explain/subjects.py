@@ -43,11 +43,7 @@ class Target:
     as_probability: Callable[[Any], Tensor] | None = None
 
     def in_probability(self) -> Target:
-        """Returns the target with its probability as the number that is attributed.
-
-        Raises:
-            DataError: it has none.
-        """
+        """Returns the target with its probability as the number that is attributed; DataError if it has none."""
         if self.as_probability is None:
             raise DataError(
                 f"unit probability: {self.name!r} has no probability that depends on this input alone; "
@@ -145,11 +141,7 @@ def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int], wind
 
 
 def index_of(label: str, names: Sequence[str], what: str) -> int:
-    """Returns the index of a label.
-
-    Raises:
-        DataError: there is no such label.
-    """
+    """Returns the index of a label; DataError if there is no such label."""
     if label not in names:
         raise DataError(f"label {label!r}: expected {what} {quoted(names)}{did_you_mean(label, names)}")
     return list(names).index(label)

@@ -136,11 +136,7 @@ def _table(place: Path) -> Table:
 
 
 def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:
-    """Returns whether the values are numbers rather than classes, and a note on it if both were possible.
-
-    Raises:
-        DataError: they can be both, see `infer_problem`.
-    """
+    """Returns whether the values are numbers rather than classes, and a note on it if both were possible."""
     if metric in _OF_NUMBERS or metric in _OF_CLASSES:
         return metric in _OF_NUMBERS, ""
     if runs:

@@ -109,11 +109,7 @@ class Definition:
         return (settings if self.trials is None else self.trials) * self.runs_per_setting
 
     def recipe_of(self, cell: Cell) -> Recipe:
-        """Returns the recipe of the run of a cell.
-
-        Raises:
-            RecipeError: a value is invalid.
-        """
+        """Returns the recipe of the run of a cell; RecipeError if a value is invalid."""
         report = self.recipe.train.get("report", False)
         values = {**cell.setting.values, "train.seed": cell.seed, "train.report": report}
         if cell.fold is not None:
@@ -130,11 +126,7 @@ def define(
     seeds: int | Sequence[int],
     folds: int | None,
 ) -> Definition:
-    """Checks the arguments of `bertkit.finetune_grid` and the recipes of all settings.
-
-    Raises:
-        RecipeError: one message with all faults.
-    """
+    """Checks the arguments of `bertkit.finetune_grid` and all settings; one RecipeError has all faults."""
     faults: list[str] = []
     values, spaces = spaces_of("--grid", grid, faults), spaces_of("--search", search, faults)
     searches, every = bool(spaces), {**values, **spaces}
@@ -218,10 +210,7 @@ def store(definition: Definition, folder: Path, data: Mapping[str, str]) -> None
 
 
 def check_stored(definition: Definition, folder: Path, data: Mapping[str, str]) -> dict[str, Any] | None:
-    """Compares a definition with the one in ``grid.json``.
-
-    Returns:
-        The contents of ``grid.json``, None without one.
+    """Compares a definition with the one in ``grid.json``, and returns the contents of the file, None without one.
 
     Raises:
         RecipeError: the folder holds another grid; the message names every difference.

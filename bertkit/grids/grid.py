@@ -124,8 +124,7 @@ def prepare(
 ) -> tuple[Definition, Prepared]:
     """Checks everything that can be checked before a run: folder, values, placement, checkpoint and data.
 
-    Raises:
-        BertkitError: one message with all faults.
+    One BertkitError has all faults.
     """
     faults: list[str] = []
     with noted(faults, OutputError):

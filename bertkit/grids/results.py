@@ -218,11 +218,7 @@ def best_cells(definition: Definition, results: GridResults) -> list[Cell]:
 
 
 def write(definition: Definition, results: GridResults) -> GridResults:
-    """Writes all files of the results; called by one worker at a time.
-
-    Returns:
-        The results, with the scores of the out-of-fold predictions.
-    """
+    """Writes all files of the results, and returns these with out-of-fold scores; called by one worker at a time."""
     folder = results.output_dir
     remove_unfinished(folder)
     if results.best is not None and definition.folds is not None:

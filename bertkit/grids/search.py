@@ -22,11 +22,7 @@ _SEEDS = 2**32  # the limit of numpy
 
 
 def check_optuna() -> None:
-    """Checks that Optuna is installed.
-
-    Raises:
-        RecipeError: it is not.
-    """
+    """Raises RecipeError unless Optuna is installed."""
     with importing("--search", "search"):
         import optuna  # noqa: F401
 

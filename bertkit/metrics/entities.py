@@ -87,7 +87,7 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
-    """Returns the entities of a sentence, in order.
+    """Returns the entities of a sentence, in order; raises as `split_tag`.
 
     A word with prefix I, E or L continues an entity if the word before it has the same type and prefix B or I. Every
     other word with a prefix begins an entity, including I after O or after another type.
@@ -96,9 +96,6 @@ def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
         tags: one tag per word.
         strict: as in IOB2, only B begins an entity and only I continues one: I after O or after another type, and words
             with other prefixes, belong to no entity.
-
-    Raises:
-        DataError: as `split_tag`.
 
     >>> find_entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC", "I-PER"])  # doctest: +NORMALIZE_WHITESPACE
     [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4), Entity(type='LOC', start=4, end=5),

@@ -309,11 +309,7 @@ def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
 
 
 def find_device(settings: PlacementSettings) -> str:
-    """Returns torch's name of the kind of device that settings choose.
-
-    Raises:
-        PlacementError: it is not available.
-    """
+    """Returns torch's name of the kind of device that settings choose; PlacementError if it is not available."""
     import torch
 
     if settings.device == "xla" or (settings.device == "auto" and _finds_xla()):

@@ -126,10 +126,7 @@ def _parsed(text: str, place: str, places: dict[str, str] | None = None, loader_
 
 
 def parse_value(text: str) -> Any:
-    """Parses one value as in a recipe.
-
-    Raises:
-        RecipeError: the text is not valid YAML.
+    """Parses one value as in a recipe; RecipeError if the text is not valid YAML.
 
     >>> parse_value("1e-4"), parse_value("no"), parse_value("[a, 2]"), parse_value("true")
     (0.0001, 'no', ['a', 2], True)

@@ -94,11 +94,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
 
 
 def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
-    """Writes the report of a run that has just ended, with the outputs of its last evaluation.
-
-    Returns:
-        What the model card shows of it.
-    """
+    """Writes the report of a run that has just ended, and returns what the model card shows of it."""
     content = content_of(read_run(folder), outcome, texts=True, finished=True)
     _write(folder, content)
     chart, table = card_parts(content.sections)

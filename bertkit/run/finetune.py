@@ -163,9 +163,6 @@ def prepare_finetuning(
         output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
         callbacks: as for `finetune`.
         with_tests: read the test sets too, so that the run predicts them.
-
-    Raises:
-        BertkitError: as for `finetune`.
     """
     recipe = checked_recipe(recipe)
     task = task_of_recipe(recipe)

@@ -152,9 +152,6 @@ def prepare_pretraining(
         cache_dir: cache folder; by default `cache_folder`.
         sample: returns sources to read instead of those of the corpus, and their share of it, for a run that is only
             checked.
-
-    Raises:
-        BertkitError: as for `pretrain`.
     """
     check_processes(recipe.placement)
     recipe = checked_recipe(recipe)

@@ -267,11 +267,7 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
 
 
 def _push_space(repo_id: str, space: str, *, private: bool, license: str | None) -> str:
-    """Pushes the page of a model repository as one commit, without local paths; other files of the Space stay.
-
-    Returns:
-        The address of the Space.
-    """
+    """Pushes the page of a model repository as one commit, without local paths; other files of the Space stay."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     try:

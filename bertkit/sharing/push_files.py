@@ -40,7 +40,7 @@ _DEFAULT_SPLIT = "test"  # of a task in eval.yaml
 def write_push(
     checkpoint: str, folder: Path, repo_id: str, settings: HubSettings, report: bool | None = None
 ) -> tuple[str, ...]:
-    """Writes the files to push into a folder.
+    """Writes the files to push into a folder, and returns warnings.
 
     Args:
         checkpoint: the run directory or the folder of the checkpoint; it is only read.
@@ -48,9 +48,6 @@ def write_push(
         repo_id: name of the repository in the model card.
         settings: form, licence and languages.
         report: push the report with its figures; ``None`` for ``hub.report`` of the run's recipe.
-
-    Returns:
-        Warnings.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded, its outputs differ in this form, or its card is invalid.
@@ -133,9 +130,6 @@ def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
         card: its text.
         name: its path in messages.
         facts: facts of the run; ``None`` without a finished run.
-
-    Returns:
-        Warnings.
 
     Raises:
         CheckpointError: the metadata are no YAML or have results of another form, or a result for the split that the

@@ -29,11 +29,7 @@ def has_task(config: Any) -> bool:
 
 
 def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
-    """Returns the head of a checkpoint if it is a class of the package of its task; ``None`` for other checkpoints.
-
-    Raises:
-        CheckpointError: as `task_of_checkpoint`.
-    """
+    """Returns the head of a checkpoint if it is a class of the package of its task; ``None`` for other checkpoints."""
     if getattr(config, "bertkit_task", None) is None:
         return None
     head = task_of_checkpoint(config, name).head

@@ -86,9 +86,6 @@ def encode_once(
 
     The other processes memory-map its files, so a machine holds the inputs once. The files are in a folder that only
     this user can read; they are removed when all processes have opened them, or after an error.
-
-    Returns:
-        Split name → inputs and truncation statistics.
     """
     state = PartialState()
     if state.num_processes == 1:

@@ -150,11 +150,7 @@ class DataSettings(ExampleSettings):
             self.examples(length, 0)  # checks the rest
 
     def run_code(self) -> None:
-        """Runs the module or file of ``sentence_splitter``; loading a recipe does not run it.
-
-        Raises:
-            RecipeError: as `find_splitter`.
-        """
+        """Runs the module or file of ``sentence_splitter``; loading a recipe does not run it."""
         find_splitter(self.sentence_splitter)
 
     def form(self) -> DocumentForm:
@@ -182,11 +178,7 @@ class DataSettings(ExampleSettings):
         return sources
 
     def is_stored(self) -> bool:
-        """Returns whether the corpus is a token store of `bertkit corpus build` instead of texts.
-
-        Raises:
-            DataError: as `names_store`.
-        """
+        """Returns whether the corpus is a token store of `bertkit corpus build` instead of texts."""
         return names_store(self.corpus)
 
     def lengths(self) -> list[tuple[int, float]]:

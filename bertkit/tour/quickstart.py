@@ -120,14 +120,7 @@ def write_data(text: Path, labelled: Path) -> None:
 
 
 def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
-    """Writes an untrained copy of a checkpoint, with its configuration and tokenizer and newly initialised weights.
-
-    Returns:
-        ``folder``.
-
-    Raises:
-        CheckpointError: as `load_config` and `load_tokenizer`.
-    """
+    """Writes an untrained copy of a checkpoint, with its configuration and tokenizer and newly initialised weights."""
     from transformers import set_seed
 
     from bertkit.checkpoint.load import load_config, load_tokenizer, save_tokenizer

@@ -152,11 +152,7 @@ def training_order(dataset: Any, arguments: TrainingArguments) -> Sampler[int]:
 
 
 def with_whole_batches(recipe: Recipe) -> Recipe:
-    """Returns a recipe whose global batches are computed at once, as losses need that compare the examples of a batch.
-
-    Raises:
-        RecipeError: the placement divides them.
-    """
+    """Returns a recipe whose global batches are computed at once, for losses that compare the examples of a batch."""
     size, placement = recipe.train["global_train_batch_size"], recipe.placement
     if started_processes() > 1:
         raise RecipeError(

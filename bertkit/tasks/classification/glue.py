@@ -154,11 +154,7 @@ class GlueTask(TextClassification):
         return found
 
     def folder(self) -> Path:
-        """Returns the folder of the task's TSV files: ``data_dir``, or the task's folder in it.
-
-        Raises:
-            DataError: neither contains a validation file.
-        """
+        """Returns the folder of the task's files, ``data_dir`` or the task's folder in it; else raises DataError."""
         assert self.data.data_dir is not None
         root, wanted = Path(self.data.data_dir), self.task.files["validation"]
         for folder in (root / self.task.folder, root):

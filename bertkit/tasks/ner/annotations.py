@@ -153,7 +153,7 @@ def with_words(
 
 
 def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:
-    """Returns the column of the spans, or of Label Studio's annotations; ``None`` if there is none and none is needed."""
+    """Returns the column of the spans, or of Label Studio's annotations; None if there is none and none is needed."""
     names = list(table.columns)
     usual = (_ANNOTATIONS, *_SPANS) if _DATA in names else _SPANS
     column = str(requested) if requested is not None else next((name for name in usual if name in names), None)

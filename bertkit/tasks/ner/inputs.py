@@ -228,9 +228,6 @@ class InputForm:
             sentence: pieces of every word.
             before, after: pieces of the neighbouring words.
             labels: one label per word.
-
-        Returns:
-            One or more inputs.
         """
         pieces = list(chain.from_iterable(sentence))
         if len(pieces) <= self.room:

@@ -353,11 +353,7 @@ def _fault_of_tag(tag: Any, column: str) -> str:
 
 
 def document_ids(table: Table) -> list[Any]:
-    """Returns the document id of each sentence; the sentences of a document are consecutive.
-
-    Raises:
-        DataError: the table has no document ids.
-    """
+    """Returns the document id of each sentence; the sentences of a document are consecutive."""
     if DOCUMENT_ID in table.columns:
         return list(table.column(DOCUMENT_ID))
     lacks = "no -DOCSTART- line" if isinstance(table, ConllTable) else f"no column {DOCUMENT_ID!r}"

@@ -212,15 +212,12 @@ def answer_at(decoded: Decoded, threshold: float | None) -> str:
 
 
 def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], threshold: float | None) -> Path:
-    """Writes the predictions for N questions.
+    """Writes the predictions for N questions; returns the path of ``predictions.json``.
 
     ``predictions.json``: id → text, the input of both official scorers. ``nbest_predictions.json``: id → the best spans
     in descending order, each with ``text``, ``probability``, ``start_logit`` and ``end_logit``; with a threshold this
     includes no answer, as an empty text. ``null_odds.json``, only with a threshold: id → log-odds, the score of no
     answer minus the score of the best span; the input of evaluate-v2.0.py for ``--na-prob-file``.
-
-    Returns:
-        The path of ``predictions.json``.
     """
     contents: dict[str, dict[str, Any]] = {
         PREDICTIONS: {key: answer_at(each, threshold) for key, each in zip(ids, decoded, strict=True)},

@@ -29,11 +29,7 @@ _VECTOR = "sentence_embedding"  # key of sentence-transformers
 
 
 def check_extra() -> None:
-    """Checks that sentence-transformers is installed.
-
-    Raises:
-        RecipeError: it is not.
-    """
+    """Raises RecipeError unless sentence-transformers is installed."""
     with importing("the training of similarity", "sentence-transformers"):
         import sentence_transformers  # noqa: F401
 

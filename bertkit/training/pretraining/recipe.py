@@ -84,11 +84,7 @@ def _checked_data(recipe: Recipe) -> DataSettings:
 
 
 def check_tokenizer_settings(data: DataSettings) -> None:
-    """Checks that the settings of a trained tokenizer are given only if one is trained.
-
-    Raises:
-        RecipeError: one of them has no effect.
-    """
+    """Checks that the settings of a trained tokenizer are given only if one is trained."""
     trained = {
         "--cased": data.cased,
         "--merge-score": data.merge_score != "frequency",
