@@ -274,11 +274,12 @@ class Bar:
         if now - self.reported >= _SECONDS_BETWEEN_LINES and done:
             self.reported = now
             rate = done / (now - self.started)
+            speed = f", {rate:.0f} per second" if rate >= 1 else ""
             if total is None:
-                say(f"{self.what}: {done} {self.unit}, {rate:.0f} per second")
+                say(f"{self.what}: {done} {self.unit}{speed}")
                 return
-            left = f"{100 * done / total:.0f} % of {total} {self.unit}, {duration((total - done) / rate)} left"
-            say(f"{self.what}: {left}, {rate:.0f} per second")
+            left = f"{duration((total - done) / rate)} left"
+            say(f"{self.what}: {100 * done / total:.0f} % of {total} {self.unit}, {left}{speed}")
 
     def clear(self) -> None:
         """Removes the bar from the terminal until the next call, so that results can be printed."""

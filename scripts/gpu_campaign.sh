@@ -46,15 +46,15 @@ table() {
 if [ "$device" = cuda ]; then
   one="env CUDA_VISIBLE_DEVICES=$(cut -d, -f1 <<< "${CUDA_VISIBLE_DEVICES:-0}")"  # but for the tests of two GPUs
   speed=(--device cuda --rounds 2) models=(base) lengths=(128 512) numbers=(--steps 30 --batch-size 64) count=1600 precision=bf16
-  run=(--placement single_gpu)
+  run=(--placement single_gpu) workers=4
 else
   one=env speed=(--device cpu --rounds 1) models=(tiny) lengths=(128) numbers=(--steps 6 --batch-size 4) count=200 precision=no
-  run=(--placement cpu --max-steps 4 --max-train-samples 64 --max-eval-samples 64)
+  run=(--placement cpu --max-steps 4 --max-train-samples 64 --max-eval-samples 64) workers=0
 fi
 squad=("$data"/squad/train-v1.1*.json) books=("$data"/text/books/*.txt)
 
 step environment 60 python -m bertkit env
-step tests 540 env BERTKIT_TEST_DEVICE="$device" python -m pytest -n 0 -W default --durations=10 -m gpu tests
+step tests 540 env BERTKIT_TEST_DEVICE="$device" python -m pytest -n "$workers" -W default --durations=10 -m gpu tests
 table pretraining 420 $one python benchmarks/pretraining_speed.py pairs --corpus "${books[@]}" --tokenizer "$checkpoint" \
   --models "${models[@]}" --lengths "${lengths[@]}" --precisions "$precision" "${numbers[@]}" "${speed[@]}"
 table squad_speed 300 $one python benchmarks/finetuning_speed.py squad --tokenizer "$checkpoint" --data-dir "$data/squad" \
