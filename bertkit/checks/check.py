@@ -12,8 +12,8 @@ from typing import Any
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.checks.corpus_rules import Sample, sample
 from bertkit.checks.findings import Finding, Report, error, in_order, note, rules
+from bertkit.checks.fix import faults_of_rows
 from bertkit.checks.fix import fix as write_fixed
-from bertkit.checks.fix import hidden_faults
 from bertkit.checks.label_rules import check_installed
 from bertkit.checks.plan import evaluated_batches, memory, micro_batches, plan
 from bertkit.checks.subject import Subject
@@ -56,7 +56,6 @@ ERRORS: dict[type[BertkitError], tuple[str, str]] = {
     TrainingError: ("training", "train"),
 }
 PROCESSES = "processes"
-_FIXABLE = "correct these rows, or write a table without those that have no text or label: --fix OUT.csv"
 
 
 def check(
@@ -123,15 +122,14 @@ def check(
         findings: list[Finding] = []
         subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
+        if subject.trainer is None:
+            findings = _with_faults_of_rows(findings, resolved, fix)
         for rule in rules():
             findings += rule.findings(subject)
         numbers = {}
         if subject.trainer is not None:
             findings += _trial(subject)
             numbers = plan(subject)
-    if fix is not None:
-        mended = f"correct these rows, or go on with {fix}, which is without those that have no text or label"
-        findings = [replace(each, remedy=mended) if each.remedy == _FIXABLE else each for each in findings]
     report = Report(in_order(findings), numbers)
     return report.strict() if strict else report
 
@@ -304,13 +302,25 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
         except BertkitError as refused:
             if str(refused) not in known:
                 findings.append(_finding(refused))
-    said = "\n".join(finding.message for finding in findings)
-    of_rows = entries_of(hidden_faults(recipe))
-    if hidden := [fault for fault in of_rows if fault not in said]:
-        findings.append(_finding(DataError(listed(hidden, at_most=10))))
-    if any("expected text" not in fault for fault in of_rows):
-        findings[:] = [replace(each, remedy=_FIXABLE) if each.code == "data" else each for each in findings]
     return subject
+
+
+def _with_faults_of_rows(findings: Sequence[Finding], recipe: Recipe, fix: str | Path | None) -> list[Finding]:
+    """Adds the faults of rows that other faults hide, and names ``--fix`` where it leaves rows of a finding out."""
+    if not isinstance(recipe.data, FineTuningData):
+        return list(findings)
+    faults = faults_of_rows(with_absolute_paths(recipe))
+    left_out = {fault.message for fault in faults if fault.is_left_out}
+    said = "\n".join(finding.message for finding in findings)
+    hidden = [fault.message for fault in faults if fault.message not in said]
+    kinds = [each for each in hidden if each in left_out], [each for each in hidden if each not in left_out]
+    added = [_finding(DataError(listed(kind, at_most=10))) for kind in kinds if kind]
+    table = "write a table without such: --fix OUT.csv" if fix is None else f"go on with {fix}, which has none such"
+    remedy = f"correct these rows, or {table}"
+    return [
+        replace(each, remedy=remedy) if left_out.intersection(entries_of([each.message])) else each
+        for each in (*findings, *added)
+    ]
 
 
 def _trial(subject: Subject) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +14,13 @@ import numpy as np
 
 from bertkit.checks.label_rules import find_suspects, vectors_of
 from bertkit.checks.near_labels import near_labels
-from bertkit.errors import DataError, RecipeError, noted
+from bertkit.errors import DataError, RecipeError, entries_of
 from bertkit.files import check_new_file, write_whole
 from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tables.labels import faults_of_texts
 from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
@@ -138,7 +137,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         raise RecipeError(f"--fix {place}: expected a name that ends in .csv")
     for file in (place, suspects):
         check_new_file(file, f"--fix {file}")
-    table = _read(source)
+    table, _ = _read(source)
     label, texts = _columns(table, recipe)
     separator = recipe.task.label_separator
     if any(isinstance(value, (list, tuple)) for value in table.columns[label]):
@@ -171,22 +170,37 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     say(f"{suspects}: {counted(len(doubts), 'label')} to look at")
 
 
-def hidden_faults(recipe: Recipe) -> list[str]:
-    """Returns the faults of rows of the tables of text classification that an earlier fault of a table hides: rows
+class RowFault(NamedTuple):
+    """A fault of a table, most of them of a row; ``is_left_out`` says whether `fix` writes the table without it."""
+
+    message: str
+    is_left_out: bool
+
+
+def faults_of_rows(recipe: Recipe) -> list[RowFault]:
+    """Returns what is wrong with the tables of text classification, also what an earlier fault of a table hides: rows
     without a text or a label, beside rows of a wrong number of fields or labels of several kinds."""
-    task, faults = task_of_recipe(recipe), list[str]()
+    task, faults = task_of_recipe(recipe), list[RowFault]()
     if not isinstance(task, ClassificationTask):
         return []
-    for source in filter(None, (recipe.data.train_file, recipe.data.validation_file)):
-        with suppress(DataError):  # what cannot be read at all is reported already
-            table = _read(source)
+    for source, is_fixed in ((recipe.data.train_file, True), (recipe.data.validation_file, False)):
+        if source is None:
+            continue
+        try:
+            table, of_fields = _read(source)
             label, texts = _columns(table, recipe)
-            for column in texts:
-                with noted(faults):
-                    texts_of_column(table, column)
-            if recipe.task.label_separator is None:  # a row may have none of several labels
-                missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
-                faults += [f"{table.place(row)}: no value for {label!r}" for row in missing]
+        except DataError as unreadable:
+            faults.append(RowFault(str(unreadable), False))
+            continue
+        faults += [RowFault(message, is_fixed) for message in of_fields]
+        for column in texts:
+            values = table.columns[column]
+            for row, message in faults_of_texts(table, column).items():
+                faults.append(RowFault(message, is_fixed and is_missing(values[row])))
+        if recipe.task.label_separator is None:  # a row may have none of several labels
+            for row, value in enumerate(table.columns[label]):
+                if is_missing(value):
+                    faults.append(RowFault(f"{table.place(row)}: no value for {label!r}", is_fixed))
     return faults
 
 
@@ -194,16 +208,15 @@ def _columns(table: Table, recipe: Recipe) -> tuple[str, list[str]]:
     return label_and_text_columns(list(table.columns), recipe.task.label_column, recipe.task.text_columns, table.source)
 
 
-def _read(source: str) -> Table:
-    """Reads a table, without rows of a wrong number of fields where a file may have such."""
+def _read(source: str) -> tuple[Table, list[str]]:
+    """Reads a table without the rows of a wrong number of fields; returns their faults too."""
     try:
-        return read_table(source)
-    except DataError:
+        return read_table(source), []
+    except DataError as refused:
         try:
-            return read_table(source, skip_ragged=True)
-        except DataError as of_other_kinds:
-            refused = of_other_kinds
-        raise refused from None
+            return read_table(source, skip_ragged=True), entries_of([str(refused)])
+        except DataError:  # there are other faults, or the file has no such rows
+            raise refused from None
 
 
 def _of_model(checkpoint: str, table: Table, texts: Sequence[str], label: str, cleaned: Cleaned) -> list[Doubt]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import DataError, OutputError
+from bertkit.errors import DataError, OutputError, raise_listed
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Vectors
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
 from bertkit.inference.loaded import load
@@ -124,7 +124,7 @@ def predict_stream(
         precision, revision, trust_remote_code: as for `bertkit.load`.
         per_file: ``input_file`` is a folder, and each file in it that ends in .txt, .md, .html, .htm or .eml is one
             text; the rows have ``file`` and ``text``.
-        on_error: ``stop`` ends at an input that the task does not take, such as an empty text of a table; ``skip``
+        on_error: ``stop`` ends at an input that the task does not take, such as an empty text; ``skip``
             leaves it out, and at the end lists the first 20 of them with their reasons, and their number, on stderr.
 
     Raises:
@@ -164,10 +164,8 @@ def predict_stream(
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
-        given = list_of_texts(texts if questions is None else questions)
-        if given and not any(text.strip() for text in given):
-            raise DataError(f"{'text' if questions is None else 'question'} 1: empty; give at least one word")
-        blocks = blocks_of(given, at_once)
+        given = list_of_texts(questions if texts is None else texts)
+        blocks = blocks_of(_with_words(given, "question" if texts is None else "text", reasons), at_once)
 
     def read(block: Block) -> tuple[Columns, Columns, Columns]:
         if per_file and isinstance(block.inputs, Table):
@@ -188,6 +186,18 @@ def predict_stream(
     readable = read if reasons is None else skipping(read, reasons)
     predictions = _stream(predictor, blocks, readable, output_file, colours, csv_safe, form, unsure_below)
     return predictions if reasons is None else reported(predictions, reasons, lambda block: len(block.rows))
+
+
+def _with_words(texts: list[str], what: str, left_out: list[str] | None) -> list[str]:
+    """Returns texts without the empty ones, whose faults are added to ``left_out``, or raised if that is ``None``."""
+    faults = [
+        f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
+    ]
+    if left_out is None:
+        raise_listed(faults)
+    else:
+        left_out += faults
+    return [text for text in texts if text.strip()]
 
 
 def _check_options(
@@ -382,7 +392,7 @@ def embed_texts(
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
-        blocks = blocks_of(list_of_texts(texts), at_once)
+        blocks = blocks_of(_with_words(list_of_texts(texts), "text", reasons), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
     said: set[str] = set()  # what is said once of all blocks

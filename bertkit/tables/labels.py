@@ -205,16 +205,21 @@ def texts(table: Table, column: str) -> Sequence[str]:
             f"{table.source}: {column} has objects; expected text: flatten the table, so that {quoted(names)} are "
             "columns"
         )
-    faults = []
-    for row, value in enumerate(values):
-        if value is None:
-            faults.append(f"{table.place(row)}: no value for {column!r}")
-        elif not isinstance(value, str):
-            faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected text")
-        elif not value.strip():
-            faults.append(f"{table.place(row)}: {column} is empty; write a text, or remove the row")
-    raise_listed(faults)
+    raise_listed(list(faults_of_texts(table, column).values()))
     return values
+
+
+def faults_of_texts(table: Table, column: str) -> dict[int, str]:
+    """Returns the rows without a text, with what is wrong with each."""
+    faults = {}
+    for row, value in enumerate(values_of(table, column)):
+        if value is None:
+            faults[row] = f"{table.place(row)}: no value for {column!r}"
+        elif not isinstance(value, str):
+            faults[row] = f"{table.place(row)}: {column} is {shown(value)}; expected text"
+        elif not value.strip():
+            faults[row] = f"{table.place(row)}: {column} is empty; write a text, or remove the row"
+    return faults
 
 
 def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 import bertkit
 from bertkit.checks.fix import clean
 from bertkit.checks.near_labels import near_labels
-from bertkit.errors import OutputError, RecipeError
+from bertkit.errors import DataError, OutputError, RecipeError
 from bertkit.tables import Table, read_table
 
 from .conftest import sentence, write_csv
@@ -122,6 +122,24 @@ def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
     }
     with pytest.raises(OutputError, match="exists"):
         check(table, dirty, fix=tmp_path / "out.csv")
+
+
+def test_fix_is_proposed_for_the_rows_that_it_leaves_out(table, tmp_path, no_trial):
+    rows = [{"text": f"text {number}", "label": "yes"} for number in range(9)]
+    path = write_csv(tmp_path / "mixed.csv", [*rows, {"text": "ten", "label": "1.5"}, {"text": "", "label": "yes"}])
+    remedies = {finding.message.partition(": ")[2]: finding.remedy for finding in check(table, path).findings}
+    of_empty, of_number = (next(remedies[key] for key in remedies if part in key) for part in ("is empty", "'1.5'"))
+    assert "--fix OUT.csv" in of_empty
+    assert "--fix" not in of_number
+    settings = {"data.train_file": str(path), "data.validation_file": str(path)}
+    of_both = bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}).findings
+    assert any("line 12: text is empty" in finding.message for finding in of_both)
+
+
+def test_the_message_of_a_file_that_cannot_be_fixed_is_its_own(table, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "label": ')
+    with pytest.raises(DataError, match=r"rows.jsonl, line 1: not valid JSON"):
+        check(table, tmp_path / "rows.jsonl", fix=tmp_path / "out.csv")
 
 
 def test_the_near_label_is_suggested(table, no_trial):

@@ -14,7 +14,7 @@ import pytest
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
-from bertkit.inference.files import predict_stream
+from bertkit.inference.files import embed_texts, predict_stream
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.writing import CsvRows, with_prediction
 
@@ -83,7 +83,7 @@ def test_a_pipe_that_is_not_utf8_is_refused(monkeypatch):
 
 
 def test_texts_are_taken_as_they_are():
-    assert labels(predict_stream("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
+    assert labels(predict_stream("x", ["two words", " a\t"])) == [("two words", "9"), (" a\t", "3")]
 
 
 # Options of a prediction for one text, and what is said of them.
@@ -115,10 +115,21 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
         predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
-@pytest.mark.parametrize("texts", ["", [""], [" ", "\n"]])
-def test_empty_texts_are_refused(fine_tuned, texts):
-    with pytest.raises(DataError, match=r"^text 1: empty; give at least one word"):
+@pytest.mark.parametrize(
+    ("texts", "faults"),
+    [("", "text 1: empty"), ([" ", "a", "\n"], "2 faults:\n  - text 1: empty.*\n  - text 3: empty")],
+)
+def test_empty_texts_are_refused(fine_tuned, tmp_path, texts, faults):
+    with pytest.raises(DataError, match=rf"^{faults}; give at least one word$"):
         predict_stream(fine_tuned("film"), texts)
+    with pytest.raises(DataError, match=rf"^{faults}; give at least one word$"):
+        embed_texts(fine_tuned("film"), tmp_path / "out.npz", texts)
+
+
+def test_empty_texts_are_skipped_on_request(capsys):
+    ((rows, _),) = predict_stream("x", ["", "one"], on_error="skip")
+    assert [row["text"] for row in rows] == ["one"]
+    assert "skipped: text 1: empty" in capsys.readouterr().err
 
 
 def test_jsonl_has_one_object_a_line(tmp_path):
@@ -270,7 +281,7 @@ def hostile_texts(number):
 
 @pytest.mark.parametrize("safe", [True, False])
 def test_safe_csv_has_no_formulas(tmp_path, safe):
-    texts = [*SIGNS, *hostile_texts(60), '=HYPERLINK("http://x")', "-0.5"]
+    texts = [*(f"{sign}1" for sign in SIGNS), *filter(str.strip, hostile_texts(60)), '=HYPERLINK("http://x")', "-0.5"]
     list(predict_stream("x", texts, output_file=tmp_path / "out.csv", csv_safe=safe))
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
         found = [row["text"] for row in csv.DictReader(stream)]
