@@ -50,7 +50,7 @@ _VECTOR_FILES: Mapping[str, type[JsonLinesVectors | ParquetVectors | NpzVectors]
 _OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
-_NOT_LINES = (".json", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
+_NOT_LINES = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
 class Predictions(NamedTuple):
@@ -392,7 +392,7 @@ def embed_texts(
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
-        blocks = blocks_of(_with_words(list_of_texts(texts), "text", reasons), at_once)
+        blocks = blocks_of(list_of_texts(texts), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
     said: set[str] = set()  # what is said once of all blocks

@@ -5,10 +5,12 @@ The decision is stated in one line before a training.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -119,7 +121,9 @@ def infer_problem(
     lists, words, numbers = rows.values()
     known = f"inferred from {len(lists) + len(words) + len(numbers):,} labels"
     if lists:
-        return "multi_label", f"{known}: lists"
+        are_single = all(len(values[row]) == 1 for row in lists)
+        remedy = f", each of one label; give {remedies[0]} if no row can have several" if are_single else ""
+        return "multi_label", f"{known}: lists{remedy}"
     if words and numbers:
         fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
         raise_listed(
@@ -191,6 +195,32 @@ def separated(table: Table, column: str, separator: str) -> Table:
     return replace(table, columns={**table.columns, column: lists})
 
 
+def unwrapped(table: Table, column: str, problem: Problem | None) -> Table:
+    """Returns the table with its labels out of the forms in which annotation tools write them.
+
+    If a row has ``{"choices": ["a", "b"]}`` as in Label Studio, an object or its JSON, the labels of all rows become
+    lists. If each row has one label, a list of one becomes its label, and an empty one a missing value.
+
+    >>> unwrapped(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
+    [['a', 'b'], ['a']]
+    """
+    values, choices = table.columns[column], list(map(_choices, table.columns[column]))
+    if any(each is not None for each in choices):
+        whole = [value if isinstance(value, list) or is_missing(value) else [value] for value in values]
+        values = [each or value for each, value in zip(choices, whole, strict=True)]
+    if problem == "single_label" and any(isinstance(value, list) for value in values):
+        values = [next(iter(value), None) if isinstance(value, list) and len(value) < 2 else value for value in values]
+    return table if values is table.columns[column] else replace(table, columns={**table.columns, column: values})
+
+
+def _choices(value: Any) -> list[Any] | None:
+    """Returns the labels of Label Studio's choices; None for other values."""
+    if isinstance(value, str) and value.startswith('{"choices"'):
+        with suppress(ValueError):
+            value = json.loads(value)
+    return value.get("choices") if isinstance(value, Mapping) else None
+
+
 def texts(table: Table, column: str) -> Sequence[str]:
     """Returns the text of every row unchanged: "None", "NA" and "null" are words.
 
@@ -228,7 +258,19 @@ def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
     if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:
         what = "is the name of a class" if len(words) == 1 else "are names of classes"
         remarks.append(f"{quoted(words)} {what}, as any other word; a missing label is an empty field")
+    for separator in "#,;|":
+        joined = [name for name in counts if not counts.keys().isdisjoint(_parts(name, separator))]
+        if joined:
+            remarks.append(
+                f"{quoted(joined, 3)} {'has' if len(joined) == 1 else 'have'} other labels as parts; give "
+                f"--label-separator '{separator}' if these are several labels of a row"
+            )
     return [*filter(None, remarks), *warnings_of_look_alikes(rows, counts)]
+
+
+def _parts(name: str, separator: str) -> list[str]:
+    """Returns the parts of a name with a separator; none without it."""
+    return [part.strip() for part in name.split(separator)] if separator in name else []
 
 
 def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -> list[str]:

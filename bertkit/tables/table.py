@@ -250,6 +250,11 @@ def label_and_text_columns(
     Raises:
         DataError: one or both of them cannot be found.
     """
+    if label is None and {"annotations", "data"} <= {*names}:
+        raise DataError(
+            f"{source}: has the tasks of Label Studio; export JSON-MIN or CSV, and give the "
+            "column of the choices with --label-column"
+        )
     faults: list[str] = []
     found, of_text = "", list[str]()
     with noted(faults):

@@ -28,14 +28,14 @@ from bertkit.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_de
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.sheets import sheet_parts
 from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
-from bertkit.tables.typed_rows import batches_parts, json_parts
+from bertkit.tables.typed_rows import JSON, batches_parts, json_parts, read_json_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CSV, TSV = ".csv", ".tsv"
 FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
-NEVER_PACKED = (PARQUET, XLSX)
+NEVER_PACKED = (PARQUET, XLSX, JSON)
 DELIMITERS = {CSV: COMMA, TSV: TAB}
 
 
@@ -52,6 +52,7 @@ def read_table(
     ``.csv``      RFC 4180: quotes around fields that hold separators, line endings or (doubled) quotes
     ``.tsv``      as GLUE's files: tabs, quotes are plain characters, a row is a line
     ``.jsonl``    one JSON object per line
+    ``.json``     a list of JSON objects
     ``.parquet``  one Parquet column for each column of the table; ``data/train-*.parquet`` is all of these files
     ``.xlsx``     a sheet of Excel, ``reviews.xlsx#Sheet1`` where there are several; see `sheet_parts`
     a folder      of ``.txt``, ``.md``, ``.html`` and ``.eml``, a row per file; see `bertkit.tables.documents`
@@ -87,6 +88,8 @@ def read_table(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"remove them for {kind.form}"
         )
+    if kind.form == JSON:
+        return read_json_list(path)
     files = _files_of(path) if kind.form == PARQUET else [Path(workbook_and_sheet(path)[0])]
     blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
     if kind.form in NEVER_PACKED:
@@ -160,6 +163,8 @@ def read_table_parts(
         return batches_parts(parquet_batches(path, source, on_progress), source, size, may_be_empty=True)
     if kind.form == XLSX:
         return sheet_parts(path, size, on_progress, may_be_empty=True)
+    if kind.form == JSON:
+        return iter([read_json_list(path)])
     blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
         return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
@@ -169,15 +174,16 @@ def read_table_parts(
 
 def is_table(path: str | Path) -> bool:
     """Returns whether the suffix of a file is that of a table format."""
-    return file_kind(Path(workbook_and_sheet(path)[0]).name, FORMS) is not None
+    return file_kind(Path(workbook_and_sheet(path)[0]).name, (*FORMS, JSON)) is not None
 
 
 def _kind_of(path: Path) -> FileKind:
-    kind = file_kind(Path(workbook_and_sheet(path)[0]).name, FORMS)
+    kind = file_kind(Path(workbook_and_sheet(path)[0]).name, (*FORMS, JSON))
     if kind is None or (kind.form in NEVER_PACKED and kind.compression):
         raise DataError(
             f"{path}: unsupported table format; expected {CSV}, {TSV}, {JSON_LINES} (one JSON object per line), these "
-            f"also compressed as {' or '.join(COMPRESSIONS)}, {PARQUET}, or {XLSX}{_remedy(path.suffix.lower())}"
+            f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}"
+            f"{_remedy(path.suffix.lower())}"
         )
     return kind
 

@@ -14,7 +14,7 @@ import pytest
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
-from bertkit.inference.files import embed_texts, predict_stream
+from bertkit.inference.files import predict_stream
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.writing import CsvRows, with_prediction
 
@@ -100,7 +100,7 @@ IMPOSSIBLE = [
     ({"csv_safe": True, "output_file": "out.jsonl"}, r"--csv-safe is for --output FILE\.csv"),
     *[
         ({"texts": None, "input_file": name}, f"{name}: echo does not read this kind of file; give a table")
-        for name in ("x.json", "x.conll", "x.IOB.gz")
+        for name in ("x.conll", "x.IOB.gz")
     ],
 ]
 
@@ -108,7 +108,7 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("options", "message"), IMPOSSIBLE)
 def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, options, message):
     monkeypatch.setattr(files, "build_predictor", lambda *_, **__: pytest.fail("the model was loaded"))
-    for name in ("there.jsonl", "begun.csv.partial", "x.json", "x.conll", "x.IOB.gz"):
+    for name in ("there.jsonl", "begun.csv.partial", "x.conll", "x.IOB.gz"):
         (tmp_path / name).write_text("{}")
     paths = {key: tmp_path / value for key, value in options.items() if isinstance(value, str)}
     with pytest.raises((DataError, OutputError), match=message):
@@ -119,11 +119,9 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
     ("texts", "faults"),
     [("", "text 1: empty"), ([" ", "a", "\n"], "2 faults:\n  - text 1: empty.*\n  - text 3: empty")],
 )
-def test_empty_texts_are_refused(fine_tuned, tmp_path, texts, faults):
+def test_empty_texts_are_refused(fine_tuned, texts, faults):
     with pytest.raises(DataError, match=rf"^{faults}; give at least one word$"):
         predict_stream(fine_tuned("film"), texts)
-    with pytest.raises(DataError, match=rf"^{faults}; give at least one word$"):
-        embed_texts(fine_tuned("film"), tmp_path / "out.npz", texts)
 
 
 def test_empty_texts_are_skipped_on_request(capsys):

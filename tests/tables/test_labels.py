@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bertkit.errors import DataError
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
-from bertkit.tables.labels import decide, infer_problem, named, separated, texts
+from bertkit.tables.labels import decide, infer_problem, named, separated, texts, unwrapped
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -115,6 +115,16 @@ def test_a_few_numbers_with_decimals_are_asked_for(values):
         (
             [["b"], ["a", "b"], []],
             "problem: multi_label with 2 classes ('a' 1, 'b' 2), inferred from 3 labels: lists",
+        ),
+        (
+            [["b"], ["a"]],
+            "problem: multi_label with 2 classes ('a' 1, 'b' 1), inferred from 2 labels: lists, each of one label; "
+            "give --problem single_label if no row can have several",
+        ),
+        (
+            ["a", "a#c", "b"],
+            "problem: single_label with 3 classes ('a' 1, 'a#c' 1, 'b' 1), inferred from 3 labels: words; 'a#c' has "
+            "other labels as parts; give --label-separator '#' if these are several labels of a row",
         ),
         (
             [number / 2 for number in range(21)],
@@ -256,6 +266,19 @@ def test_at_most_ten_classes_and_faults_are_listed():
 def test_fields_of_several_labels_are_parted():
     assert separated(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
     assert separated(table([None, 5]), "label", ";").columns["label"] == [None, 5]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem", "labels"),
+    [
+        (["a", {"choices": ["a", "b"]}, None], None, [["a"], ["a", "b"], None]),
+        (['{"choices": ["a", "b"]}', '{"choices": '], None, [["a", "b"], ['{"choices": ']]),
+        ([["a"], ["b"]], None, [["a"], ["b"]]),
+        ([["a"], [], ["a", "b"], "c"], "single_label", ["a", None, ["a", "b"], "c"]),
+    ],
+)
+def test_labels_of_annotation_tools_are_unwrapped(values, problem, labels):
+    assert unwrapped(table(values), "label", problem).columns["label"] == labels
 
 
 def test_ids_become_names_and_minus_one_is_missing():

@@ -281,18 +281,24 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
     )
 
 
-@pytest.mark.parametrize("name", ["x.txt", "x.json", "x", "x.gz", "x.parquet.gz", "csv"])
+@pytest.mark.parametrize("name", ["x.txt", "x.json.gz", "x", "x.gz", "x.parquet.gz", "csv"])
 def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
     assert refusal_of(path) == (
         f"{path}: unsupported table format; expected .csv, .tsv, .jsonl (one JSON object per line), these also "
-        "compressed as .gz or .zst, .parquet, or .xlsx; rename it if it is one"
+        "compressed as .gz or .zst, .json (a list of objects), .parquet, or .xlsx; rename it if it is one"
     )
 
 
+def test_a_list_of_json_objects_is_a_table(tmp_path):
+    path = written(tmp_path / "x.JSON", '[{"text": "a", "label": ["b"]},\n {"text": "c"}]')
+    for table in (read_table(path), *read_table_parts(path, 1, print)):
+        assert (table.columns, table.place(1)) == ({"text": ["a", "c"], "label": [["b"], None]}, f"{path}, line 2")
+
+
 def test_the_name_tells_a_table_from_plain_text():
-    tables = ["a.csv", "b/A.TSV.gz", "a.jsonl.zst", "a.parquet", "a.xlsx", "a.XLSX#May"]
-    assert list(map(is_table, [*tables, "a.txt", "a.csv.txt", "csv", "a.gz"])) == [True] * 6 + [False] * 4
+    tables = ["a.csv", "b/A.TSV.gz", "a.jsonl.zst", "a.parquet", "a.xlsx", "a.XLSX#May", "a.json"]
+    assert list(map(is_table, [*tables, "a.txt", "a.csv.txt", "csv", "a.gz"])) == [True] * 7 + [False] * 4
 
 
 @pytest.mark.parametrize(

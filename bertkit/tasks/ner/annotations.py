@@ -5,6 +5,7 @@
 ``doccano``      ``{"text": …, "label": [[0, 3, "PER"]]}``, or ``entities`` with ``start_offset`` and ``end_offset``
 Label Studio     ``{"data": {"text": …}, "annotations": [{"result": [{"value": {"start": 0, "end": 3, "text": "Ann",
                  "labels": ["PER"]}}]}]}``, or its JSON_MIN with such values in ``label``
+brat             a folder, see `bertkit.tasks.ner.brat`
 ===============  =====================================================================================================
 """
 
@@ -149,7 +150,8 @@ def with_words(
     notes = _notes(aligned, sum(len(spans or ()) for spans in annotations.values()), hint)
     if len(rows) < len(texts):
         notes.append(f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out")
-    return SpanTable(columns, table.source, table.fingerprint, table.lines, rows=rows, notes=tuple(notes))
+    of_source = (table.source, table.fingerprint, table.lines)
+    return SpanTable(columns, *of_source, unit=table.unit, rows=rows, notes=tuple(notes))
 
 
 def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:

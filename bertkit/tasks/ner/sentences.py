@@ -26,7 +26,7 @@ from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import named
 from bertkit.tables.table import Table, find_column
 from bertkit.tables.table_files import read_table
-from bertkit.tables.typed_rows import JSON, read_json_list
+from bertkit.tables.typed_rows import JSON
 
 TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
@@ -42,20 +42,34 @@ _Sentence = list[tuple[int, list[str]]]  # line number and fields of each word
 
 
 def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
-    """Reads a table from a file: JSON lines, a JSON list or Parquet by its suffix, else a column file.
+    """Reads a table from a file: JSON lines, a JSON list or Parquet by its suffix, else a column file; or from a folder
+    of brat.
 
     Raises:
-        DataError: as `read_table`, `read_json_list` and `read_conll`; or the file is a CSV file.
+        DataError: as `read_table`, `read_conll` and `read_brat`; or the file is a CSV or TSV file with a header.
     """
+    if os.path.isdir(os.path.expanduser(path)):
+        from bertkit.tasks.ner.brat import read_brat
+
+        return read_brat(Path(path).expanduser())
     name = os.path.basename(path)
-    if file_kind(name, (".csv",)) is not None:
+    if name.lower().endswith(".ann"):
+        raise DataError(f"{path}: has annotations of brat without their text; give the folder of both files")
+    if file_kind(name, (JSON_LINES, PARQUET, JSON)) is not None:
+        return read_table(path)
+    if file_kind(name, (".csv",)) is not None or (file_kind(name, (".tsv",)) is not None and _has_texts(path)):
         raise DataError(
-            f"{path}: a field of a CSV file cannot hold a list of words; expected {JSON_LINES}, {PARQUET}, or a file "
-            "with one word per line and columns separated by spaces or tabs"
+            f"{path}: a field of a CSV or TSV file cannot hold a list of words or spans; expected {JSON_LINES} or "
+            f"{JSON}, which annotation tools export, {PARQUET}, or a file with one word per line and columns separated "
+            "by spaces or tabs"
         )
-    if name.lower().endswith(JSON):
-        return read_json_list(path)
-    return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path, comment_prefix)
+    return read_conll(path, comment_prefix)
+
+
+def _has_texts(path: str | Path) -> bool:
+    """Returns whether the first line of a file is a header with a column ``text``."""
+    text, _ = read_with_fingerprint(Path(os.path.expanduser(path)))
+    return "text" in text.partition("\n")[0].split("\t")
 
 
 # ---- column files ---------------------------------------------------------------------------------------------------

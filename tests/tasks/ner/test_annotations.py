@@ -108,6 +108,44 @@ def test_every_form_gives_words_and_tags(task, tmp_path, form, as_list):
     assert splits["train"].notes == ("tags in IOB2: 2 types of entities ('LOC' 3, 'PER' 1)",)
 
 
+def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
+    for name, text, of_text in (("b", ANN, SPANS[0]), ("a", OSLO, SPANS[1])):
+        entities = [
+            f"T{at}\t{label} {start} {end}\t{text[start:end]}" for at, (start, end, label) in enumerate(of_text)
+        ]
+        (tmp_path / f"{name}.txt").write_bytes(f"{text}\r\nAnn.\r\n".encode())
+        last = f"T9\tPER {len(text) + 2} {len(text) + 5}\tAnn"
+        (tmp_path / f"{name}.ann").write_text(
+            "\n".join([*entities, last, "R1\tin Arg1:T0 Arg2:T1", "#1\tNote T0\tsure"])
+        )
+    (tmp_path / "annotation.conf").write_text("[entities]\nPER\n")
+    found, splits = task(train_file=str(tmp_path)).load(["train"])
+    tags = [[found.task.label_names[label] for label in row] for row in splits["train"].examples["labels"][:]]
+    assert tags == [[*TAGS[1], "B-PER", "O"], [*TAGS[0], "B-PER", "O"]]
+    (tmp_path / "a.ann").write_text("T1\tPER 0 2;3 5\tin parts")
+    refused = message(task(train_file=str(tmp_path)), tmp_path.parent)
+    assert refused.startswith(f"{tmp_path.name}/a.txt: a span is {{")
+    assert "'start': '0 2;3 5'" in refused
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("x.tsv", 'id\ttext\tlabel\n1\tAnn\t[{"start": 0}]\n', "cannot hold a list of words or spans; expected .jsonl"),
+        ("x.csv", "text,label\nAnn,[]\n", "cannot hold a list of words or spans; expected .jsonl"),
+        ("x.ann", "T1\tPER 0 3\tAnn\n", "brat without their text; give the folder"),
+        ("folder/x.md", "Ann", "folder: is a folder without .ann files"),
+        ("folder/x.ann", "T1\tPER 0 3\tAnn\n", "x.txt: cannot be read"),
+    ],
+)
+def test_other_exports_are_refused_with_what_to_give(task, tmp_path, name, content, expected):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    given = path.parent if name.startswith("folder") else path
+    assert expected in message(task(train_file=str(given)), tmp_path)
+
+
 def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
     in_utf16 = [(0, 7, "PER"), (19, 23, "LOC")]  # the two emoji count 2 each
     refused = message(task(train_jsonl=lines(doccano(ANN, in_utf16))), tmp_path)

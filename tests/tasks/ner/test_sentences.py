@@ -252,7 +252,7 @@ def test_columns_that_are_not_there_are_refused(table, tmp_path):
     )
     assert refused(tmp_path, tag_column, table("y.conll", "a\n"), None).startswith("y.conll: one column; expected two")
     assert refused(tmp_path, table, "x.csv", "a,O\n").startswith(
-        "x.csv: a field of a CSV file cannot hold a list of words"
+        "x.csv: a field of a CSV or TSV file cannot hold a list of words"
     )
 
 

@@ -1,0 +1,64 @@
+"""Folders of brat: a ``.txt`` file per document, and beside it an ``.ann`` file with the spans of its entities.
+
+A line of an entity is ``T1<tab>PER 0 3<tab>Ann``; relations, events, attributes and notes are left out. See
+https://brat.nlplab.org/standoff.html.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import DataError, noted, raise_all
+from bertkit.json_text import dumps
+from bertkit.reading.text import decode_pieces, read_blocks
+from bertkit.tables import Table
+
+ANNOTATIONS = ".ann"
+
+
+def read_brat(folder: Path) -> Table:
+    """Reads a folder of brat, with its subfolders, as a table of ``file``, ``text`` and ``spans``, a row per document.
+
+    Offsets count characters, and a span in several parts, which tags of words cannot express, keeps its offsets as a
+    text, so that it is reported as every malformed span.
+
+    Raises:
+        DataError: there is no ``.ann`` file, or a file cannot be read; the message names all such files.
+    """
+    columns: dict[str, list[Any]] = {"file": [], "text": [], "spans": []}
+    faults: list[str] = []
+    for file in sorted(folder.rglob(f"*{ANNOTATIONS}")):
+        document = file.with_suffix(".txt")
+        with noted(faults):
+            text, lines = _read(document), _read(file).splitlines()
+            columns["spans"].append([_span(line) for line in lines if line.startswith("T")])
+            columns["text"].append(text)
+            columns["file"].append(document.relative_to(folder).as_posix())
+    raise_all(faults)
+    if not columns["file"]:
+        raise DataError(
+            f"{folder}: is a folder without {ANNOTATIONS} files; expected a file of sentences, or a folder of brat: "
+            f"a .txt and an {ANNOTATIONS} file for each document"
+        )
+    digest = hashlib.sha256(dumps(columns).encode()).hexdigest()
+    return Table(columns, str(folder), f"sha256:{digest[:16]}", unit="file")
+
+
+def _read(path: Path) -> str:
+    return "".join(decode_pieces(read_blocks(path, ""), str(path)))  # with its line endings, which offsets count
+
+
+def _span(line: str) -> dict[str, Any]:
+    """Returns a span of `bertkit.tasks.ner.annotations` for a line."""
+    _, place, text = [*line.split("\t", 2), "", ""][:3]
+    label, _, offsets = place.partition(" ")
+    start, _, end = offsets.partition(" ")
+    are_numbers = start.isdecimal() and end.isdecimal()
+    return {
+        "start": int(start) if are_numbers else offsets,
+        "end": int(end) if are_numbers else None,
+        "label": label,
+        "text": text,
+    }
