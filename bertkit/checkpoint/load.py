@@ -29,6 +29,7 @@ from bertkit.checkpoint.faults import (
     reading,
     reason,
 )
+from bertkit.checkpoint.imports import bert_tokenizer, without_collector
 from bertkit.errors import CheckpointError, RecipeError, listed
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class StoredConfig:
         return config
 
 
+@without_collector()
 def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig:
     """Reads a checkpoint's ``config.json``.
 
@@ -179,6 +181,7 @@ def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) ->
         )
 
 
+@without_collector()
 def load_model(
     head: str | type[PreTrainedModel],
     name_or_path: str,
@@ -273,6 +276,7 @@ def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_p
     return lost
 
 
+@without_collector()
 def load_tokenizer(
     name_or_path: str | Path, for_pretraining: bool = False, config: PreTrainedConfig | None = None
 ) -> PreTrainedTokenizerFast:
@@ -327,9 +331,7 @@ def _tokenizer_class(settings: Mapping[str, Any], config: PreTrainedConfig | Non
     """Returns the class to load a tokenizer with: BERT's own where AutoTokenizer would find it, else AutoTokenizer,
     which imports the tables of all models."""
     if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:
-        from transformers.models.bert.tokenization_bert import BertTokenizer
-
-        return BertTokenizer
+        return bert_tokenizer()
     from transformers import AutoTokenizer
 
     return AutoTokenizer

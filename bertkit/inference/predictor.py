@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -168,23 +167,6 @@ def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarra
     return whole
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Turns the garbage collector off in the block, and on again if it was on.
-
-    Imports of torch and transformers create a million objects that stay. The collector would examine all of them many
-    times and free none, which takes a fifth of the time of a command that predicts for one text.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-@_without_collector()
 def build_predictor(
     checkpoint: str,
     task: Task,
@@ -227,7 +209,6 @@ def build_predictor(
     return Predictor(task, model, tokenizer, batch_size, checkpoint)
 
 
-@_without_collector()
 def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
     """Returns what a checkpoint was fine-tuned for, and its configuration; loads no weights.
 

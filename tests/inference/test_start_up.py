@@ -13,7 +13,7 @@ from bertkit.tasks.registry import task_of_recipe
 # Libraries of training, scoring and data sets, and parts of transformers and torch that take longer than a prediction.
 FORBIDDEN = (
     *("datasets", "evaluate", "scipy", "pandas", "pyarrow", "sklearn", "accelerate", "matplotlib", "onnxruntime"),
-    *("transformers.modeling_utils", "transformers.generation.utils", "transformers.models.auto.modeling_auto"),
+    *("transformers.modeling_utils", "transformers.generation.utils", "transformers.models"),
     *("torch._dynamo", "torch.distributed.tensor", "torchvision"),
 )
 PROGRAM = """
@@ -25,6 +25,18 @@ try:
 except SystemExit as end:
     assert not end.code
 print(json.dumps([name for name in json.loads(sys.stdin.read()) if name in sys.modules]))
+"""
+LATER = """
+import gc, sys
+examined = []
+gc.callbacks.append(lambda phase, _: phase == "start" and examined.append(len(gc.get_objects(generation=0))))
+import bertkit
+loaded = bertkit.load(sys.argv[1])
+gc.collect(0)
+assert gc.isenabled() and not gc.get_freeze_count() and max(examined) < 50_000 < len(gc.get_objects()), examined
+import transformers
+assert type(loaded.tokenizer) is transformers.BertTokenizer
+assert transformers.models.bert.modeling_bert.BertModel is transformers.BertModel
 """
 
 
@@ -51,6 +63,12 @@ def test_an_evaluation_imports_no_more_than_needed(stock_models, tmp_path):
     assert score == f"accuracy {expected:.4f}"
     assert examples == f"3 examples of {tmp_path / 'dev.tsv'}"
     assert json.loads(imported) == []
+
+
+def test_a_loaded_checkpoint_leaves_imports_and_collector_usable(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification")
+    done = subprocess.run([sys.executable, "-c", LATER, str(folder)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def run(*arguments):
