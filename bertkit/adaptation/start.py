@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Start:
-    """A checkpoint with any head.
-
-    Attributes:
-        name: the folder or the Hub id, with its revision.
-        config, tokenizer: its configuration and its tokenizer.
-        head: name of its class of models.
-    """
+    """A checkpoint with any head."""
 
     name: str
     config: PreTrainedConfig

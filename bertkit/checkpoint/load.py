@@ -78,13 +78,7 @@ def load_config(
 
 @dataclass(frozen=True)
 class StoredConfig:
-    """Contents of a checkpoint's ``config.json``, from which configurations are built.
-
-    Attributes:
-        name_or_path: folder or Hub id of the checkpoint.
-        fields: the stored fields.
-        configuration: configuration class of its family.
-    """
+    """Contents of a checkpoint's ``config.json``, from which configurations are built."""
 
     name_or_path: str
     fields: Mapping[str, Any]

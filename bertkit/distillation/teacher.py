@@ -116,8 +116,9 @@ def differing_pieces(teacher: PreTrainedTokenizerBase, student: PreTrainedTokeni
     differing = sorted(piece for piece in theirs.keys() | ours.keys() if theirs.get(piece) != ours.get(piece))
     if not differing:
         return ""
-    ids = (_id_of(differing[0], vocabulary) for vocabulary in (theirs, ours))
-    return f"{len(differing)} pieces; {differing[0]!r} is {' and '.join(ids)}"
+    first = differing[0]
+    ids = (f"id {known[first]}" if first in known else "missing" for known in (theirs, ours))
+    return f"{len(differing)} pieces; {first!r} is {' and '.join(ids)}"
 
 
 def different_tokenizers(teacher: str, student: str, found: str) -> CheckpointError:
@@ -140,7 +141,3 @@ def check_width(settings: DistillationSettings, teacher: PreTrainedConfig, stude
             f"train.distill.hidden: {settings.teacher} is {teacher.hidden_size} wide and the student "
             f"{student.hidden_size}; hidden states of different sizes have no cosine; remove --hidden"
         )
-
-
-def _id_of(piece: str, vocabulary: Mapping[str, int]) -> str:
-    return f"id {vocabulary[piece]}" if piece in vocabulary else "missing"

@@ -52,11 +52,7 @@ class FilledWord:
 
 @dataclass(frozen=True)
 class Filling:
-    """Predictions for each word of a text.
-
-    Attributes:
-        words: in order.
-    """
+    """Predictions for each word of a text."""
 
     words: list[FilledWord]
 

@@ -32,14 +32,7 @@ _PAIR_HEADS = ("BertForPreTraining", "BertForNextSentencePrediction")
 
 @dataclass(frozen=True)
 class Network:
-    """A checkpoint whose inside can be read.
-
-    Attributes:
-        name: the checkpoint, for messages.
-        model: in evaluation, with the attention written out.
-        tokenizer: the checkpoint's.
-        task: what it was fine-tuned for; None for a pre-trained one.
-    """
+    """A checkpoint whose inside can be read."""
 
     name: str
     model: PreTrainedModel

@@ -241,7 +241,9 @@ def _conclude(
         if grid.best is not None
     }
     compared = [(variant, task) for variant, task in scored if variant != first and (first, task) in scored]
-    tests = adjusted([_difference(scored[first, task], scored[variant, task]) for variant, task in compared])
+    pairs = [(scored[first, task], scored[variant, task]) for variant, task in compared]
+    comparisons = [compare(one.output_dir, other.output_dir, metric=one.metric) for one, other in pairs]
+    tests = adjusted([each.comparisons[0].by_example for each in comparisons])
     differences = dict(zip(compared, tests, strict=True))
     tasks: dict[str, dict[str, TaskResult]] = {variant: {} for variant in grids}
     for (variant, task), grid in scored.items():
@@ -252,11 +254,6 @@ def _conclude(
         write_json(folder / RESULTS, asdict(results), default=str)
         write_whole(folder / TABLE, to_csv(ablation_rows(results)))
     return results
-
-
-def _difference(first: GridResults, other: GridResults) -> Test:
-    """Compares the runs of two variants on the examples of a task."""
-    return compare(first.output_dir, other.output_dir, metric=first.metric).comparisons[0].by_example
 
 
 def _notes(

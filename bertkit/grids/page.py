@@ -109,8 +109,8 @@ def _drawn(
         if record.get("score") is not None
     ]
     values = [f"{key.partition('.')[2]} {value_label(value)}" for key, value in row.values.items()]
-    seconds = [_wall_time(folder / RUNS / name) for name in runs]
-    known = [each for each in seconds if each is not None]
+    seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in runs]
+    known = [each for each in seconds if isinstance(each, int | float)]
     return Drawn(
         row,
         ", ".join(values) or "the recipe",
@@ -121,9 +121,3 @@ def _drawn(
         notes(row),
         duration(sum(known)) if known else "",
     )
-
-
-def _wall_time(run: Path) -> float | None:
-    """Returns the seconds of a finished run; None if its record is not there or not readable."""
-    seconds = read_record(run / "run.json").get("wall_time")
-    return float(seconds) if isinstance(seconds, int | float) else None

@@ -238,10 +238,9 @@ def ablations_table(results: Ablations, width: int | None = None, format: Format
     for variant, of_variant in results.tasks.items():
         for task, result in of_variant.items():
             row, test = result.scores, result.difference
-            spread = "" if row.sd is None else f" ± {row.sd:.4f}"
             cells = {"variant": variant, "task": task, "metric": result.metric, "n": str(row.n)}
             cells |= {
-                "mean ± sd": f"{row.mean:.4f}{spread}",
+                "mean ± sd": _mean(row),
                 "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",
                 f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
                 _OF_DIFFERENCE: _interval_of(test),

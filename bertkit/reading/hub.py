@@ -25,7 +25,8 @@ def one_attempt() -> Iterator[None]:
     """
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE or getproxies() or _has_address(_host(), int(time.monotonic() // _KNOWN_SECONDS)):
+    host, now = urlsplit(constants.ENDPOINT).hostname or "", int(time.monotonic() // _KNOWN_SECONDS)
+    if constants.HF_HUB_OFFLINE or getproxies() or _has_address(host, now):
         yield
         return
     modules = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]
@@ -36,12 +37,6 @@ def one_attempt() -> Iterator[None]:
     finally:
         for module in modules:
             module.HF_HUB_OFFLINE = False
-
-
-def _host() -> str:
-    from huggingface_hub import constants
-
-    return urlsplit(constants.ENDPOINT).hostname or ""
 
 
 @cache

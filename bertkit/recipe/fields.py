@@ -242,7 +242,8 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
 def _described(field: Field) -> Any:
     import pydantic
 
-    extra = {"default": _plain(field.default)} if _is_plain(field.default) else None
+    default = _plain(field.default)
+    extra = {"default": default} if isinstance(default, str | int | float | bool | list | dict | NoneType) else None
     return Annotated[
         _checked(field.hint, field.range), pydantic.Field(description=field.help or None, json_schema_extra=extra)
     ]
@@ -252,10 +253,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return list(value) if isinstance(value, tuple) else value
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(_plain(value), str | int | float | bool | list | dict | NoneType)
 
 
 def _checked(hint: Any, numbers: Range | None = None) -> Any:

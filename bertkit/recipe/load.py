@@ -229,7 +229,7 @@ class Checker:
         self._task_keys: dict[str, Fields] = {}
         for block, values in blocks.items():
             if block not in BLOCKS:
-                near = self._similar(block, BLOCKS)
+                near = did_you_mean(str(block), BLOCKS) if len(self.faults) < _MOST_NAMED else ""
                 self._note(f"unknown block; expected {', '.join(BLOCKS)}{near}", block)
             elif values is not None and not isinstance(values, Mapping):
                 self._note(f"expected keys and values, got {shown(values)}", block)
@@ -245,9 +245,6 @@ class Checker:
         if dotted in self._places or len(path) < 3:
             return self._places.get(dotted, dotted)
         return ".".join(map(str, (self._place(*path[:2]), *path[2:])))
-
-    def _similar(self, key: Any, known: Sequence[str]) -> str:
-        return did_you_mean(str(key), known) if len(self.faults) < _MOST_NAMED else ""
 
     def _nearest(self, block: str, key: Any, fields: Fields) -> str:
         """Returns the end of the message about an unknown key: the key that was probably meant."""

@@ -27,6 +27,7 @@ PLACEMENT = "placement"
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _PRETRAINING = "pretraining"
+_ABOUT_TRAIN = "Fields of transformers' TrainingArguments, and keys of bertkit."
 _ATTRIBUTE = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", re.M)
 
 
@@ -46,7 +47,8 @@ def recipe_schema(kind: str | None, tasks: Tasks) -> Schema:
         raise RecipeError(f"unknown kind {kind!r}; expected one of {', '.join(kinds)}{did_you_mean(kind, kinds)}")
     if kind == PLACEMENT:
         return {**_head("A placement of bertkit"), **_placement_file(_block(PlacementSettings))}
-    shared = {"train": _train(), "placement": _block(PlacementSettings), "hub": _block(HubSettings)}
+    train = {**_nullable(train_fields()), "description": _ABOUT_TRAIN}
+    shared = {"train": train, "placement": _block(PlacementSettings), "hub": _block(HubSettings)}
     if kind is not None:
         task, data = tasks.settings(kind)
         blocks = {"task": _task(kind, task), "model": _model(kind), "data": _block(data), **shared}
@@ -137,11 +139,6 @@ def _schema_of(fields: Fields) -> dict[str, Any]:
         return {key: plain(each) for key, each in node.items() if not (key == "title" and isinstance(each, str))}
 
     return dict(plain(schema))
-
-
-def _train() -> Schema:
-    description = "Fields of transformers' TrainingArguments, and keys of bertkit."
-    return {**_nullable(train_fields()), "description": description}
 
 
 def _model(kind: str) -> Schema:

@@ -105,13 +105,16 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         remarks.append(upper_first(f"{run.record['kept']}."))
     warnings = _warnings(run.record)
     if not texts:
-        sections = [replace(each, parts=[part for part in each.parts if not _has_texts(part)]) for each in sections]
+        sections = [
+            replace(each, parts=[part for part in each.parts if isinstance(part, Chart) or not part.has_texts])
+            for each in sections
+        ]
         number = counted(len(warnings), "warning or note", "warnings and notes")
         warnings = [f"{number}, {_HIDDEN}"] if warnings else []
     return Content(
         run=run,
         title=str(run.recipe.train.get("run_name") or run_name(run.folder)),
-        task=_task(run),
+        task=str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind)))),
         notices=tuple(_notices(run, outcome, texts, finished)),
         scores=tuple(_scores(run, outcome, main)),
         facts=_facts(run, finished),
@@ -120,7 +123,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         sections=tuple(section for section in sections if section.parts),
         mistakes=tuple(mistakes),
         unit="row" if outcome is None else outcome.unit,
-        results=_all_results(run.results),
+        results=DataTable("All results", ("name", "value"), list(run.results.items())) if run.results else None,
         remarks=tuple(remarks),
         verdict=NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.recipe),
     )
@@ -141,15 +144,6 @@ def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool
         predictions = outcome.collapse if texts else "the predictions for all examples are the same"
         notices.append(f"This run has collapsed: {predictions} on the validation set.")
     return notices
-
-
-def _task(run: RunFiles) -> str:
-    """Returns the name of the task; for pre-training, which has none, that of the recipe."""
-    return str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind))))
-
-
-def _has_texts(part: Chart | DataTable) -> bool:
-    return isinstance(part, DataTable) and part.has_texts
 
 
 # ---- scores ---------------------------------------------------------------------------------------------------------
@@ -285,11 +279,6 @@ def _warnings(record: Mapping[str, Any]) -> list[str]:
     notes = [f"{name}: {note}" for name, facts in record.get("data", {}).items() for note in facts.get("notes", ())]
     printed = [line for line in record.get("warnings", ()) if line not in notes]
     return [str(without_paths(note)) for note in (*printed, *notes)]
-
-
-def _all_results(results: Mapping[str, float]) -> DataTable | None:
-    rows = [(key, value) for key, value in results.items()]
-    return DataTable("All results", ("name", "value"), rows) if rows else None
 
 
 def card_parts(sections: Sequence[Section]) -> tuple[Chart | None, DataTable | None]:

@@ -141,11 +141,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Reported:
-    """Sections of a task in a report; the defaults suit any task.
-
-    Attributes:
-        task: the task.
-    """
+    """Sections of a task in a report; the defaults suit any task."""
 
     task: Any
 

@@ -124,17 +124,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
 
 @dataclass(frozen=True)
 class PreparedFinetuning:
-    """A run that is ready for its first step, with nothing written.
-
-    Attributes:
-        run: the run.
-        trainer: trainer with the model, the encoded splits and the collator.
-        tokenizer: tokenizer of the checkpoint.
-        new_weights: names of the weights that are not in the checkpoint.
-        task: the task, with the values learned from the data.
-        splits, features: the examples and the model inputs of each split.
-        scores: computes the scores of an evaluation.
-    """
+    """A run that is ready for its first step, with nothing written."""
 
     run: RunInProgress
     trainer: BertkitTrainer

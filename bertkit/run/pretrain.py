@@ -111,17 +111,7 @@ def pretrain(
 
 @dataclass(frozen=True)
 class PreparedPretraining:
-    """A run that is ready for its first step, with nothing written but the cache.
-
-    Attributes:
-        run: the run.
-        trainer: trainer with the model, the examples and the collator.
-        start: tokenizer, configuration and head.
-        sources: sources of the corpus.
-        corpora: the tokenized text.
-        examples: the examples of each phase.
-        logits_per_sequence: number of logits of the masked LM head per sequence.
-    """
+    """A run that is ready for its first step, with nothing written but the cache."""
 
     run: RunInProgress
     trainer: BertkitTrainer

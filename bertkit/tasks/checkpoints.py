@@ -98,11 +98,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
 
 
 class StockTask(Task):
-    """Task of a checkpoint that does not record it.
-
-    Attributes:
-        assumptions: what was inferred, in a few words each.
-    """
+    """Task of a checkpoint that does not record it."""
 
     assumptions: Sequence[str] = ()
 

@@ -151,13 +151,13 @@ def check_callbacks(callbacks: Any) -> None:
     """
     if not isinstance(callbacks, (list, tuple)):
         raise RecipeError(f"callbacks: expected a list of transformers' TrainerCallbacks, got {shown(callbacks)}")
-    wrong = [f"entry {number} is {_named(each)}" for number, each in enumerate(callbacks, 1) if not _is_callback(each)]
+    wrong = [
+        f"entry {number} is {_named(each)}"
+        for number, each in enumerate(callbacks, 1)
+        if not isinstance(each, TrainerCallback)
+    ]
     if wrong:
         raise RecipeError(f"callbacks: expected instances of transformers' TrainerCallback; {', '.join(wrong)}")
-
-
-def _is_callback(each: Any) -> bool:
-    return isinstance(each, TrainerCallback)
 
 
 def _named(each: Any) -> str:
@@ -214,10 +214,6 @@ def _rejected(values: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]
     return rejected
 
 
-def _create_log_level(arguments: TrainingArguments) -> None:
-    arguments.get_process_log_level()
-
-
 def _create_dataloader(arguments: TrainingArguments) -> None:
     DataLoader(
         TensorDataset(torch.zeros(1)),
@@ -266,7 +262,7 @@ def _create_scheduler(arguments: TrainingArguments) -> None:
 
 
 _CREATED: dict[Callable[[TrainingArguments], object], tuple[str, ...]] = {
-    _create_log_level: ("log_level", "log_level_replica"),
+    TrainingArguments.get_process_log_level: ("log_level", "log_level_replica"),
     _create_dataloader: (
         "dataloader_persistent_workers",
         "dataloader_prefetch_factor",

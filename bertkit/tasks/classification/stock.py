@@ -59,12 +59,9 @@ class StockClassification(StockTask, ClassificationTask):
         task.assumptions = (
             form,
             "pairs of texts" if task.reads_pairs else "single texts",
-            f"{task._long_texts()} at {task.data.max_seq_length} tokens",
+            f"{'cut' if task.data.long_text == 'cut' else 'windows'} at {task.data.max_seq_length} tokens",
         )
         return task
-
-    def _long_texts(self) -> str:
-        return "cut" if self.data.long_text == "cut" else "windows"
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
@@ -92,10 +89,8 @@ class StockClassification(StockTask, ClassificationTask):
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         """Encodes every column of ``examples`` except the labels: one of texts, or two of pairs."""
-        return ClassificationTask.encode(self._reading(examples), examples, tokenizer)
-
-    def _reading(self, examples: Columns) -> ClassificationTask:
-        return self.with_settings(text_columns=[name for name in examples if name != "labels"])
+        reading = self.with_settings(text_columns=[name for name in examples if name != "labels"])
+        return ClassificationTask.encode(reading, examples, tokenizer)
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 

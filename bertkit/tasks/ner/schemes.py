@@ -101,7 +101,7 @@ def in_usual_form(tags: Collection[str]) -> dict[str, str]:
         parts = [match.groups()[::-1] for tag in others if (match := _SUFFIXED.fullmatch(tag))]
     if len(parts) < len(others) or (parts and not {"B", "I", "S", "U"} & {prefix.upper() for prefix, _ in parts}):
         return {}
-    usual = {tag: _tag(prefix.upper(), kind) for tag, (prefix, kind) in zip(others, parts, strict=True)}
+    usual = {tag: joined_tag(prefix.upper(), kind) for tag, (prefix, kind) in zip(others, parts, strict=True)}
     forms = {tag: usual.get(tag, OUTSIDE) for tag in tags}
     return {} if all(tag == form for tag, form in forms.items()) else forms
 
@@ -180,7 +180,7 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
     """
     written = [OUTSIDE] * len(tags)
     for kind, start, end in find_entities(tags):
-        written[start:end] = [_tag("B", kind), *[_tag("I", kind)] * (end - start - 1)]
+        written[start:end] = [joined_tag("B", kind), *[joined_tag("I", kind)] * (end - start - 1)]
     return written
 
 
@@ -191,7 +191,7 @@ def inside(tag: str) -> str:
     ('I-PER', 'I-PER', 'O')
     """
     prefix, kind = split_tag(tag)
-    return _tag("I", kind) if prefix == "B" else tag
+    return joined_tag("I", kind) if prefix == "B" else tag
 
 
 def iob2_labels(tags: Iterable[str]) -> list[str]:
@@ -204,10 +204,11 @@ def iob2_labels(tags: Iterable[str]) -> list[str]:
     ['O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER']
     """
     kinds = sorted({kind for prefix, kind in map(split_tag, tags) if prefix != OUTSIDE})
-    return [OUTSIDE, *(_tag(prefix, kind) for kind in kinds for prefix in ("B", "I"))]
+    return [OUTSIDE, *(joined_tag(prefix, kind) for kind in kinds for prefix in ("B", "I"))]
 
 
-def _tag(prefix: str, kind: str) -> str:
+def joined_tag(prefix: str, kind: str) -> str:
+    """Returns the tag of a prefix and a type, which may be empty."""
     return f"{prefix}-{kind}" if kind else prefix
 
 

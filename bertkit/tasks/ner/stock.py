@@ -20,7 +20,7 @@ from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.ner.inputs import split_words
-from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
+from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask, Sentences
 from bertkit.tasks.splits import Columns, Split
@@ -96,7 +96,9 @@ class StockNer(StockTask, NerTask):
             types = sorted({split_tag(tag)[1] for tag in tag_names - {OUTSIDE}})
             known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.task.label_names if tag != OUTSIDE))
             known_types, _ = matched_names(types, known, table.source)
-            names = {tag: tag if tag == OUTSIDE else _renamed(tag, known_types) for tag in tag_names}
+            parts = {tag: split_tag(tag) for tag in tag_names - {OUTSIDE}}
+            names = {tag: joined_tag(prefix, known_types[kind]) for tag, (prefix, kind) in parts.items()}
+            names[OUTSIDE] = OUTSIDE
         renamed = [[names[tag] for tag in of_sentence] for of_sentence in tags]
         return super()._split_of(name, of_split._replace(tags=renamed))
 
@@ -213,11 +215,6 @@ def _read_as(labels: Sequence[str], tags: Sequence[str] | None) -> list[str]:
     """Returns a note on labels that are read as tags of another form; none for labels that are tags or types."""
     forms = in_usual_form(labels) if tags is not None else {}
     return [f"labels such as {label!r} read as {form!r}" for label, form in forms.items() if label != form][:1]
-
-
-def _renamed(tag: str, types: Mapping[str, str]) -> str:
-    prefix, kind = split_tag(tag)
-    return f"{prefix}-{types[kind]}" if types[kind] else prefix
 
 
 # ---- tokens and words of raw text -----------------------------------------------------------------------------------
