@@ -10,8 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_text
-from bertkit.json_text import dumps
+from bertkit.cli.printing import print_result
 
 NewCheckpoint = Annotated[
     Path, options.option("--output-dir", help="Folder of the new checkpoint; new or empty.", panel=options.OUTPUT)
@@ -40,11 +39,7 @@ def extend(
         revision=revision,
         **settings.block("data"),
     )
-    if json:
-        print_text(dumps(extension.record(), ensure_ascii=False))
-        return
-    for line in extension.lines():
-        print_text(line)
+    print_result(extension.record(), extension.lines(), json)
 
 
 def swap(
@@ -65,8 +60,4 @@ def swap(
     result = bertkit.swap_tokenizer(
         model, tokenizer, output_dir, corpus=[*(corpus or []), *(more or [])], revision=revision
     )
-    if json:
-        print_text(dumps(result.record(), ensure_ascii=False))
-        return
-    for line in result.lines():
-        print_text(line)
+    print_result(result.record(), result.lines(), json)

@@ -10,8 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_text
-from bertkit.json_text import dumps
+from bertkit.cli.printing import print_result
 
 KEYS = (
     "data.data_dir",
@@ -64,16 +63,8 @@ def choose(
         device=device,
         trust_remote_code=trust_remote_code,
     )
-    if json:
-        print_text(dumps({**choice.record(), **({} if output is None else {"output": str(output)})}))
-        return
     from bertkit.grids.formats import aligned
 
-    for table in choice.tables():
-        for line in aligned(table):
-            print_text(line)
-        print_text("")
-    for line in choice.lines():
-        print_text(line)
-    if output is not None:
-        print_text(output)
+    page = {} if output is None else {"output": str(output)}
+    tables = [line for table in choice.tables() for line in (*aligned(table), "")]
+    print_result({**choice.record(), **page}, [*tables, *choice.lines(), *page.values()], json)

@@ -24,6 +24,14 @@ from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers,
 from bertkit.tasks.registry import TASKS
 
 Function = TypeVar("Function", bound=Callable[..., None])
+OF_DATA = (
+    "data.data_dir",
+    *(f"data.{split}_file" for split in ("train", "validation", "test")),
+    "data.dataset_name",
+    "data.dataset_config",
+    *(f"data.{split}_split" for split in ("train", "validation", "test")),
+)
+"""Keys of the sources of labelled data."""
 OF_EVERY_RUN = (
     "data.max_seq_length",
     "data.max_train_samples",

@@ -11,9 +11,8 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
 from bertkit.cli.groups import Group
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result
 from bertkit.corpus.settings import Deduplication
-from bertkit.json_text import dumps
 from bertkit.placement.processes import Engine
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def train(
         [*(corpus or []), *(more or [])], vocab_size, output_dir, **settings.block("data")
     )
     result = {"output_dir": str(output_dir), "vocab_size": len(tokenizer)}
-    print_text(dumps(result) if json else f"{len(tokenizer)} pieces: {output_dir}")
+    print_result(result, [f"{len(tokenizer)} pieces: {output_dir}"], json)
 
 
 corpus_app = typer.Typer(cls=Group, help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
@@ -61,13 +60,7 @@ corpus_app = typer.Typer(cls=Group, help="Tokenize a corpus ahead of pre-trainin
 _OF_STORES = (
     "data.tokenizer",
     "data.vocab_size",
-    "data.tokenizer_type",
-    "data.cased",
-    "data.merge_score",
-    "data.min_pair_frequency",
-    "data.text_column",
-    "data.dataset_config",
-    "data.dataset_split",
+    *(key for key in _OF_TOKENIZERS if key != "data.streaming"),
     "data.document_separator",
     "data.sentence_per_line",
     "data.sentence_splitter",
@@ -115,9 +108,7 @@ def build(
         **settings.block("data"),
     )
     if store is None:
-        print_text(
-            dumps({"part": part}) if json else f"part {part} is finished; after all: bertkit corpus join {output_dir}"
-        )
+        print_result({"part": part}, [f"part {part} is finished; after all: bertkit corpus join {output_dir}"], json)
     else:
         _print_counts(store, output_dir, json)
 
@@ -142,7 +133,5 @@ def verify(
 
 def _print_counts(store: TokenStore, place: str | Path, json: bool) -> None:
     counts = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
-    if json:
-        print_text(dumps({"output_dir": str(place), **counts}))
-    else:
-        print_text(f"{', '.join(f'{number} {name}' for name, number in counts.items())}: {place}")
+    line = f"{', '.join(f'{number} {name}' for name, number in counts.items())}: {place}"
+    print_result({"output_dir": str(place), **counts}, [line], json)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import bertkit
 from bertkit.cli import options, training
 from bertkit.cli.check import print_report
-from bertkit.cli.commands import OF_EVERY_RUN
+from bertkit.cli.commands import OF_DATA, OF_EVERY_RUN
 from bertkit.cli.embed import numbers
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
@@ -16,15 +16,7 @@ from bertkit.errors import RecipeError
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
 KEYS = (
-    "data.data_dir",
-    "data.train_file",
-    "data.validation_file",
-    "data.test_file",
-    "data.dataset_name",
-    "data.dataset_config",
-    "data.train_split",
-    "data.validation_split",
-    "data.test_split",
+    *OF_DATA,
     "task.text_columns",
     "task.label_column",
     "task.token_column",

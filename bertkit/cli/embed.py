@@ -10,9 +10,8 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.folders import Folder, print_folder, refuse
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result
 from bertkit.errors import RecipeError
-from bertkit.json_text import dumps
 from bertkit.progress import counted
 
 
@@ -90,11 +89,8 @@ def embed(
         per_file,
         folder.on_error or "stop",
     )
-    if json:
-        print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))
-    else:
-        number, each = counted(count, "text"), "per token" if pooling == "none" else "each"
-        print_text(f"{number}, {size} numbers {each}: {output_file}")
+    line = f"{counted(count, 'text')}, {size} numbers {'per token' if pooling == 'none' else 'each'}: {output_file}"
+    print_result({"texts": count, "size": size, "output": str(output_file)}, [line], json)
 
 
 def numbers(text: str, flag: str, example: str = "-1,-2") -> list[int]:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_text
-from bertkit.json_text import dumps
+from bertkit.cli.commands import OF_DATA, Settings
+from bertkit.cli.printing import print_result
 
 KEYS = (
-    "data.data_dir",
-    "data.validation_file",
-    "data.train_file",
-    "data.test_file",
-    "data.dataset_name",
-    "data.dataset_config",
-    "data.train_split",
-    "data.validation_split",
-    "data.test_split",
+    *OF_DATA,
     "data.comment_prefix",
     "data.snap",
     "data.offset_unit",
@@ -63,11 +53,6 @@ def evaluate(
         trust_remote_code=trust_remote_code,
         **data,
     )
-    if json:
-        print_text(dumps(asdict(result)))
-        return
-    for name, value in result.metrics.items():
-        print_text(f"{name.removeprefix('eval_')} {value:.4f}")
-    if result.collapse is not None:
-        print_text(f"collapsed: {result.collapse}")
-    print_text(f"{result.examples} examples of {result.source}")
+    lines = [f"{name.removeprefix('eval_')} {value:.4f}" for name, value in result.metrics.items()]
+    lines += [] if result.collapse is None else [f"collapsed: {result.collapse}"]
+    print_result(result, [*lines, f"{result.examples} examples of {result.source}"], json)

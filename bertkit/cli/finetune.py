@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,10 +11,9 @@ from bertkit.cli import options
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
 from bertkit.cli.groups import Group
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result
 from bertkit.cli.training import FineTuning, finetune, grid_arguments, print_grid
 from bertkit.errors import RecipeError, did_you_mean
-from bertkit.json_text import dumps
 from bertkit.tasks.registry import TASKS
 
 app = typer.Typer(cls=Group, help="Fine-tune BERT for a task.", no_args_is_help=True)
@@ -70,7 +68,7 @@ def glue(
     options.check_one_form(run.json, run.many.format)
     # Repeating the command continues where it stopped, so --resume has no effect.
     scores = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
-    print_text(dumps(asdict(scores), default=str) if run.json else glue_table(scores, run.many.format))
+    print_result(scores, [glue_table(scores, run.many.format)], run.json)
 
 
 @command(

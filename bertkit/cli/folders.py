@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bertkit.cli import options
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result
 from bertkit.errors import RecipeError
-from bertkit.json_text import dumps
 from bertkit.progress import counted
 
 if TYPE_CHECKING:
@@ -131,12 +130,8 @@ def refuse(given: Mapping[str, Any], why: str) -> None:
 
 def print_folder(result: FolderResult, as_json: bool) -> None:
     """Prints what was written."""
-    if as_json:
-        print_text(dumps(asdict(result)))
-        return
     rejected = f", {result.rejected} rejected" if result.rejected else ""
     again = result.shards - result.computed
     kept = f", {again} of them finished before" if again else ""
-    print_text(
-        f"{counted(result.rows, 'row')}{rejected} in {counted(result.shards, 'shard')}{kept}: {result.output_dir}"
-    )
+    line = f"{counted(result.rows, 'row')}{rejected} in {counted(result.shards, 'shard')}{kept}: {result.output_dir}"
+    print_result(result, [line], as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,8 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
 from bertkit.cli.finetune import glue_tasks
-from bertkit.cli.printing import print_text, print_wrapped
+from bertkit.cli.printing import print_result, print_wrapped
 from bertkit.cli.training import overrides
-from bertkit.json_text import dumps
 
 
 def compare(
@@ -37,11 +35,10 @@ def compare(
 
     options.check_one_form(json, format)
     results = bertkit.compare(*systems, metric=metric)
-    if json:
-        print_text(dumps(asdict(results), default=str))
-        return
-    written = comparison_table(results, format)
-    (print_wrapped if format == "text" else print_text)(written)
+    if format == "text" and not json:
+        print_wrapped(comparison_table(results))
+    else:
+        print_result(results, [comparison_table(results, format)], json)
 
 
 def ensemble(
@@ -52,14 +49,9 @@ def ensemble(
 ) -> None:
     """Average the runs of the best setting of a grid. The result is one checkpoint, for predict and evaluate."""
     result = bertkit.ensemble(grid, output_dir=output_dir)
-    if json:
-        print_text(dumps(asdict(result), default=str))
-        return
-    for name, score in zip(result.members, result.scores, strict=True):
-        print_text(f"{result.metric} {score:.4f}  {name}")
-    if result.score is not None:
-        print_text(f"{result.metric} {result.score:.4f}  the ensemble")
-    print_text(f"checkpoint: {result.output_dir}")
+    scores = [*zip(result.members, result.scores, strict=True), ("the ensemble", result.score)]
+    lines = [f"{result.metric} {score:.4f}  {name}" for name, score in scores if score is not None]
+    print_result(result, [*lines, f"checkpoint: {result.output_dir}"], json)
 
 
 OF_ONE_VARIANT = ("task.pair_objective", "data.whole_word_mask")
@@ -107,6 +99,6 @@ def ablations(
         overrides=overrides(settings, set_, placement),
         finetuning=overrides({}, finetune_set, placement),
     )
-    print_text(dumps(asdict(results), default=str) if json else ablations_table(results, format=format))
+    print_result(results, [ablations_table(results, format=format)], json)
     if results.failed:
         raise typer.Exit(1)

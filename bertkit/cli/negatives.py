@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.printing import print_text
-from bertkit.json_text import dumps
+from bertkit.cli.printing import print_result
 
 
 def negatives(
@@ -47,7 +45,4 @@ def negatives(
         text_columns=text_column or (),
         batch_size=batch_size,
     )
-    if json:
-        print_text(dumps(asdict(mined), default=str))
-        return
-    print_text(f"{mined.path}: {mined.rows} of {mined.pairs} pairs with {number} negatives each")
+    print_result(mined, [f"{mined.path}: {mined.rows} of {mined.pairs} pairs with {number} negatives each"], json)

@@ -11,9 +11,8 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.folders import Folder, print_folder, refuse
-from bertkit.cli.printing import print_lines, print_list, print_text
+from bertkit.cli.printing import print_lines, print_list, print_result
 from bertkit.errors import RecipeError
-from bertkit.json_text import dumps
 
 
 def predict(
@@ -167,9 +166,6 @@ def fill_mask(
     """Predict the tokens at [MASK] with a masked language model. Prints probability, token, and the text with it."""
     loaded = bertkit.load(checkpoint, revision=revision, trust_remote_code=trust_remote_code)
     guesses = loaded.fill_mask(texts, top_k=top_k)
-    if json:
-        rows = [[[asdict(guess) for guess in mask] for mask in text] for text in guesses]
-        print_text(dumps(rows, ensure_ascii=False))
-        return
-    for guess in (guess for text in guesses for mask in text for guess in mask):
-        print_text(f"{guess.probability:.4f}\t{guess.token}\t{guess.text}")
+    rows = [[[asdict(guess) for guess in mask] for mask in text] for text in guesses]
+    every = (guess for text in guesses for mask in text for guess in mask)
+    print_result(rows, (f"{guess.probability:.4f}\t{guess.token}\t{guess.text}" for guess in every), json)

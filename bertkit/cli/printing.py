@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bertkit.errors import OutputError
@@ -33,6 +34,15 @@ def print_text(text: object, end: str = "\n") -> None:
 def print_wrapped(text: object) -> None:
     """Prints lines of text, in a terminal broken between words."""
     print_text(wrapped(printable(str(text)), sys.stdout))
+
+
+def print_result(result: Any, lines: Iterable[object], as_json: bool) -> None:
+    """Prints a result: a dataclass, or plain data, as one JSON object; or else its lines."""
+    if as_json:
+        print_text(dumps(result if isinstance(result, dict | list) else asdict(result), default=str))
+    else:
+        for line in lines:
+            print_text(line)
 
 
 def print_lines(lines: Iterable[str]) -> None:

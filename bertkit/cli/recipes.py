@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.groups import Group
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result, print_text
 from bertkit.json_text import dumps
 from bertkit.recipe.files import read_recipe_file, recipe_text
 
@@ -28,11 +28,7 @@ Name = Annotated[
 def list_(json: options.AsJson = False) -> None:
     """List the names of all recipes."""
     names = bertkit.list_recipes()
-    if json:
-        print_text(dumps(names))
-        return
-    for name in names:
-        print_text(name)
+    print_result(names, names, json)
 
 
 @app.command()
@@ -52,7 +48,7 @@ def copy(
 ) -> None:
     """Copy a recipe to a new file."""
     target = bertkit.copy_recipe(name, destination)
-    print_text(dumps({"recipe": str(target)}) if json else target)
+    print_result({"recipe": str(target)}, [target], json)
 
 
 @app.command()
@@ -76,8 +72,4 @@ def validate(
 ) -> None:
     """Check recipes; one message lists all faults of all files. Without --run-code, no code of a recipe runs."""
     bertkit.validate_recipes(files, run_code=run_code)
-    if json:
-        print_text(dumps({"valid": list(map(str, files))}))
-        return
-    for file in files:
-        print_text(f"{file}: ok")
+    print_result({"valid": list(map(str, files))}, [f"{file}: ok" for file in files], json)

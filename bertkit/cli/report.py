@@ -9,9 +9,8 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result
 from bertkit.errors import RecipeError
-from bertkit.json_text import dumps
 
 
 def report(
@@ -45,4 +44,4 @@ def report(
         path = bertkit.report_grid(runs[0], output=output)
     else:
         path = bertkit.report(*runs, output=output, texts=not no_texts, explain=explain)
-    print_text(dumps({"report": str(path)}) if json else path)
+    print_result({"report": str(path)}, [path], json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +10,8 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import OF_EVERY_RUN, Settings
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_result
 from bertkit.cli.training import overrides
-from bertkit.json_text import dumps
 
 KEYS = [key for key in OF_EVERY_RUN if key != "placement.num_processes"]  # a grid trains each run in one process
 
@@ -66,6 +64,6 @@ def reproduce(
         seeds=seeds,
         overrides=overrides(settings, set_, placement),
     )
-    print_text(dumps(asdict(results), default=str) if json else reproduction_table(results, format=format))
+    print_result(results, [reproduction_table(results, format=format)], json)
     if results.failed:
         raise typer.Exit(1)

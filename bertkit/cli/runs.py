@@ -13,7 +13,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.printing import print_lines, print_text
+from bertkit.cli.printing import print_lines, print_result, print_text
 from bertkit.json_text import dumps
 from bertkit.progress import printable, wants_colours
 
@@ -110,10 +110,7 @@ def _with_columns(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> Tab
 def env(json: options.AsJson = False) -> None:
     """Print versions, processor, devices and extras. A bug report needs them; paths and secrets are left out."""
     facts = bertkit.environment()
-    if json:
-        print_text(dumps(facts))
-        return
     width = max(map(len, facts))
-    for name, value in facts.items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else value
-        print_text(f"{name:<{width}}  {'-' if text in (None, '') else text}")
+    texts = {name: ", ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
+    lines = [f"{name:<{width}}  {'-' if text in (None, '') else text}" for name, text in texts.items()]
+    print_result(facts, lines, json)

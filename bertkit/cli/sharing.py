@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,8 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_text
-from bertkit.json_text import dumps
+from bertkit.cli.printing import print_result
 
 OF_EXPORT = (  # of the data on which --int8 is scored
     "data.data_dir",
@@ -69,14 +67,10 @@ def export(
         trust_remote_code=trust_remote_code,
         **data,
     )
-    if json:
-        print_text(dumps(asdict(result), default=str))
-        return
-    print_text(f"{result.folder}: {result.model_class}; {result.comparison}")
+    lines = [f"{result.folder}: {result.model_class}; {result.comparison}"]
     for name, (before, after) in result.scores.items():
-        print_text(f"{name} {before:.4f}, as int8 {after:.4f}, on {result.examples} examples")
-    for note in result.notes:
-        print_text(f"note: {note}")
+        lines.append(f"{name} {before:.4f}, as int8 {after:.4f}, on {result.examples} examples")
+    print_result(result, [*lines, *(f"note: {note}" for note in result.notes)], json)
 
 
 def push(
@@ -125,4 +119,4 @@ def push(
         space=space,
         dry_run=dry_run,
     )
-    print_text(dumps(asdict(result)) if json else result)
+    print_result(result, [result], json)

@@ -13,9 +13,8 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_results, print_text
+from bertkit.cli.printing import print_result, print_results
 from bertkit.errors import RecipeError
-from bertkit.json_text import dumps
 from bertkit.recipe.fields import Text, typed
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import load_placement
@@ -322,6 +321,6 @@ def print_grid(results: Any, run: FineTuning, table: Callable[..., str]) -> None
     Raises:
         typer.Exit: a run has failed; the exit code is 1.
     """
-    print_text(dumps(asdict(results), default=str) if run.json else table(results, format=run.many.format))
+    print_result(results, [table(results, format=run.many.format)], run.json)
     if results.failed:
         raise typer.Exit(1)
