@@ -298,13 +298,10 @@ _PAIR_NAMES = {"nsp": "next sentence prediction", "sop": "sentence order predict
 
 
 def new_architecture(model_type: Any) -> type[PreTrainedConfig]:
-    """Returns the configuration class of a model with new weights.
+    """Returns the configuration class of a model with new weights; RecipeError if there is no such encoder.
 
     Args:
         model_type: transformers' model type of an encoder with a masked-LM head; None is BERT.
-
-    Raises:
-        RecipeError: there is no such encoder.
     """
     if model_type is None or model_type in BERT:
         from bertkit.model.configuration_bert import BertConfig

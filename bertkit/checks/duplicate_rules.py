@@ -87,14 +87,7 @@ def _between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]
 
 
 def _described(subject: Subject, split: str, members: Mapping[Member, Member], likeness: str) -> tuple[str, str]:
-    """Returns the place of the first of some examples of a split, and a sentence on all of them.
-
-    Args:
-        subject: the run.
-        split: the split.
-        members: examples of the split → the examples that they are like.
-        likeness: their likeness in words.
-    """
+    """Returns the place of the first of some examples of a split, and a sentence on all of them."""
     first, like = next(iter(members.items()))
     total, have = len(subject.splits[split].examples), inflected(len(members), "has", "have")
     share = f"{len(members):,} of {total:,} examples ({100 * len(members) / total:.1f} %) of {split}"

@@ -204,11 +204,7 @@ class Suspect(NamedTuple):
 
 
 def check_installed() -> None:
-    """Checks that cleanlab is installed.
-
-    Raises:
-        RecipeError: it is not.
-    """
+    """Checks that cleanlab is installed; RecipeError if it is not."""
     if extra("cleanlab") is None:
         raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
 

@@ -117,14 +117,7 @@ def choose(
 def _check(
     models: Sequence[str], texts: str | Path | None, of_labels: Mapping[str, object], values: Mapping[str, Any]
 ) -> None:
-    """Checks the arguments.
-
-    Args:
-        of_labels: option that is for labelled data alone → its value, None if it is not given.
-
-    Raises:
-        RecipeError: they do not go together.
-    """
+    """Checks the arguments; RecipeError if they do not go together."""
     if not models:
         raise RecipeError("choose: no checkpoint; give two or more with --models")
     if len(set(models)) < len(models):

@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 def frozen_vectors(
     task: FrozenTask, features: Columns, encoder: Embedder, on_progress: Callable[[int, int], object]
 ) -> dict[str, np.ndarray]:
-    """Returns the vectors of all items, name → (L + 1, I, D) float32.
+    """Returns the vectors of all items, name → (L + 1, I, D) float32; CheckpointError if an output is NaN or infinite.
 
     Args:
         task: the kind of task.
         features: rows of `Task.encode`, labelled.
         encoder: the checkpoint's encoder.
         on_progress: called with the number of computed rows and of all.
-
-    Raises:
-        CheckpointError: an output is NaN or infinite.
     """
     inputs = {name: features[name] for name in encoder.inputs}
     names = [name for name in features if name not in task.task.label_columns]

@@ -29,11 +29,7 @@ Problem = Literal["class", "labels", "number"]
 
 
 class FrozenTask(ABC):
-    """A task whose items a linear head classifies by their vectors.
-
-    Args:
-        task: the task, with the values learnt from its data.
-    """
+    """A task whose items a linear head classifies by their vectors."""
 
     def __init__(self, task: Task):
         self.task = task

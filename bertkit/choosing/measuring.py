@@ -65,18 +65,7 @@ def measured(
     words: Sequence[WordInContext],
     labelled: Labelled | None,
 ) -> Measured:
-    """Measures a checkpoint.
-
-    Args:
-        checkpoint: the checkpoint.
-        model, name: its name as given, and its short name.
-        texts: N texts or pairs.
-        words: words that are masked.
-        labelled: the labelled examples, if there are any.
-
-    Raises:
-        CheckpointError: it has no complete encoder, or an output is NaN or infinite.
-    """
+    """Measures a checkpoint; CheckpointError if it has no complete encoder, or an output is NaN or infinite."""
     encoder = checkpoint.embedder
     metric, frozen, system = (None, None, None) if labelled is None else _scored(encoder, name, labelled)
     logs, reason = None, ""

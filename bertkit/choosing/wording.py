@@ -53,13 +53,7 @@ class Wording:
 
 
 def wording_of(texts: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase, longest: int) -> Wording:
-    """Cuts the words of N texts.
-
-    Args:
-        texts: N texts, or pairs.
-        tokenizer: a fast tokenizer.
-        longest: number of tokens that the model reads.
-    """
+    """Cuts the words of N texts."""
     sentences = [[word.text for word in words_of(text)] for row in texts for text in row]
     counts: Counter[str] = Counter(word for sentence in sentences for word in sentence)
     pieces = dict(zip(counts, word_pieces([list(counts)], tokenizer)[0], strict=True))

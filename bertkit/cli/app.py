@@ -163,11 +163,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def _check_arguments() -> None:
-    """Checks that all arguments are UTF-8, as texts are.
-
-    Raises:
-        RecipeError: an argument is not.
-    """
+    """Checks that all arguments are UTF-8, as texts are; RecipeError if an argument is not."""
     for number, argument in enumerate(sys.argv[1:], start=1):
         try:
             argument.encode()

@@ -94,11 +94,7 @@ def embed(
 
 
 def numbers(text: str, flag: str, example: str = "-1,-2") -> list[int]:
-    """Parses whole numbers separated by commas, such as ``-1,-2``.
-
-    Raises:
-        RecipeError: an entry is not a whole number.
-    """
+    """Parses whole numbers separated by commas, such as ``-1,-2``; RecipeError if an entry is not a whole number."""
     try:
         return [int(each) for each in text.split(",")]
     except ValueError as error:

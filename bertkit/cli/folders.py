@@ -114,14 +114,11 @@ class Folder:
 
 
 def refuse(given: Mapping[str, Any], why: str) -> None:
-    """Checks that none of some options was given: each is None, False or empty.
+    """Checks that none of some options was given: each is None, False or empty; RecipeError if one was given.
 
     Args:
         given: name of the option → its value.
         why: end of the message.
-
-    Raises:
-        RecipeError: one was given.
     """
     for name, value in given.items():
         if value not in (None, False, []):

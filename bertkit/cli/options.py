@@ -89,11 +89,7 @@ def option(
 
 
 def check_one_form(as_json: bool, format: str) -> None:
-    """Checks that ``--json`` and ``--format`` do not both say how results are printed.
-
-    Raises:
-        RecipeError: they do.
-    """
+    """Checks that ``--json`` and ``--format`` do not both say how results are printed; RecipeError if they do."""
     if as_json and format != "text":
         raise RecipeError(f"--json and --format {format}: results have one form; give only one of them")
 

@@ -238,11 +238,7 @@ def _with_data(definition: Definition, data: Mapping[str, str]) -> dict[str, Any
 
 
 def read(folder: Path) -> Definition:
-    """Reads the definition of a grid from its folder.
-
-    Raises:
-        OutputError: there is no ``grid.json``, or it is damaged.
-    """
+    """Reads the definition of a grid from its folder; OutputError if there is no ``grid.json``, or it is damaged."""
     path = folder / GRID_FILE
     if not path.is_file():
         raise OutputError(f"{folder}: contains no grid ({GRID_FILE}); give the --output-dir of a grid")

@@ -199,11 +199,7 @@ def finetune_glue_grid(
 
 
 def check_tasks(tasks: Sequence[str]) -> None:
-    """Checks that there are tasks, and each once.
-
-    Raises:
-        RecipeError: there are none, or one is named twice.
-    """
+    """Checks that there are tasks, and each once; RecipeError if there are none, or one is named twice."""
     if not tasks or len(set(tasks)) < len(tasks):
         raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
 

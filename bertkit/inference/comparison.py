@@ -64,11 +64,7 @@ class System:
 
 
 def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
-    """Returns the runs of one setting as a system.
-
-    Raises:
-        DataError: the task does not score single examples.
-    """
+    """Returns the runs of one setting as a system; DataError if the task does not score single examples."""
     sides = [outcome.predictions_and_references() for outcome in outcomes]
     task, first = per_example(outcomes[0].task), outcomes[0]
     numbers = [] if first.numbers is None else first.numbers
@@ -206,11 +202,7 @@ def collapse_notes(name: str, collapses: Sequence[str | None]) -> tuple[str, ...
 
 
 def _check_same_examples(systems: Sequence[System]) -> None:
-    """Checks that all systems have the same examples in the same order.
-
-    Raises:
-        DataError: they do not.
-    """
+    """Checks that all systems have the same examples in the same order; DataError if they do not."""
     first = systems[0]
     for other in systems[1:]:
         if len(other.references) != len(first.references):

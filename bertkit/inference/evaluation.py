@@ -193,11 +193,7 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
 
 
 def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
-    """Compares the splits with those that the run was trained and scored with.
-
-    Raises:
-        DataError: one of them has changed, or ``run.json`` is damaged.
-    """
+    """Compares the splits with those that the run was trained and scored with."""
     record = folder / "run.json"
     if not record.is_file():
         return

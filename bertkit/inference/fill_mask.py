@@ -92,11 +92,7 @@ class MaskFiller:
         return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size, self.name)
 
     def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
-        """Refuses texts without a mask and texts longer than the model's input.
-
-        Raises:
-            DataError: there are such texts; the message names all of them.
-        """
+        """Refuses texts without a mask and texts longer than the model's input."""
         longest = longest_input(self.model.config)
         faults = []
         for number, (text, of_text) in enumerate(zip(texts, ids, strict=True), start=1):

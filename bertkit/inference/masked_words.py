@@ -56,7 +56,7 @@ def predict_pieces(
     pieces: Sequence[MaskedPiece],
     best: int = 0,
 ) -> list[PiecePrediction]:
-    """Masks pieces, one at a time, and returns the prediction of each.
+    """Masks pieces, one at a time, and returns the prediction of each; CheckpointError if an output is NaN or infinite.
 
     Args:
         model: a masked language model.
@@ -66,9 +66,6 @@ def predict_pieces(
         texts: ``input_ids``, and ``token_type_ids`` where the model takes them, of each text with its special tokens.
         pieces: the pieces, in any order.
         best: number of the most probable pieces that are returned.
-
-    Raises:
-        CheckpointError: an output is NaN or infinite.
     """
     import torch
 

@@ -30,11 +30,7 @@ def is_ensemble(checkpoint: str) -> bool:
 
 
 def members_of(checkpoint: str) -> list[str]:
-    """Returns the folders of the members of an ensemble.
-
-    Raises:
-        CheckpointError: ``ensemble.json`` is damaged.
-    """
+    """Returns the folders of the members of an ensemble; CheckpointError if ``ensemble.json`` is damaged."""
     try:
         names = json.loads((Path(checkpoint) / ENSEMBLE_FILE).read_text(encoding="utf-8"))["members"]
         if not names:
@@ -47,11 +43,7 @@ def members_of(checkpoint: str) -> list[str]:
 
 
 def refuse_ensemble(checkpoint: str) -> None:
-    """Checks that a checkpoint has one network, as exporting and pushing need.
-
-    Raises:
-        CheckpointError: it is an ensemble.
-    """
+    """Checks that a checkpoint has one network, as exporting and pushing need; CheckpointError if it is an ensemble."""
     if is_ensemble(checkpoint):
         raise CheckpointError(
             f"{checkpoint}: an ensemble, whose {len(members_of(checkpoint))} networks have no common form in "
@@ -60,11 +52,7 @@ def refuse_ensemble(checkpoint: str) -> None:
 
 
 class EnsembleModel:
-    """The part of a network's interface that `bertkit.inference` uses; each output is the mean over the members.
-
-    Args:
-        members: networks with the same inputs and outputs.
-    """
+    """The part of a network's interface that `bertkit.inference` uses; each output is the mean over the members."""
 
     def __init__(self, members: Sequence[PreTrainedModel | PlainBert]):
         self.members = members

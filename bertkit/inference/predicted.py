@@ -30,9 +30,6 @@ class Predicted:
     """A task behind ``bertkit predict`` and ``compare``. By default it reads lines and tables, repeats all columns of
     the input, and is scored again for each sample of examples.
 
-    Args:
-        task: the task of a checkpoint.
-
     Attributes:
         column_settings: settings that name columns, which another table may have under other names.
         forms: names of the forms of other tools in which predictions can be written, see `in_form`.
@@ -81,14 +78,11 @@ class Predicted:
         raise RecipeError(f"--threshold: {self.task.name} has no thresholds of labels; remove it")
 
     def read_file(self, path: Path) -> Table | None:
-        """Reads inputs from a file in a format of the task into memory.
+        """Reads inputs from a file in a format of the task into memory; DataError if the file cannot be read.
 
         Returns:
             A table for `Task.columns_of`; ``None`` if the file name does not denote such a format: the file is then
             read as a table (``.csv`` etc.), or as one input per line.
-
-        Raises:
-            DataError: the file cannot be read.
         """
         return None
 
@@ -126,11 +120,7 @@ class Predicted:
         raise NotImplementedError
 
     def highlighted(self, row: Mapping[str, Any]) -> str | None:
-        """Formats an input with its prediction marked in it, in terminal colours; ``None`` without such a view.
-
-        Args:
-            row: the columns of `repeated`, and the prediction.
-        """
+        """Formats an input with its prediction marked in it, in terminal colours; ``None`` without such a view."""
         return None
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
@@ -147,11 +137,7 @@ class Predicted:
         return None
 
     def facts(self, outcome: Outcome) -> Facts:
-        """Returns what the predictions for labelled examples say, for the verdict on a run; by default the main metric.
-
-        Args:
-            outcome: the outputs of the model.
-        """
+        """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
         if not isinstance(self.task, PerExampleTask):
             return Facts()
         sides = outcome.predictions_and_references()
@@ -171,11 +157,7 @@ class Predicted:
         return predictions, references
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """Describes the predictions of a collapsed model, which predicts the same for all examples: see `collapse_of`.
-
-        Args:
-            outputs, features, examples: as for `Task.decode`, of a labelled split.
-        """
+        """Describes the predictions of a model that predicts the same for all examples, as `collapse_of`."""
         if not isinstance(self.task, PerExampleTask):
             return collapse_of(map(decision, self.task.decode(outputs, features, examples)))
         sides = map(self.task.to_labels, self.task.predictions_and_references(outputs, features, examples))
@@ -239,11 +221,7 @@ class Outcome:
 
 
 def further_metrics(names: Sequence[str]) -> FurtherMetrics | None:
-    """Loads metrics as those of ``task.metrics``; None for none.
-
-    Raises:
-        RecipeError: one cannot be loaded.
-    """
+    """Loads metrics as those of ``task.metrics``; None for none; RecipeError if one cannot be loaded."""
     if not names:
         return None
     from bertkit.metrics.adapter import FurtherMetrics
@@ -254,15 +232,7 @@ def further_metrics(names: Sequence[str]) -> FurtherMetrics | None:
 def all_scores(
     task: Task, outputs: Outputs, features: Columns, examples: Columns, further: FurtherMetrics | None
 ) -> dict[str, float]:
-    """Computes the scores of a task, and those of further metrics.
-
-    Args:
-        task, outputs, features, examples: as for `Task.score`.
-        further: the result of `further_metrics`.
-
-    Raises:
-        RecipeError: a further metric fails.
-    """
+    """Computes the scores of a task, and those of further metrics; RecipeError if a further metric fails."""
     scores = task.score(outputs, features, examples)
     if further is None:
         return scores

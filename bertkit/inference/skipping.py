@@ -52,15 +52,12 @@ def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:
 
 
 def reported(blocks: Iterator[Done], reasons: Sequence[str], number: Callable[[Done], int]) -> Iterator[Done]:
-    """Yields what was computed for blocks, then says what was skipped.
+    """Yields what was computed for blocks, then says what was skipped; DataError if all inputs were skipped.
 
     Args:
         blocks: what was computed for each block.
         reasons: what was skipped, of the blocks so far.
         number: returns the number of inputs of a block that were not skipped.
-
-    Raises:
-        DataError: all inputs were skipped.
     """
     count = 0
     for block in blocks:

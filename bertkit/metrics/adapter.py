@@ -65,22 +65,14 @@ class Metric(evaluate.Metric):
         return self._data_dir_root  # creates no folder, so that a read-only cache will do
 
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
-        """Adds examples.
-
-        Raises:
-            ValueError: the values do not match the features.
-        """
+        """Adds examples; ValueError if the values do not match the features."""
         columns = {"predictions": predictions, "references": references}
         if self._metric in INPUTS:
             columns = {name: self._array(name, values) for name, values in columns.items()}
         super().add_batch(**columns, **kwargs)
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
-        """Adds one example.
-
-        Raises:
-            ValueError: the values do not match the features.
-        """
+        """Adds one example; ValueError if the values do not match the features."""
         self.add_batch(predictions=[prediction], references=[reference], **kwargs)
 
     def _finalize(self) -> None:

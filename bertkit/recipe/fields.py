@@ -196,14 +196,11 @@ def train_fields() -> Fields:
 
 @cache
 def model_fields(model_type: str | None = None, *, of_checkpoint: bool) -> Fields:
-    """Returns the fields of the ``model`` block by key.
+    """Returns the fields of the ``model`` block by key; RecipeError if there is no such architecture.
 
     Args:
         model_type: architecture of new weights, as in ``config.json``; None is BERT.
         of_checkpoint: whether the weights are those of a checkpoint, which has the keys of fine-tuning.
-
-    Raises:
-        RecipeError: there is no such architecture.
     """
     own: dict[str, Field] = fields_of(TuningSettings)
     if not of_checkpoint:

@@ -49,11 +49,7 @@ class Tasks(Protocol):
         """Returns the names of all tasks, sorted."""
 
     def settings(self, kind: str) -> tuple[type, type]:
-        """Returns the dataclasses of the blocks ``task`` and ``data``.
-
-        Raises:
-            RecipeError: the task cannot be loaded.
-        """
+        """Returns the dataclasses of the blocks ``task`` and ``data``; RecipeError if the task cannot be loaded."""
 
     def pipeline_tag(self, kind: str) -> str | None:
         """Returns the Hub's name of the task; None if it depends on the run. Raises as `settings`."""

@@ -129,14 +129,11 @@ class RunInProgress:
         validate_training_arguments(self.training_arguments(reaches_all_weights=True), self.recipe)
 
     def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
-        """Returns the Trainer arguments.
+        """Returns the Trainer arguments; RecipeError if transformers rejects a value or a combination of values.
 
         Args:
             reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
             known: values determined by model and data; they take precedence over all others.
-
-        Raises:
-            RecipeError: transformers rejects a value or a combination of values.
         """
         if self.recipe.train.get("ddp_find_unused_parameters") is None:
             known["ddp_find_unused_parameters"] = not reaches_all_weights

@@ -228,11 +228,7 @@ def _run(
 
 
 def _check_lines(files: Sequence[InputFile], source: str) -> None:
-    """Checks that no ``.txt`` file has several lines, so that a line and a file are the same.
-
-    Raises:
-        DataError: one has.
-    """
+    """Checks that no ``.txt`` file has several lines, so that a line and a file are the same; DataError if one has."""
     for file in (file for file in files if file.form == TEXT):
         with opened(file.path, file.packing, on_other=lambda note: None) as stream:
             if len(list(itertools.islice(stream, 2))) > 1:
@@ -243,11 +239,7 @@ def _check_lines(files: Sequence[InputFile], source: str) -> None:
 
 
 def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:
-    """Returns the lock of an output folder, or of a part, beside which only other parts are computed; none of a URL.
-
-    Raises:
-        FolderInUseError: a command without a part computes in the folder, or one with a part where ``part`` is None.
-    """
+    """Returns the lock of an output folder, or of a part, beside which only other parts are computed; none of a URL."""
     if folder is None:
         return nullcontext()
     if part is not None:

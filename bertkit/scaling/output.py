@@ -89,11 +89,7 @@ class OutputFolder:
         return None if is_url(self.path) else Path(self.path)
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file, or replaces it; a reader sees all of it or nothing.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
+        """Writes a file, or replaces it; a reader sees all of it or nothing; OutputError if it cannot be written."""
         if self.local is not None:
             path = self.local / name
             if leads_out(path, self.local):
@@ -148,10 +144,6 @@ class OutputFolder:
 
         A shard all of whose rows were rejected has no file of results. Results without a record, those of a run that
         was killed, were complete when they appeared.
-
-        Args:
-            shards: the shards to look for.
-            known: from `read_finished`.
         """
         sizes = self.sizes()
         finished = {}

@@ -256,22 +256,14 @@ def sheet_rows(path: str) -> Iterator[Row]:
 
 
 def parquet_rows(path: str) -> int:
-    """Returns the number of rows of a Parquet file; reads its footer only.
-
-    Raises:
-        DataError: it cannot be read.
-    """
+    """Returns the number of rows of a Parquet file; reads its footer only; DataError if it cannot be read."""
     with open_parquet(path) as file:
         return int(file.metadata.num_rows)
 
 
 @contextmanager
 def open_parquet(path: str) -> Iterator[Any]:
-    """Yields a Parquet file.
-
-    Raises:
-        DataError: it cannot be read, also in the block.
-    """
+    """Yields a Parquet file; DataError if it cannot be read, also in the block."""
     import pyarrow.parquet as pq
 
     files, place = filesystem(path, path)

@@ -50,10 +50,6 @@ def worker_environment(number: int, gpus: int, threads: int, environment: Mappin
 class ProcessWorker:
     """A process that computes shards; it ends with this process, however this one ends.
 
-    Args:
-        job: what is computed.
-        number, gpus: as for `worker_environment`.
-
     Raises:
         WorkerDiedError: it has ended before it had loaded the model.
         BertkitError: the model cannot be loaded.

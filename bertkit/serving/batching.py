@@ -63,11 +63,6 @@ class Batcher:
     Nothing waits for a batch to become full: as many jobs as arrived during the last batch are in the next one.
 
     If the computation of a batch fails, its jobs are computed one by one, so that a job fails for its own faults only.
-
-    Args:
-        service: computes the jobs.
-        max_batch_tokens: of a batch.
-        metrics: counts batches.
     """
 
     def __init__(self, service: Service, max_batch_tokens: int, metrics: Metrics):

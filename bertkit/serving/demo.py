@@ -193,13 +193,7 @@ def _of_vectors(loaded: LoadedCheckpoint) -> Form:
 
 
 def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
-    """Returns the page as gradio ``Blocks``, which load nothing from other hosts.
-
-    Args:
-        form: of `form_of`.
-        name: name of the checkpoint.
-        inside: its second tab.
-    """
+    """Returns the page as gradio ``Blocks``, which load nothing from other hosts."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
     import gradio
 

@@ -43,9 +43,6 @@ class Served:
 
     Requests and answers have the forms of Hugging Face's Inference API.
 
-    Args:
-        task: the task of a checkpoint.
-
     Attributes:
         input_type: type of one input of a request: ``str``, a subclass of `bertkit.serving.requests.Strict`, or a union
             of them.

@@ -125,11 +125,7 @@ class Service(ABC):
         return None if dtype is None else str(dtype).removeprefix("torch.")
 
     def check_count(self, count: int) -> None:
-        """Refuses a request with too many texts.
-
-        Raises:
-            TooLong: as above.
-        """
+        """Refuses a request with too many texts; raises as above."""
         if count > self._most_texts:
             raise TooLong(f"{count} texts; a request may have at most {self._most_texts}; send several requests")
 

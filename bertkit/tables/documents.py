@@ -130,13 +130,10 @@ def _is_hidden(path: Path) -> bool:
 
 
 def read_document(path: Path) -> str:
-    """Returns the text of a file.
+    """Returns the text of a file; DataError if the file cannot be read, or has no text.
 
     Of HTML it is the visible text. Of a mail (``.eml``) it is the subject and the plain text, or without plain text
     the visible text of its HTML; attachments are left out.
-
-    Raises:
-        DataError: the file cannot be read, or has no text.
     """
     data, form = b"".join(read_blocks(path, "")), path.suffix.lower()
     if form == ".eml":

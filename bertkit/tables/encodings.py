@@ -76,11 +76,7 @@ def _utf_16(block: bytes) -> str:
 
 
 def _is_windows(rest: bytes, name: str) -> bool:
-    """Returns whether bytes, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
-
-    Raises:
-        DataError: they are neither.
-    """
+    """Returns whether bytes, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8."""
     from charset_normalizer import from_bytes
 
     sample = b"\n".join(line for line in rest[:_SAMPLE].split(b"\n") if not line.isascii())

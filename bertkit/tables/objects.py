@@ -130,11 +130,6 @@ def stored(value: Any, folder: Path, name: str) -> str:
 
     So a run in a recipe, other processes and a later evaluation read the table as any other.
 
-    Args:
-        value: a table object.
-        folder: folder of such files.
-        name: name of the argument in messages.
-
     Raises:
         DataError: a column holds values of several types; or it has no rows.
     """

@@ -153,15 +153,12 @@ class TableData(HubData):
     def held_out(
         self, train: Split, classes: Sequence[Hashable] | None, groups: Sequence[Hashable] | None = None
     ) -> dict[str, Split]:
-        """Splits one table into a training and a validation set.
+        """Splits one table into a training and a validation set; DataError if the table has too few rows.
 
         Args:
             train: the whole table.
             classes: class of each row, for a stratified split; None samples from all rows alike.
             groups: group of each row, as of `bertkit.tasks.splits.groups`; without classes.
-
-        Raises:
-            DataError: the table has too few rows.
         """
         rows = len(train.examples)
         if groups is None:

@@ -54,26 +54,19 @@ def stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def check_overlap(overlap: int, room: int) -> None:
-    """Checks that an overlap leaves at least one new token per window.
-
-    Raises:
-        ValueError: ``overlap`` is not in [0, room).
-    """
+    """Checks that an overlap leaves at least one new token per window; else raises ValueError."""
     if not 0 <= overlap < room:
         raise ValueError(f"windows with room for {room} tokens cannot share {overlap}")
 
 
 def windows(length: int, room: int, overlap: int, *, full: bool = False) -> list[Window]:
-    """Returns windows that cover a text; one window if the text fits.
+    """Returns windows that cover a text; one window if the text fits; ValueError if ``overlap`` is out of its range.
 
     Args:
         length: tokens of the text, at least 0.
         room: tokens of a window, at least 1.
         overlap: tokens that neighbouring windows share, 0 to ``room`` - 1.
         full: move the last window back until it has ``room`` tokens; it then shares more with the window before.
-
-    Raises:
-        ValueError: ``overlap`` is out of its range.
 
     >>> windows(10, 6, 3)
     [Window(start=0, end=6), Window(start=3, end=9), Window(start=6, end=10)]

@@ -95,14 +95,11 @@ class WeightedTask:
 
 
 def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> None:
-    """Checks ``train.class_weights``.
+    """Checks ``train.class_weights``; RecipeError if the value is not valid, or not together with another value.
 
     Args:
         recipe: the recipe of a fine-tuning.
         names: the classes of the task, see `weighted_labels`; ``None`` before the data are read.
-
-    Raises:
-        RecipeError: the value is not valid, or not together with another value.
     """
     given, key = recipe.train.get("class_weights"), f"recipe {recipe.name}: train.class_weights"
     if given is None:

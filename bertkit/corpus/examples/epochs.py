@@ -55,16 +55,13 @@ class Epochs(Protocol):
 
 
 def epochs_of(view: StoreView | StreamedBlocks, data: PretrainingData, special_tokens: int, first_epoch: int) -> Epochs:
-    """Returns the epochs of a run on a text.
+    """Returns the epochs of a run on a text; raises as `plan_epoch`, for the first examples.
 
     Args:
         view: the documents, or a stream of documents, whose epochs are its blocks.
         data: settings of the examples.
         special_tokens: number of special tokens of an example.
         first_epoch: number of the first epoch.
-
-    Raises:
-        DataError: as `plan_epoch`, for the first examples.
     """
     planner = _Planner(data, special_tokens)
     if isinstance(view, StoreView):
@@ -136,12 +133,6 @@ class GroupedEpochs:
     it is estimated from the tokens and documents of the group and the examples of some groups. If a plan of a group has
     more examples in an epoch, a random run of them is left out; if it has fewer, a random run is taken twice, with
     other masks. With ``nsp`` random segments come from the group of their A.
-
-    Args:
-        view: the documents.
-        groups: ranges of them, from `_groups`.
-        planner: plans pairs.
-        first_epoch: number of the first epoch.
     """
 
     def __init__(self, view: StoreView, groups: list[range], planner: _Planner, first_epoch: int):

@@ -64,7 +64,7 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
 
 
 def words(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int) -> NDArray[np.uint64]:
-    """Returns n random 64-bit words for each of B items of an epoch.
+    """Returns n random 64-bit words for each of B items of an epoch; ValueError if ``n`` is out of range.
 
     The first m of n words are the same for every n ≥ m.
 
@@ -77,9 +77,6 @@ def words(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int)
 
     Returns:
         ``(B, n)`` uint64, uniform over all 64-bit values.
-
-    Raises:
-        ValueError: ``n`` is out of range.
     """
     (halves,) = halves_of_streams(seed, {stream: 2 * n}, epoch, index)
     return halves[:, 0::2] | halves[:, 1::2] << _WORD

@@ -133,11 +133,7 @@ def grams(text: str) -> frozenset[str]:
 
 
 class SimilarTexts:
-    """Index of texts by MinHash with locality-sensitive hashing: which earlier texts may be similar to a text.
-
-    Args:
-        datasketch: the package.
-    """
+    """Index of texts by MinHash with locality-sensitive hashing: which earlier texts may be similar to a text."""
 
     def __init__(self, datasketch: Any):
         # CRC-32 takes a third of the time of datasketch's default, SHA-1, which it shortens to 32 bits as well.

@@ -52,11 +52,7 @@ def write_parts(
 
 
 def write_manifest(folder: Path, origin: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
-    """Writes ``store.json``, the last file of a store: a folder without it is no store.
-
-    Raises:
-        DataError: there is no part.
-    """
+    """Writes ``store.json``, the last file of a store: a folder without it is none; DataError if there is no part."""
     if not parts:
         names = origin.get("names", ["the paragraphs given"])
         if filters := origin.get("filters"):

@@ -82,11 +82,7 @@ class Part:
             raise _damaged(self.file, f"{actual} bytes, expected {self.facts['bytes']}")
 
     def verify(self) -> None:
-        """Reads the file and compares its checksum.
-
-        Raises:
-            DataError: the file is missing or damaged.
-        """
+        """Reads the file and compares its checksum; DataError if the file is missing or damaged."""
         self.check_size()
         try:
             actual = file_checksum(self.file)

@@ -167,13 +167,10 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[tuple[int, str]
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:
-    """Converts entity tags of any scheme to IOB2.
+    """Converts entity tags of any scheme to IOB2; DataError if a tag has no prefix, as in `split_tag`.
 
     Tags that violate the rules of their scheme are interpreted as by conlleval
     (`bertkit.metrics.entities.find_entities`): a tag that cannot continue an entity begins one.
-
-    Raises:
-        DataError: a tag has no prefix, as in `split_tag`.
 
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "S-LOC"])
     ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']

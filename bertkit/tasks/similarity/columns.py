@@ -146,15 +146,12 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
 
 
 def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
-    """Reads the score of each row.
+    """Reads the score of each row; DataError if a score is missing or not a number, or all are equal in a training set.
 
     Args:
         table: the rows.
         column: the column of the scores.
         is_trained: the rows are those of the training set, whose scores must differ.
-
-    Raises:
-        DataError: a score is missing or not a number, or all are equal in a training set.
     """
     values = table.column(column)
     scores = [math.nan if is_missing(value) else to_number(value) for value in values]
