@@ -70,11 +70,12 @@ class TaskSettings(MetricSettings):
         default=None,
         rare=True,
     )
-    threshold: Threshold = setting(
+    threshold: Threshold | None = setting(
         "Probability from which a label is predicted, for several labels per row and for two classes: one "
         "number, a number for each label (others 0.5), or `tuned`, the highest F1 of each label on the "
-        "validation set. Of two classes, the threshold is that of the second one.",
-        default=0.5,
+        "validation set; by default `tuned` for several labels per row, and 0.5 for two classes. Of two classes, "
+        "the threshold is that of the second one.",
+        default=None,
     )
     calibrate: bool = setting(
         "Divide the logits by a temperature that is fitted to the validation set (Guo et al. 2017). This "
@@ -94,7 +95,8 @@ class TaskSettings(MetricSettings):
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
-        check_threshold(self.threshold)
+        if self.threshold is not None:
+            check_threshold(self.threshold)
         check_ranges(self)
 
     @property
@@ -214,7 +216,9 @@ class ClassificationTask(TableTask, TextClassification):
             faults.append(f"{table.source}: every row has the label {names[0]!r}; expected at least two classes")
         elif not names:
             faults.append(f"{table.source}: no row has a label in {label!r}")
-        return self.with_settings(problem=problem, label_names=names), line
+        # Of few rows or rare labels no probability may reach 0.5, and nothing would be predicted.
+        threshold = "tuned" if problem == "multi_label" and self.task.threshold is None else self.task.threshold
+        return self.with_settings(problem=problem, label_names=names, threshold=threshold), line
 
     def _wrong_main_metric(self) -> list[str]:
         """Returns the fault of a main metric that is not a score of the problem; none for one that is."""
@@ -249,7 +253,7 @@ class ClassificationTask(TableTask, TextClassification):
         faults = []
         if problem == "regression":
             faults += ["task.calibrate: numbers have no labels; remove it"] if task.calibrate else []
-        if task.threshold != 0.5 and (fault := self._why_no_threshold()):
+        if (task.threshold or 0.5) != 0.5 and (fault := self._why_no_threshold()):
             faults.append(fault)
         elif isinstance(task.threshold, Mapping):
             unknown = [name for name in task.threshold if name not in task.label_names]
@@ -308,11 +312,11 @@ class ClassificationTask(TableTask, TextClassification):
 
     @property
     def has_thresholds(self) -> bool:
-        return super().has_thresholds or self.task.threshold not in (0.5, "tuned")
+        return super().has_thresholds or (self.task.threshold or 0.5) not in (0.5, "tuned")
 
     def predicted(self, logits: np.ndarray) -> np.ndarray:
         """Returns the labels as `TextClassification.predicted`, with the thresholds of the task."""
-        threshold = self.task.threshold
+        threshold = self.task.threshold or 0.5
         if threshold in (0.5, "tuned"):
             return super().predicted(logits)
         names, probabilities = self.task.label_names, self.probabilities(logits)

@@ -89,7 +89,9 @@ def test_problem_and_classes_are_found_in_the_training_data(task, train, problem
     found, splits = found.load(["train"])
     assert splits["train"].examples["labels"][:] == labels
     assert unsettled.task == TaskSettings()
-    assert found.task == TaskSettings(problem=problem, text_columns=["text"], label_column="label", label_names=names)
+    threshold = "tuned" if problem == "multi_label" else None
+    columns = {"text_columns": ["text"], "label_column": "label"}
+    assert found.task == TaskSettings(problem=problem, **columns, label_names=names, threshold=threshold)
     assert found.main_metric == main_metric
 
 
@@ -532,6 +534,16 @@ def test_thresholds_of_several_labels(task):
     assert decided(loaded(task(train_jsonl=SEVERAL)), logits) == [["x", "y"], ["x"]]
     assert decided(loaded(task(train_jsonl=SEVERAL, threshold={"y": 0.2})), logits) == [["x", "y"], ["x", "y"]]
     assert decided(loaded(task(train_jsonl=SEVERAL, threshold=0.6)), logits) == [[], ["x"]]
+
+
+def test_thresholds_of_several_labels_are_tuned_unless_given(task):
+    logits, labels = np.array([[-2.0, -3.0], [-1.0, -3.0], [-3.0, -1.0]]), [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    scores = loaded(task(train_jsonl=SEVERAL)).score(logits, {"labels": labels}, {})
+    assert scores["f1_micro"] == 1
+    assert scores["class/y/threshold"] < 0.5
+    scores = loaded(task(train_jsonl=SEVERAL, threshold=0.5)).score(logits, {"labels": labels}, {})
+    assert scores["f1_micro"] == 0
+    assert "class/y/threshold" not in scores
 
 
 @pytest.mark.parametrize("table", [{"train_csv": many("neg pos")}, {"train_jsonl": SEVERAL}])
