@@ -251,10 +251,15 @@ def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None =
     >>> collapse_of([("good",), ("good",)], [("good",), ("good",)]), collapse_of([("good",), ("bad",)])
     (None, None)
     """
-    predictions = list(predicted)
-    if len(predictions) < 2 or len(set(predictions)) > 1 or (true is not None and len(set(true)) < 2):
+    number, different = 0, set()
+    for number, value in enumerate(predicted, 1):
+        different.add(value)
+        if len(different) > 1:
+            return None
+    if number < 2 or (true is not None and len(set(true)) < 2):
         return None
-    values = predictions[0] if isinstance(predictions[0], tuple) else (predictions[0],)
+    [value] = different
+    values = value if isinstance(value, tuple) else (value,)
     if not values:
         return "no label is predicted"
     return f"all predictions are {shown(', '.join(map(str, values)))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,18 +125,15 @@ class Predictor:
         Raises:
             CheckpointError: an output is NaN or infinite.
         """
-        # Those of a data set stay there: lists of numbers take ten times the memory.
-        stored = features if isinstance(features, ColumnsOf) else None
         names = [name for name in features if name not in self.task.label_columns]
-        columns = {} if stored is not None else {name: features[name] for name in names}
+        if isinstance(features, ColumnsOf):  # they stay in the data set: lists of numbers take ten times the memory
+            rows_of, lengths = features.reader(names), np.fromiter(features.each("length"), np.int64)
+        else:
+            rows_of, lengths = _reader({name: features[name] for name in names}), np.asarray(features["length"])
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
 
         def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-            if stored is not None:
-                rows = stored.rows(names, numbers)
-            else:
-                rows = [{name: column[row] for name, column in columns.items()} for row in numbers]
-            return self.task.collate(rows, self.tokenizer, self.inputs)
+            return self.task.collate(rows_of(numbers), self.tokenizer, self.inputs)
 
         arrays: dict[str, np.ndarray] = {}
 
@@ -146,10 +143,15 @@ class Predictor:
                     arrays[name] = _with_rows(arrays.get(name), numbers, values.float().cpu().numpy(), number)
             return [None] * len(numbers)
 
-        number = len(features["length"])
+        number = len(lengths)
         with Bar("predicting", "inputs") if on_progress is None else nullcontext(on_progress) as progress:
-            forward_in_batches(self.model, features["length"], collate, keep, self.batch_size, self.name, progress)
+            forward_in_batches(self.model, lengths, collate, keep, self.batch_size, self.name, progress)
         return next(iter(arrays.values())) if len(arrays) == 1 else tuple(arrays.values())
+
+
+def _reader(columns: Columns) -> Callable[[Sequence[int]], list[dict[str, Any]]]:
+    """Does for columns in memory what `ColumnsOf.reader` does."""
+    return lambda numbers: [{name: column[row] for name, column in columns.items()} for row in numbers]
 
 
 def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, number: int) -> np.ndarray:

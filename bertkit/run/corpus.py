@@ -12,7 +12,7 @@ from bertkit.corpus.sentences import find_splitter
 from bertkit.corpus.settings import Deduplication, DocumentFilter
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.store.building import build_store, join_store
-from bertkit.corpus.store.opening import names_store, open_store
+from bertkit.corpus.store.opening import names_store, open_store, verify_part
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.errors import DataError, RecipeError
@@ -182,7 +182,7 @@ def verify_corpus(store: str | Path) -> TokenStore:
     """Reads all of a token store and compares its checksums.
 
     Args:
-        store: folder or URL; a URL is copied to the cache as far as there is room.
+        store: folder or URL; of a URL all parts are read anew, whatever is in the cache.
 
     Raises:
         DataError: there is no store, or it is damaged; the message names the first damaged file.
@@ -195,7 +195,7 @@ def verify_corpus(store: str | Path) -> TokenStore:
     """
     opened = open_store(str(store), cache_folder())
     for part in opened.parts:
-        part.verify()
+        verify_part(part)
         part.close()
     return opened
 

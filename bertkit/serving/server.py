@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import socket
 import sys
@@ -111,9 +110,6 @@ def serve(
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise RecipeError("--token: expected printable ASCII characters")
     limits = limits or Limits()
-    # oneDNN keeps 1024 kernels by default, about 0.5 MiB each, and batches of requests have ever new shapes; to make a
-    # kernel anew takes little time beside a batch. oneDNN reads this when it is first used.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     with listening(host, port) as listener:
         from bertkit.serving.app import build_app
         from bertkit.serving.connections import Hosts

@@ -7,7 +7,7 @@ import uuid
 import warnings
 from array import array
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -290,10 +290,15 @@ class ColumnsOf(Columns):
             for batch in self._rows.select_columns([name]).iter(_ROWS_OF_A_BATCH):
                 yield from batch[name]
 
-    def rows(self, names: Sequence[str], numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Returns some columns of some rows, without reading the columns into memory."""
-        block = self._rows.select_columns(list(names))[list(numbers)]
-        return [dict(zip(block, values, strict=True)) for values in zip(*block.values(), strict=True)]
+    def reader(self, names: Sequence[str]) -> Callable[[Sequence[int]], list[dict[str, Any]]]:
+        """Returns a function that reads some columns of rows, given by their numbers, and nothing else into memory."""
+        selected = self._rows.select_columns(list(names))
+
+        def rows(numbers: Sequence[int]) -> list[dict[str, Any]]:
+            block = selected[list(numbers)]
+            return [dict(zip(block, values, strict=True)) for values in zip(*block.values(), strict=True)]
+
+        return rows
 
 
 @dataclass(frozen=True)

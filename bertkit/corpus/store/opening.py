@@ -7,8 +7,10 @@ first. The copies of parts have a limit, beyond which those that were copied fir
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -66,7 +68,7 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
         with new_folder(place, is_there=(place / ORIGIN_FILE).is_file) as draft:
             (draft / TOKENIZER_FOLDER).mkdir()
             for name in (*(f"{TOKENIZER_FOLDER}/{name}" for name in _TOKENIZER_FILES), METADATA_FILE):
-                _copy(given, files, root, name, draft)
+                _copy(given, files, root, name, draft / name)
             TokenStore(draft)  # a damaged manifest is refused before it is in the cache
             write_metadata(draft / ORIGIN_FILE, {"url": given})
     return TokenStore(place)
@@ -80,18 +82,40 @@ def fetch(part: Part) -> None:
     Raises:
         DataError: the URL cannot be read, or the copy is damaged.
     """
-    folder = part.file.parent
-    if part.file.is_file() or not (folder / ORIGIN_FILE).is_file():
+    if part.file.is_file() or (url := _origin(part)) is None:
         return
-    url = read_metadata(folder / ORIGIN_FILE)["url"]
-    files, root = filesystem(url, url)
-    with into_folder(folder, part.facts["bytes"]) as draft:
-        _copy(url, files, root.rstrip("/"), part.file.name, draft)
-        Part(draft, part.facts).verify()
+    with into_folder(part.file.parent, part.facts["bytes"]) as draft:
+        _copy_part(url, part, draft / part.file.name)
     _make_room(part.file)
     for other in part.siblings:  # the disk space of a removed file is free when nothing maps it
         if not other.file.exists():
             other.close()
+
+
+def verify_part(part: Part) -> None:
+    """Reads a part where its store is, in a folder or at a URL, and compares its checksum.
+
+    Raises:
+        DataError: it is missing, cannot be read or is damaged.
+    """
+    url = _origin(part)
+    if url is None:
+        part.verify()
+    else:
+        _copy_part(url, part, Path(os.devnull))
+
+
+def _origin(part: Part) -> str | None:
+    """Returns the URL of the store of a part; None for a store in a folder."""
+    record = part.file.parent / ORIGIN_FILE
+    return read_metadata(record)["url"] if record.is_file() else None
+
+
+def _copy_part(url: str, part: Part, target: Path) -> None:
+    """Copies a part from the URL of its store, and compares size and checksum of what was read."""
+    files, root = filesystem(url, url)
+    size, checksum = _copy(url, files, root.rstrip("/"), part.file.name, target)
+    part.compare(f"{url.rstrip('/')}/{part.file.name}", size, checksum)
 
 
 def _make_room(kept: Path) -> None:
@@ -111,34 +135,33 @@ def _make_room(kept: Path) -> None:
 def _metadata(given: str, files: Any, root: str) -> dict[str, Any]:
     """Reads the manifest of a store; its fingerprint has 64 hexadecimal digits, and its checksum is a whole number."""
     try:
-        content = json.loads(files.cat_file(f"{root}/{METADATA_FILE}"))
+        content = json.loads(b"".join(_pieces(given, files, root, METADATA_FILE)))
         if type(content["checksum"]) is not int or content["checksum"] < 0:
             raise ValueError("no checksum")
         if not _FINGERPRINT.fullmatch(content["fingerprint"]):
             raise ValueError("no fingerprint")
-    except FileNotFoundError as error:
-        raise DataError(f"{given}: no token store at this URL ({METADATA_FILE} is missing)") from error
     except (ValueError, RecursionError, LookupError, TypeError) as error:
         raise DataError(f"{given}: {METADATA_FILE} is damaged") from error
-    except Exception as error:  # the libraries of the protocols raise many types
-        raise _unreadable(given, METADATA_FILE, error) from error
     return content
 
 
-def _copy(given: str, files: Any, root: str, name: str, draft: Path) -> None:
-    with (draft / name).open("wb") as target:
-        source: IO[bytes]
-        try:
-            with files.open(f"{root}/{name}", "rb") as source:
-                while piece := source.read(_PIECE):
-                    target.write(piece)
-        except OSError as error:
-            if error.errno is not None and error.filename is None:
-                raise  # the disk is full: the caller says so
-            raise _unreadable(given, name, error) from error
-        except Exception as error:
-            raise _unreadable(given, name, error) from error
+def _copy(given: str, files: Any, root: str, name: str, target: Path) -> tuple[int, int]:
+    """Copies a file of a store; returns its size and its CRC-32."""
+    size = checksum = 0
+    with target.open("wb") as stream:
+        for piece in _pieces(given, files, root, name):
+            stream.write(piece)
+            size, checksum = size + len(piece), zlib.crc32(piece, checksum)
+    return size, checksum
 
 
-def _unreadable(given: str, name: str, error: Exception) -> DataError:
-    return DataError(f"{given}: {name} cannot be read: {str(error) or type(error).__name__}")
+def _pieces(given: str, files: Any, root: str, name: str) -> Iterator[bytes]:
+    """Yields the bytes of a file of a store."""
+    source: IO[bytes]
+    try:
+        with files.open(f"{root}/{name}", "rb") as source:
+            yield from iter(lambda: source.read(_PIECE), b"")
+    except FileNotFoundError as error:
+        raise DataError(f"{given}: no complete token store at this URL: {name} is missing") from error
+    except Exception as error:  # the libraries of the protocols raise many types
+        raise DataError(f"{given}: {name} cannot be read: {str(error) or type(error).__name__}") from error

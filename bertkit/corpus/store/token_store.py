@@ -77,9 +77,7 @@ class Part:
         from bertkit.corpus.store.opening import fetch
 
         fetch(self)
-        actual = self.file.stat().st_size if self.file.exists() else 0
-        if actual != self.facts["bytes"]:
-            raise _damaged(self.file, f"{actual} bytes, expected {self.facts['bytes']}")
+        self.compare(self.file, self.file.stat().st_size if self.file.exists() else 0)
 
     def verify(self) -> None:
         """Reads the file and compares its checksum; DataError if the file is missing or damaged."""
@@ -88,9 +86,19 @@ class Part:
             actual = file_checksum(self.file)
         except OSError as error:
             raise _damaged(self.file, error.strerror or str(error)) from error
-        if actual != self.facts["crc32"]:
-            raise _damaged(self.file, f"its checksum is {actual:08x}, expected {self.facts['crc32']:08x}")
+        self.compare(self.file, self.facts["bytes"], actual)
         self._is_verified = True
+
+    def compare(self, place: Path | str, size: int, checksum: int | None = None) -> None:
+        """Compares the size of a file, in bytes, and its CRC-32 with those of the manifest; ``place`` is in messages.
+
+        Raises:
+            DataError: one is another.
+        """
+        if size != self.facts["bytes"]:
+            raise _damaged(place, f"{size} bytes, expected {self.facts['bytes']}")
+        if checksum not in (None, self.facts["crc32"]):
+            raise _damaged(place, f"its checksum is {checksum:08x}, expected {self.facts['crc32']:08x}")
 
     @property
     def arrays(self) -> Arrays:
@@ -360,7 +368,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return metadata
 
 
-def _damaged(file: Path, fault: str) -> DataError:
+def _damaged(file: Path | str, fault: str) -> DataError:
     return DataError(f"{file}: {fault}: this token store is damaged")
 
 

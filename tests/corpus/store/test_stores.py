@@ -16,7 +16,7 @@ from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store import building, opening
 from bertkit.corpus.store.building import build_store
 from bertkit.corpus.store.manifest import read_metadata, write_metadata
-from bertkit.corpus.store.opening import names_store, open_store
+from bertkit.corpus.store.opening import names_store, open_store, verify_part
 from bertkit.errors import DataError
 from bertkit.placement.processes import Workers
 
@@ -77,6 +77,20 @@ def test_a_damaged_copy_is_refused(url, tmp_path):
         open_store(url, tmp_path / "copies").parts[0].arrays
 
 
+def test_verification_reads_the_url_and_not_the_copy(folder, url, tmp_path):
+    import fsspec
+
+    part = open_store(url, tmp_path / "copies").parts[0]
+    verify_part(part)
+    assert not part.file.exists()
+    part.arrays
+    content = bytearray((folder / PART).read_bytes())
+    content[-1] ^= 1
+    fsspec.filesystem("memory").pipe(f"/bucket/store/{PART}", bytes(content))
+    with pytest.raises(DataError, match=rf"^{url}/{PART}: its checksum is [0-9a-f]{{8}}, expected"):
+        verify_part(part)
+
+
 @pytest.mark.parametrize("damage", ["store.json", "tokenizer/tokenizer.json"])
 def test_an_incomplete_store_leaves_no_copy(url, tmp_path, damage):
     import fsspec
@@ -92,10 +106,10 @@ def test_a_part_that_is_missing_or_damaged_leaves_no_copy(url, tmp_path):
 
     store = open_store(url, tmp_path / "copies")
     fsspec.filesystem("memory").pipe(f"/bucket/store/{PART}", b"damaged")
-    with pytest.raises(DataError, match="this token store is damaged"):
+    with pytest.raises(DataError, match=rf"^{url}/{PART}: 7 bytes, expected \d+: this token store is damaged"):
         store.parts[0].arrays
     fsspec.filesystem("memory").rm(f"/bucket/store/{PART}")
-    with pytest.raises(DataError, match=rf"^memory://bucket/store: {PART} cannot be read"):
+    with pytest.raises(DataError, match=rf"^{url}: no complete token store at this URL: {PART} is missing"):
         store.parts[0].arrays
     assert not list(store.folder.glob("*.arrow"))
 
@@ -178,7 +192,7 @@ def test_over_http(folder, tmp_path):
         copied = open_store(f"{root}/{folder.name}", tmp_path / "copies")
         copied.verify()
         assert (copied.folder / PART).read_bytes() == (folder / PART).read_bytes()
-        with pytest.raises(DataError, match=r"no token store at this URL"):
+        with pytest.raises(DataError, match=r"no complete token store at this URL: store.json is missing"):
             open_store(f"{root}/missing", tmp_path / "copies")
     finally:
         server.shutdown()
