@@ -252,7 +252,8 @@ def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None =
     (None, None)
     """
     number, different = 0, set()
-    for number, value in enumerate(predicted, 1):
+    for value in predicted:
+        number += 1
         different.add(value)
         if len(different) > 1:
             return None

@@ -32,8 +32,8 @@ def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
         raise PlacementError(
             f"prediction uses a single process, and this is one of {processes}; use bertkit without a launcher"
         )
-    # By default, oneDNN and what torch builds on it keep 1024 kernels each, up to 0.5 MiB apiece. To make one anew takes
-    # little time beside a batch.
+    # By default, oneDNN and what torch builds on it keep 1024 kernels each, up to 0.5 MiB apiece. To make one anew
+    # takes little time beside a batch.
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")
     found = find_device(PlacementSettings(device=device))
