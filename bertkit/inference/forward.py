@@ -25,7 +25,7 @@ _FEW, _SHORTEST_OF_FEW = 8, 0.4  # the same for the first inputs of a batch: sma
 
 def forward_in_batches(
     model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel,
-    lengths: Sequence[int],
+    lengths: Sequence[int] | np.ndarray,
     collate: Callable[[list[int]], Mapping[str, Tensor]],
     keep: Callable[[list[int], Any], Iterable[Kept]],
     batch_size: int,
