@@ -1,4 +1,4 @@
-"""The learning rate and epochs that follow data and encoder, beside the best of a grid of nine, on eight tables.
+"""The learning rate and epochs that follow data and encoder, beside the best of a grid of nine, on seven tables.
 
     python benchmarks/schedule.py --model CHECKPOINT --data-dir DATA [--layers 6 2] [--rows 100 300 1000]
                                   [--tables sst2 rte …] [--seeds 42] [--scored 300] [--recorded FILE]
@@ -95,29 +95,12 @@ def entities(data: Path) -> tuple[Rows, Rows]:
     return of_file("train.conll"), of_file("dev.conll")
 
 
-def questions(data: Path) -> tuple[Rows, Rows]:
-    """Questions of SQuAD 1.1 from all articles at hand, each a row of its own."""
-
-    def of_file(name: str) -> Rows:
-        articles = json.loads((data / "squad" / name).read_text(encoding="utf-8"))["data"]
-        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-        rows = [{"context": each["context"], "qas": [question]} for each in paragraphs for question in each["qas"]]
-        random.Random(0).shuffle(rows)
-        return rows
-
-    return of_file("train-v1.1-44articles.json"), of_file("dev-v1.1.json")
-
-
 def write_json_lines(rows: Rows, file: Path) -> None:
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
 def write_sentences(rows: Rows, file: Path) -> None:
     file.write_text("\n\n".join(row["lines"] for row in rows) + "\n", encoding="utf-8")
-
-
-def write_questions(rows: Rows, file: Path) -> None:
-    file.write_text(json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": rows}]}), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -165,7 +148,6 @@ SOURCES = {
     "rte": Source(
         "RTE", tsv(("sentence1", "sentence2"), "label", "glue/RTE/train.tsv", "glue/RTE/dev.tsv"), settings=PAIR
     ),
-    "squad": Source("SQuAD 1.1", questions, "finetune/squad/v1", "f1", {}, write_questions, ".json"),
 }  # fmt: skip
 
 
@@ -223,19 +205,19 @@ def cell(source: Source, folder: Path, model: str, seed: int) -> dict[str, Any]:
         systems.append(predictions(out, other))
         own = systems[-1]
         score = own.scores(own.runs[0], own.references)[source.metric]
-        runs.append({**given, "score": points(score, source), "seconds": round(seconds, 1)})
+        runs.append({**given, "score": points(score), "seconds": round(seconds, 1)})
         print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
         for left in out.glob("**/*.safetensors"):
             left.unlink()
     best = max(range(len(GRID)), key=lambda number: runs[1 + number]["score"])
     test = compare_systems([systems[1 + best], systems[0]], source.metric).comparisons[0].by_example
-    interval = None if test.low is None else [points(test.low, source), points(test.high, source)]
+    interval = None if test.low is None else [points(test.low), points(test.high)]
     return {"chosen": runs[0], "best": runs[1 + best], "interval": interval, "grid": runs[1:]}
 
 
-def points(score: float, source: Source) -> float:
+def points(score: float) -> float:
     """A score in points of a hundred."""
-    return round(score if source.recipe.startswith("finetune/squad") else 100 * score, 2)
+    return round(100 * score, 2)
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedModel,
     Trainer,
     TrainerCallback,
+    TrainerControl,
     TrainerState,
     TrainingArguments,
 )
@@ -30,6 +31,7 @@ from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
 from bertkit.training.batches import part_of_batch
 from bertkit.training.objectives import Objective
+from bertkit.training.schedule import FITS_DATA
 
 _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
@@ -201,7 +203,8 @@ def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
     else:
         saves_each = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
         fixed |= {"save_strategy": strategy, "save_steps": saves_each}
-    return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
+    can_stop = "early_stopping_patience" in asked or train.get(FITS_DATA, False)
+    return fixed | {"restore_callback_states_from_checkpoint": can_stop}
 
 
 def comparison_arguments(metric: str, recipe: Recipe) -> dict[str, Any]:
@@ -244,7 +247,22 @@ def _asked(recipe: Recipe) -> list[str]:
 def early_stopping(recipe: Recipe) -> list[TrainerCallback]:
     """Returns the callback for early stopping, if the recipe requires it."""
     patience = recipe.train.get("early_stopping_patience")
-    return [] if patience is None else [EarlyStoppingCallback(patience)]
+    return [] if patience is None else [_Patience(patience)]
+
+
+class _Patience(EarlyStoppingCallback):
+    """Early stopping that takes an equal score with a lower loss for a better one, as the choice of the best does.
+
+    So a score that stays the same while the loss falls, as F1 of few examples does at first, ends no run.
+    """
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any, **kwargs: Any
+    ) -> None:
+        if is_better_of_equals(metrics, state, args.metric_for_best_model):
+            self.early_stopping_patience_counter = 0
+            return
+        super().on_evaluate(args, state, control, metrics, **kwargs)
 
 
 def check_early_stopping(callbacks: Sequence[TrainerCallback], arguments: TrainingArguments) -> None:

@@ -21,21 +21,23 @@ from bertkit.recipe.load import Recipe
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
 
-FITTED = ("learning_rate", "num_train_epochs")
+FITTED = ("learning_rate", "num_train_epochs", "early_stopping_patience")
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
 _FEWEST_STEPS = 150
-_EPOCHS = 3, 15  # fewest and most
+_EPOCHS = 3, 50  # fewest and most
+_PATIENCE = 10  # evaluations
 
 
 def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and a sentence on them.
 
-    ====================  =====================================================================
-    ``learning_rate``     by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
-    ``num_train_epochs``  as many as make 150 steps, but 3 to 15; not with ``max_steps``
-    ====================  =====================================================================
+    ===========================  =====================================================================
+    ``learning_rate``            by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
+    ``num_train_epochs``         as many as make 150 steps, but 3 to 50; not with ``max_steps``
+    ``early_stopping_patience``  10 evaluations, with more epochs than that, chosen here, of which the best is kept
+    ===========================  =====================================================================
 
     Args:
         recipe: a fine-tuning recipe with `FITS_DATA`.
@@ -50,6 +52,9 @@ def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tupl
     if "num_train_epochs" not in train and not train.get("max_steps"):
         fewest, most = _EPOCHS
         chosen["num_train_epochs"] = float(min(max(math.ceil(_FEWEST_STEPS / steps), fewest), most))
+        can_stop = train.get("load_best_model_at_end") and "early_stopping_patience" not in train
+        if can_stop and chosen["num_train_epochs"] > _PATIENCE:
+            chosen["early_stopping_patience"] = _PATIENCE
     return dataclasses.replace(recipe, train={**train, **chosen}), _sentence(chosen, steps, rows, config)
 
 
@@ -59,7 +64,8 @@ def _sentence(chosen: dict[str, Any], steps: int, rows: int, config: PretrainedC
         parts.append(f"learning rate {chosen['learning_rate']:g} for a hidden size of {config.hidden_size}")
     if "num_train_epochs" in chosen:
         size = f"{counted(steps, 'step')} for {counted(rows, 'example', form=',')}"
-        parts.append(f"{chosen['num_train_epochs']:g} epochs of {size}")
+        ends = f", fewer if {_PATIENCE} evaluations bring nothing better" if "early_stopping_patience" in chosen else ""
+        parts.append(f"{chosen['num_train_epochs']:g} epochs of {size}{ends}")
     options = {"learning_rate": "--learning-rate", "num_train_epochs": "--num-train-epochs"}
     given = " or ".join(option for key, option in options.items() if key in chosen)
     return f"chosen: {'; '.join(parts)}; give {given} for others" if parts else ""

@@ -119,10 +119,10 @@ def test_equal_scores_keep_the_lower_loss(train, rated, capsys, losses, best):
     assert ("by accuracy, of equal ones by loss;" in printed) == (best != 4)
 
 
-def test_equal_scores_do_not_reset_the_patience(train, rated):
-    with rated([0.9, 0.9, 0.9, 0.9], [0.4, 0.3, 0.2, 0.1]):
+def test_equal_scores_reset_the_patience_while_the_loss_falls(train, rated):
+    with rated([0.9, 0.9, 0.9, 0.9, 0.9], [0.4, 0.3, 0.2, 0.3, 0.2]):
         out = train("run", early_stopping_patience=2)
-    assert [step for step, *_ in evaluations(out)] == [STEPS, 2 * STEPS, 3 * STEPS]
+    assert [step for step, *_ in evaluations(out)] == [STEPS * epoch for epoch in range(1, 6)]
     assert same_weights(out, out / f"checkpoint-{3 * STEPS}")
 
 

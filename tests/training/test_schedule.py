@@ -19,17 +19,19 @@ def fitted(rows: int, config=None, **overrides):
     recipe = load_recipe("finetune/classification", given)
     recipe, sentence = fitted_schedule(recipe, rows, config or BertConfig(hidden_size=384, num_attention_heads=12))
     assert FITS_DATA not in recipe.train
-    keys = ("learning_rate", "num_train_epochs", "max_steps")
+    keys = (*FITTED, "max_steps")
     return {key: recipe.train[key] for key in keys if key in recipe.train}, sentence
 
 
 @pytest.mark.parametrize(
-    ("rows", "epochs"), [(1, 15), (100, 15), (320, 15), (480, 10), (1000, 5), (1600, 3), (1_000_000, 3)]
+    ("rows", "epochs"), [(1, 50), (96, 50), (100, 38), (320, 15), (480, 10), (1000, 5), (1600, 3), (1_000_000, 3)]
 )
 def test_few_examples_are_seen_more_often(rows, epochs):
     values, sentence = fitted(rows)
     assert values["num_train_epochs"] == epochs
     assert f"{epochs} epochs" in sentence
+    assert values.get("early_stopping_patience") == (10 if epochs > 10 else None)
+    assert ("fewer if 10 evaluations bring nothing better" in sentence) == (epochs > 10)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,10 @@ def test_given_values_win():
     assert values["learning_rate"] == 7e-5
     assert "--num-train-epochs" in sentence
     assert "--learning-rate" not in sentence
-    assert fitted(100, num_train_epochs=2)[0]["num_train_epochs"] == 2
+    assert values["num_train_epochs"] == 38
+    assert fitted(100, num_train_epochs=40)[0] == {"learning_rate": 1e-4, "num_train_epochs": 40}
+    assert "early_stopping_patience" not in fitted(100, load_best_model_at_end=False)[0]
+    assert fitted(100, early_stopping_patience=3)[0]["early_stopping_patience"] == 3
     assert fitted(100, learning_rate=1e-5, num_train_epochs=2) == ({"learning_rate": 1e-5, "num_train_epochs": 2.0}, "")
     values, _ = fitted(100, max_steps=7)
     assert values == {"learning_rate": 1e-4, "max_steps": 7}
@@ -56,9 +61,8 @@ def test_given_values_win():
 def test_recipes_of_the_paper_are_left_alone():
     for recipe in (load_recipe("finetune/glue/sst2"), load_recipe("finetune/squad/v1"), recipe_of_paper()):
         given = recipe.train
-        assert not {*FITTED} - given.keys()
         kept, sentence = fitted_schedule(recipe, 100, BertConfig())
-        assert {key: kept.train[key] for key in FITTED} == {key: given[key] for key in FITTED}
+        assert kept.train == {key: value for key, value in given.items() if key != FITS_DATA}
         assert not sentence
 
 
@@ -71,8 +75,8 @@ def test_tags_of_few_sentences_are_seen_more_often(tmp_path, checkpoint, capfd):
     file, out = tmp_path / "tags.conll", tmp_path / "run"
     file.write_text("Ada B-PER\nwrote O\n\nLima B-LOC\ngrew O\n\n" * 10)
     finetune("ner", model=str(checkpoint), output_dir=out, train_file=str(file), report=False, max_seq_length=16)
-    assert "15 epochs of 1 step for 18 examples" in capfd.readouterr().err
-    assert load_recipe(out / "recipe.yaml").train["num_train_epochs"] == 15
+    assert "50 epochs of 1 step for 18 examples" in capfd.readouterr().err
+    assert load_recipe(out / "recipe.yaml").train["num_train_epochs"] == 50
 
 
 def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
@@ -84,7 +88,7 @@ def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
     finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values)
     assert "chosen: learning rate 0.0002 for a hidden size of" in capfd.readouterr().err
     recipe = load_recipe(out / "recipe.yaml")
-    assert (recipe.train["learning_rate"], recipe.train["num_train_epochs"]) == (2e-4, 15)
+    assert (recipe.train["learning_rate"], recipe.train["num_train_epochs"]) == (2e-4, 50)
     assert FITS_DATA not in recipe.train
     finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values, resume=True)
     given = {**values, "train.learning_rate": 1e-3}
