@@ -24,7 +24,7 @@ def choose_merges(
     min_frequency: int,
     progress: Reached = unreported,
 ) -> tuple[list[NewPiece], list[tuple[str, str]]]:
-    """Chooses merges that add up to ``number`` new pieces; the next one is that of the most frequent pair.
+    """Chooses merges for up to ``number`` new pieces, most frequent pairs first; two merges can make the same piece.
 
     The count of a pair is the number of pieces that its merge saves. Ties go to the pair that comes first in code point
     order. Pairs that would make a piece of the old vocabulary, which its own merges do not make here, are left out.
@@ -36,9 +36,6 @@ def choose_merges(
         number: maximum number of pieces, at least 0.
         min_frequency: minimum count of a pair, at least 1.
         progress: is called with the number of pieces, and with ``number``.
-
-    Returns:
-        The new pieces in the order of their merges, and the merges, of which two can make the same piece.
     """
     old = frozenset(vocabulary)
     # Words with unknown characters, or with bytes in place of characters, are left out.

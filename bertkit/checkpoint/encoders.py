@@ -252,7 +252,7 @@ def label_fields(names: Sequence[str]) -> dict[str, Any]:
 
 
 def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Reorders a loaded head to the order of the new labels, or reinitialises it if they differ.
+    """Reorders a loaded head to the new labels, or reinitialises it if they differ and returns the weights' names.
 
     transformers loads a head whenever its shape fits, even if its classes are other ones.
 
@@ -260,9 +260,6 @@ def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[st
         model: the loaded model with a classification head.
         before: names of the labels that the head was trained for, in the order of their ids.
         now: names of the new labels, in the order of their ids.
-
-    Returns:
-        The names of the reinitialised weights, drawn from torch's generator; empty if the sets of labels are equal.
     """
     import torch
     from torch import nn

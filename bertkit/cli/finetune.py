@@ -24,6 +24,17 @@ def _finetune() -> None:
     pass
 
 
+def _add(kind: str, summary: str, *examples: str) -> None:
+    """Adds ``bertkit finetune KIND`` for a task with one recipe."""
+    name = kind.replace("_", "-")
+
+    def of_task(run: FineTuning) -> None:
+        finetune(kind, f"finetune/{name}", run)
+
+    of_task.__doc__ = summary
+    command(app, kind, name=name, examples=examples)(of_task)
+
+
 @command(
     app,
     "glue",
@@ -71,32 +82,21 @@ def glue(
     print_result(scores, [glue_table(scores, run.many.format)], run.json)
 
 
-@command(
-    app,
+_add(
     "classification",
-    examples=(
-        "finetune classification --train-file mails.csv --model bert-base-uncased --output-dir mails",
-        "check finetune classification --train-file mails.csv --model my-bert --output-dir mails",
-        "finetune classification --train-file mails.csv --model my-bert --folds 5 --output-dir folds",
-    ),
+    "Fine-tune on your own table: one class, several classes or a number per text or pair.",
+    "finetune classification --train-file mails.csv --model bert-base-uncased --output-dir mails",
+    "check finetune classification --train-file mails.csv --model my-bert --output-dir mails",
+    "finetune classification --train-file mails.csv --model my-bert --folds 5 --output-dir folds",
 )
-def classification(run: FineTuning) -> None:
-    """Fine-tune on your own table: one class, several classes or a number per text or pair."""
-    finetune("classification", "finetune/classification", run)
 
-
-@command(
-    app,
+_add(
     "multiple_choice",
-    examples=(
-        "finetune multiple-choice --model google-bert/bert-base-uncased --output-dir swag",
-        "finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
-        "check finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
-    ),
+    "Fine-tune on multiple choice: SWAG, or any context with endings.",
+    "finetune multiple-choice --model google-bert/bert-base-uncased --output-dir swag",
+    "finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
+    "check finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
 )
-def multiple_choice(run: FineTuning) -> None:
-    """Fine-tune on multiple choice: SWAG, or any context with endings."""
-    finetune("multiple_choice", "finetune/multiple-choice", run)
 
 
 @command(
@@ -114,46 +114,29 @@ def squad(run: FineTuning) -> None:
     finetune("question_answering", f"finetune/squad/{version}", run)
 
 
-@command(
-    app,
+_add(
     "ner",
-    examples=(
-        "finetune ner --train-file train.conll --model google-bert/bert-base-cased --output-dir entities",
-        "check finetune ner --train-file train.conll --model my-bert --output-dir entities",
-        "finetune ner --train-file spans.jsonl --validation-file more.jsonl --model my-bert --output-dir entities",
-    ),
+    "Fine-tune on sentences whose words have tags: entities, chunks, parts of speech.",
+    "finetune ner --train-file train.conll --model google-bert/bert-base-cased --output-dir entities",
+    "check finetune ner --train-file train.conll --model my-bert --output-dir entities",
+    "finetune ner --train-file spans.jsonl --validation-file more.jsonl --model my-bert --output-dir entities",
 )
-def ner(run: FineTuning) -> None:
-    """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
-    finetune("ner", "finetune/ner", run)
 
-
-@command(
-    app,
+_add(
     "reranking",
-    examples=(
-        "finetune reranking --train-file queries.csv --model google-bert/bert-base-uncased --output-dir reranker",
-        "check finetune reranking --train-file queries.csv --model my-bert --output-dir reranker",
-        "finetune reranking --train-file queries.csv --model my-bert --seeds 3 --output-dir rerankers",
-    ),
+    "Fine-tune a reranker, which scores passages for a query: a cross-encoder.",
+    "finetune reranking --train-file queries.csv --model google-bert/bert-base-uncased --output-dir reranker",
+    "check finetune reranking --train-file queries.csv --model my-bert --output-dir reranker",
+    "finetune reranking --train-file queries.csv --model my-bert --seeds 3 --output-dir rerankers",
 )
-def reranking(run: FineTuning) -> None:
-    """Fine-tune a reranker, which scores passages for a query: a cross-encoder."""
-    finetune("reranking", "finetune/reranking", run)
 
-
-@command(
-    app,
+_add(
     "similarity",
-    examples=(
-        "finetune similarity --train-file pairs.csv --model google-bert/bert-base-uncased --output-dir similar",
-        "check finetune similarity --train-file pairs.csv --model my-bert --output-dir similar",
-        "finetune similarity --train-file triplets.jsonl --model my-bert --output-dir similar",
-    ),
+    "Fine-tune sentence embeddings on scored pairs, pairs, triplets or NLI, with sentence-transformers' losses.",
+    "finetune similarity --train-file pairs.csv --model google-bert/bert-base-uncased --output-dir similar",
+    "check finetune similarity --train-file pairs.csv --model my-bert --output-dir similar",
+    "finetune similarity --train-file triplets.jsonl --model my-bert --output-dir similar",
 )
-def similarity(run: FineTuning) -> None:
-    """Fine-tune sentence embeddings on scored pairs, pairs, triplets or NLI, with sentence-transformers' losses."""
-    finetune("similarity", "finetune/similarity", run)
 
 
 def task_recipe(task: str | None, recipe: str | None) -> str:

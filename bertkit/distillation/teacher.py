@@ -26,11 +26,7 @@ _NAMES = ("_name_or_path", "architectures", "auto_map", "bertkit_task", "id2labe
 
 
 def computing_all(model: PreTrainedModel) -> nn.Module:
-    """Makes a model compute all tokens in its last layer, although its head may read few.
-
-    Returns:
-        The module whose first output is the last hidden states, (B, S, H).
-    """
+    """Makes a model compute all tokens in its last layer; returns the module whose first output are these (B, S, H)."""
     if not isinstance(model, BertPreTrainedModel):
         return model.base_model
     encoder: BertEncoder = model.base_model.encoder

@@ -80,7 +80,6 @@ class WordContexts(Shown):
 
     @property
     def title(self) -> str:
-        """Title of the page."""
         return f"“{self.word}” in {counted(len(self.texts), 'context')}"
 
     @property
@@ -97,7 +96,6 @@ class WordContexts(Shown):
         return accuracies.index(max(known)) if known else None
 
     def lines(self) -> list[str]:
-        """Returns the result for a terminal."""
         lines = [f"{self.word}: {counted(len(self.texts), 'occurrence')}; {counted(self.without, 'text')} without it"]
         for number, layer in enumerate(self.layers):
             line = f"  layer {number}: two components have {sum(layer.variance):.0%} of the variance"

@@ -70,17 +70,14 @@ class Explanation(Shown):
         return {name: getattr(self, name) for name in ("pieces", *PARTS) if getattr(self, name) is not None}
 
     def lines(self) -> list[str]:
-        """Returns the result for a terminal."""
         lines = [line for part in self.parts().values() for line in part.lines()]
         return [*lines, *(f"{name.replace('_', ' ')}: {reason}" for name, reason in self.missing.items())]
 
     def record(self) -> dict[str, Any]:
-        """Returns the result as plain data."""
         parts = {name: part.record() for name, part in self.parts().items()}
         return {"checkpoint": self.checkpoint, "family": self.family, **parts, "missing": self.missing}
 
     def drawn(self) -> dict[str, Any]:
-        """Returns further values of the template."""
         return {
             "headings": HEADINGS,
             "attention": None if self.attention is None else drawn_attention(self.attention),

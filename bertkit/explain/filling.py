@@ -139,16 +139,13 @@ class Ranking(Shown):
 
     @property
     def title(self) -> str:
-        """Title of the page."""
         return f"{counted(len(self.scores), 'text')} by pseudo-perplexity"
 
     def record(self) -> dict[str, Any]:
-        """Returns the result as plain data."""
         names = ("text", "perplexity", "log_likelihood")
         return {"ranking": [dict(zip(names, score, strict=True)) for score in self.scores]}
 
     def lines(self) -> list[str]:
-        """Returns the result for a terminal."""
         return [f"{perplexity:.4g}  {text}" for text, perplexity, _ in self.scores]
 
 
@@ -183,17 +180,14 @@ class MinimalPairs(Shown):
 
     @property
     def title(self) -> str:
-        """Title of the page."""
         return counted(len(self.rows), "minimal pair")
 
     def record(self) -> dict[str, Any]:
-        """Returns the result as plain data."""
         names = ("good", "bad", "log_likelihood_of_good", "log_likelihood_of_bad")
         pairs = [dict(zip(names, row, strict=True)) for row in self.rows]
         return {"share": self.share, "interval": list(self.interval), "pairs": pairs}
 
     def lines(self) -> list[str]:
-        """Returns the result for a terminal."""
         low, high = self.interval
         return [
             f"the good text is more probable in {self.right} of {counted(len(self.rows), 'pair')}: {self.share:.4f} "

@@ -7,15 +7,13 @@ pictures.
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
+import io
 from dataclasses import dataclass
 
 import numpy as np
 
 MOST_TOKENS = 128  # of a drawn matrix
 _MOST_BYTES = 1_700_000  # of all pictures of a page, as base64
-_SIGNATURE = bytes([137, 80, 78, 71, 13, 10, 26, 10])
 _COLOUR = (43, 140, 196)  # readable on white and on black
 
 
@@ -48,17 +46,9 @@ def sprites(weights: np.ndarray) -> Sprites:
 
 def _png(opacity: np.ndarray) -> str:
     """Returns a picture (height, width) uint8 of one colour as a data URL."""
-    height, width = opacity.shape
-    rows = np.pad(opacity, [(0, 0), (1, 0)])  # each row begins with its filter, none
-    chunks = {
-        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),
-        b"PLTE": bytes(_COLOUR) * 256,
-        b"tRNS": bytes(range(256)),
-        b"IDAT": zlib.compress(rows.tobytes(), 9),
-        b"IEND": b"",
-    }
-    parts = [
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    ]
-    return f"data:image/png;base64,{base64.b64encode(b''.join([_SIGNATURE, *parts])).decode()}"
+    from PIL import Image  # of matplotlib
+
+    picture, file = Image.fromarray(opacity), io.BytesIO()
+    picture.putpalette(bytes(_COLOUR) * 256)
+    picture.save(file, "PNG", compress_level=9, transparency=bytes(range(256)))
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -96,7 +96,6 @@ class SeenExamples(Shown):
 
     @property
     def title(self) -> str:
-        """Title of the page."""
         return f"What pre-training sees of {Path(self.store).name}"
 
     @property
@@ -137,7 +136,6 @@ class SeenExamples(Shown):
         return {"phase": self.phase, "examples": examples, "in_epoch": self.in_epoch, "counts": counts}
 
     def lines(self) -> list[str]:
-        """Returns the result for a terminal."""
         lines = [f"phase {self.phase}: examples of at most {self.data.max_seq_length} tokens"]
         for example in self.examples:
             marks = {"masked": "[MASK→{}]", "kept": "[{}]", "replaced": "[{}←{}]"}

@@ -45,11 +45,7 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
 
 
 def _predict(place: Path, tests: Sequence[str]) -> float | None:
-    """Writes predictions and results of test sets, as a single run does.
-
-    Returns:
-        The main metric, averaged over the sets with labels; None without any.
-    """
+    """Writes predictions and results of test sets; returns the mean main metric of those with labels, or None."""
     metrics: dict[str, float] = {}
     scores = []
     for name in tests:

@@ -248,12 +248,9 @@ def _copy_best(folder: Path, best_run: str) -> None:
 
 
 def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
-    """Writes the prediction for each training example by the models that were not trained on it.
+    """Writes predictions by the models that were not trained on the examples; returns their number and scores.
 
     With several seeds the outputs of their models are averaged.
-
-    Returns:
-        Number of examples, and scores of all predictions together.
     """
     rows: dict[int, dict[str, Any]] = {}
     sides: list[tuple[Sequence[Any], Sequence[Any]]] = []

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bertkit.errors import BertkitError, described
 from bertkit.files import read_json, read_record, write_json
@@ -62,13 +62,10 @@ def forget_failures(folder: Path) -> None:
 
 
 def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
-    """Runs a cell, or continues its run, and writes the record.
+    """Runs a cell, or continues its run; writes and returns the record, or None if another worker is running the cell.
 
     The lock of the run directory keeps other workers away. It ends with its process, so the cell of a killed worker can
     be taken at once.
-
-    Returns:
-        The record; None if another worker is running the cell.
     """
     place = folder / RUNS / cell.name
     try:
@@ -115,16 +112,6 @@ def main_score(task: Task, metrics: Mapping[str, float]) -> float:
 # ---- all cells -------------------------------------------------------------------------------------------------------
 
 
-class Source(Protocol):
-    """The cells of a grid as they become known."""
-
-    def cells(self) -> list[Cell]:
-        """Returns the cells that have no record yet; none if the grid is complete."""
-
-    def more(self) -> bool:
-        """Adds cells while all known ones are taken; returns whether there are any."""
-
-
 class AllCells:
     """Source of a plain grid: its cells are known from the start."""
 
@@ -133,11 +120,13 @@ class AllCells:
         self._left = [cell for setting in definition.settings() for cell in definition.cells(setting)]
 
     def cells(self) -> list[Cell]:
+        """Returns the cells that have no record yet; none if the grid is complete."""
         # A record stays while workers run, so each is read once.
         self._left = [cell for cell in self._left if record_of(self.folder, cell) is None]
         return self._left
 
     def more(self) -> bool:
+        """Adds cells while all known ones are taken; returns whether there are any."""
         return False
 
 
@@ -160,7 +149,7 @@ class SampledCells:
             return self.search.ask() is not None
 
 
-def source_of(definition: Definition, folder: Path) -> Source:
+def source_of(definition: Definition, folder: Path) -> AllCells | SampledCells:
     """Returns the source of the cells of a grid."""
     return SampledCells(definition, folder) if definition.search else AllCells(definition, folder)
 

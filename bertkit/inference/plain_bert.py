@@ -38,11 +38,7 @@ _HEADS = {
 
 
 def load_plain_bert(head: str | type, checkpoint: str, config: PreTrainedConfig) -> PlainBert | None:
-    """Loads a BERT with a head from a local folder, in float32.
-
-    Returns:
-        The network; None for a checkpoint that only `bertkit.checkpoint.load.load_model` reads or refuses.
-    """
+    """Loads a BERT with a head from a folder, in float32; None if only `load_model` reads or refuses it."""
     path = Path(checkpoint) / _WEIGHTS
     if not isinstance(head, str) or head not in _HEADS:
         return None

@@ -112,11 +112,7 @@ class _Signals:
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: _Signals, arguments: Sequence[str]) -> int:
-    """Waits for the end of the run; forwards the first signal.
-
-    Returns:
-        The exit code of `launch`. Processes may be left: after a failure, a second signal, or too long a time.
-    """
+    """Waits for the end of the run; forwards the first signal; returns the exit code, and may leave processes."""
     sent: signal.Signals | None = None
     deadline = math.inf
     while True:

@@ -72,15 +72,12 @@ def outruns_mkl(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Computes states · weightᵀ + bias by oneDNN.
+    """Computes states · weightᵀ + bias, (…, O) float32, by oneDNN.
 
     Args:
         states: (…, I) float32.
         weight: (O, I) float32, possibly transposed or packed.
         bias: (O) float32.
-
-    Returns:
-        (…, O) float32.
     """
     bias = None if bias is None else bias.contiguous()  # oneDNN ignores its stride
     result: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")

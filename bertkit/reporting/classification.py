@@ -230,14 +230,11 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
 
 
 def suspected_labels(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
-    """Finds labels that are probably wrong, by cleanlab's confident learning (Northcutt et al. 2021).
+    """Returns which labels confident learning (Northcutt et al. 2021) suspects; None for one class or no cleanlab.
 
     Args:
         probabilities: (N, C), of a model that was not trained on these examples.
         labels: class ids, (N,).
-
-    Returns:
-        Whether each label is suspected, (N,) bool; None without cleanlab, or with one class only.
     """
     try:
         from cleanlab.filter import find_label_issues

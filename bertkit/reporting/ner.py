@@ -73,13 +73,10 @@ class ReportedTags(Reported):
 
 
 def match(true: Sequence[Entity], predicted: Sequence[Entity]) -> list[Match]:
-    """Matches the entities of a sentence with the predicted ones; each occurs in one pair.
+    """Matches the entities of a sentence with the predicted ones; returns a kind of `KINDS` and both for each pair.
 
     Equal entities are matched first, then those with the same words, then overlapping ones with the same type, then
     all others that overlap; entities without a partner are missing or spurious.
-
-    Returns:
-        The kind of each pair, one of `KINDS`, the true entity and the predicted one.
 
     >>> match(  # doctest: +NORMALIZE_WHITESPACE
     ...     [Entity("PER", 0, 2), Entity("LOC", 4, 5)], [Entity("PER", 1, 2), Entity("ORG", 4, 5)]

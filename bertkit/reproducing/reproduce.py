@@ -150,10 +150,7 @@ def _prepared(
     seeds: int,
     overrides: Mapping[str, Any] | None,
 ) -> tuple[dict[tuple[str, str], tuple[Definition, Prepared]], dict[tuple[str, str], str]]:
-    """Checks the grids of all checkpoints and tasks.
-
-    Returns:
-        Definitions of the grids by name of checkpoint and task, and reasons why others cannot be run.
+    """Checks all grids; returns the definitions by name of checkpoint and task, and why others cannot be run.
 
     Raises:
         BertkitError: one message with all faults; or nothing can be run.

@@ -98,11 +98,7 @@ def score_and_predict_the_rest(
     features: dict[str, Any],
     evaluation: dict[str, float],
 ) -> dict[str, float]:
-    """Scores the other validation sets, predicts the test sets, and writes the predictions of `splits_to_write`.
-
-    Returns:
-        ``evaluation``, the results on the first validation set, extended with the scores on the others.
-    """
+    """Adds the scores of the other validation sets to ``evaluation``; predicts test sets; writes `splits_to_write`."""
     predicted: dict[str, Any] = {}
     written = splits_to_write(task, list(features))
     for name in [name for name in features if name != "train"]:

@@ -178,11 +178,7 @@ class RunInProgress:
         command: str,
         logits_per_sequence: int = 0,
     ) -> dict[str, float]:
-        """Prints the resources of the run, trains, saves and evaluates.
-
-        Returns:
-            Results on the evaluation set, ``eval_…``; empty without an evaluation set.
-        """
+        """Prints the resources, trains, saves and evaluates; returns ``eval_…``, empty without an evaluation set."""
         speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
         preemption = Preemption()
         if self.tracking is not None:
@@ -222,11 +218,7 @@ class RunInProgress:
     def _begin(
         self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int
     ) -> str | None:
-        """Prints the resources of the run and writes the initial files of its directory.
-
-        Returns:
-            The checkpoint to resume from; None if there is none.
-        """
+        """Prints the resources and writes the initial files; returns the checkpoint to resume from, or None."""
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
         facts = logits_per_sequence, trainer.teacher_bytes, has_tf32(self.recipe, self.placement)
         for line in start_lines(trainer.model, self.placement, longest, train_set, *facts):

@@ -91,11 +91,7 @@ class Batcher:
         return self._refused is None and self._thread.is_alive()
 
     def refuse(self, reason: str) -> int:
-        """Answers the waiting jobs and all later ones with 503; called in the event loop.
-
-        Returns:
-            The number of waiting jobs.
-        """
+        """Answers all jobs, waiting and later, with 503; in the event loop; returns the number of waiting ones."""
         self._refused = reason
         waiting = [future for future in self._waiting if not future.done()]
         for future in waiting:

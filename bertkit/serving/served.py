@@ -80,14 +80,11 @@ class Served:
         return self.task.read_input(inputs)
 
     def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Any) -> list[Any]:
-        """Converts model outputs to answers, by default the predictions of `Task.decode`.
+        """Converts model outputs to one answer per example, plain data; by default the predictions of `Task.decode`.
 
         Args:
             outputs, features, examples: as for `Task.decode`.
             parameters: an instance of ``parameters``.
-
-        Returns:
-            One answer per example, plain data for JSON.
         """
         return self.task.decode(outputs, features, examples)
 

@@ -101,7 +101,7 @@ def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder
 def hold_out(
     classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws a stratified validation set: its class shares are about those of all rows.
+    """Draws a stratified validation set; returns ascending indices of training rows and held-out rows, int64.
 
     Of a class of n rows, ``fraction`` · n rows (rounded) are held out; at least one row remains for training. (The
     function of the ``datasets`` library does not accept a class of one row.)
@@ -111,9 +111,6 @@ def hold_out(
         rows: number of rows.
         fraction: share to hold out, in (0, 1).
         seed: determines the split, independent of other random numbers of the run.
-
-    Returns:
-        Indices of the training rows and of the held-out rows, (N,) int64 each, ascending.
     """
     generator = np.random.default_rng(seed)
     groups: dict[Hashable, array[int]] = {}

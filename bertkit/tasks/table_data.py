@@ -199,11 +199,7 @@ class TableTask(Task):
         loaded: dict[str, Split],
         classes: Sequence[Hashable] | None = None,
     ) -> tuple[Self, dict[str, Split]]:
-        """Holds out a validation set from the training set if one is requested and missing.
-
-        Returns:
-            The task, with its scored split set, and the splits.
-        """
+        """Holds out a validation set if one is requested and missing; returns the changed task and the splits."""
         if "validation" not in splits or "validation" in loaded:
             return self, loaded
         if not {*self.label_columns} & {*loaded["train"].examples.column_names}:

@@ -83,16 +83,13 @@ def windows(length: int, room: int, overlap: int, *, full: bool = False) -> list
 
 
 def most_context(of: Sequence[Window]) -> np.ndarray:
-    """Returns for each token of a text the window in which it has the most context.
+    """Returns for each token of a text the window in which it has the most context: (T,) int64, indices into ``of``.
 
     The context of a token is the smaller of the numbers of window tokens to its left and right. Ties go to the first
     window, as in the released run_squad.py.
 
     Args:
         of: windows that cover the text, in order.
-
-    Returns:
-        (T,) int64, indices into ``of``.
 
     >>> most_context([Window(0, 6), Window(4, 10)]).tolist()
     [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]

@@ -79,11 +79,7 @@ class LabelledSentence:
 
 
 def write_documents(number: int, seed: int) -> list[list[str]]:
-    """Generates documents of 8 to 14 sentences.
-
-    Returns:
-        The documents, each a list of sentences, with tokens separated by spaces.
-    """
+    """Generates documents of 8 to 14 sentences, whose tokens are separated by spaces."""
     rng = random.Random(f"documents {seed}")
     return [_document(rng) for _ in range(number)]
 

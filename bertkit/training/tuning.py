@@ -55,13 +55,10 @@ def check_tuning(recipe: Recipe, placement: Placement) -> None:
 
 
 def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
-    """Freezes weights, re-initializes layers and adds adapters, as the recipe says.
+    """Freezes weights, re-initializes layers and adds adapters; returns learning rates and adapters, None for neither.
 
     ``reinit_layers`` re-initializes the last layers of the encoder and the pooler (Zhang et al. 2021,
     arXiv:2006.05987), from torch's random numbers.
-
-    Returns:
-        Learning rates and adapters for the training; None for neither.
 
     Raises:
         RecipeError: the model has too few layers, or no list of layers.

@@ -136,7 +136,7 @@ def _write(rows: NDArray[np.void], segments: Segments, max_tokens: int, seed: in
 def truncate_pairs(
     starts: NDArray[np.int64], lengths: NDArray[np.int64], max_tokens: int, seed: int, epoch: int, first_pair: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Truncates consecutive pairs of an epoch to at most ``max_tokens`` tokens each.
+    """Truncates pairs of an epoch to at most ``max_tokens`` tokens each; returns starts and lengths, (N, 2) int64.
 
     The script drops one token at a time from the longer segment (from B if both are equally long), at the front or the
     back with probability ½ each. The lengths after truncation follow from the lengths before; the number of tokens
@@ -147,9 +147,6 @@ def truncate_pairs(
         max_tokens: maximum length of A and B together, at least 2.
         seed, epoch: determine the random choices.
         first_pair: number within the epoch of the first row; the random choices for a pair depend on its number.
-
-    Returns:
-        Starts and lengths after truncation, each ``(N, 2)`` int64.
     """
     half_a, half_b = (max_tokens + 1) // 2, max_tokens // 2
     a, b = lengths[:, 0], lengths[:, 1]

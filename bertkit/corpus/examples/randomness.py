@@ -37,14 +37,11 @@ class Stream(IntEnum):
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
-    """Computes Philox4x32-10 of every counter.
+    """Computes Philox4x32-10 of every counter: ``(..., 4)`` uint64, each word uniform below 2³².
 
     Args:
         counter: ``(..., 4)`` uint64, each word below 2³², the least significant first.
         key: two words below 2³².
-
-    Returns:
-        ``(..., 4)`` uint64, each word uniform below 2³².
 
     >>> [f"{word:08x}" for word in philox(np.zeros(4, np.uint64), (0, 0))]
     ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']

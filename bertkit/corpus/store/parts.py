@@ -34,15 +34,12 @@ def write_parts(
     unit: int = 0,
     report: Callable[[int | None], None] = lambda position: None,
 ) -> list[dict[str, Any]]:
-    """Writes the parts of a unit of a corpus from its batches, in order, and closes the generator.
+    """Writes the parts of a unit of a corpus from its batches, in order; returns their entries in the manifest.
 
     Args:
         encoded, token_type, report: as for `write_store`.
         folder: folder of the parts.
         unit: number of the unit, which is in the names of its parts.
-
-    Returns:
-        The entries of the parts in the manifest; none if there is no token.
     """
     with contextlib.closing(encoded), contextlib.closing(StoreDraft(folder, token_type, unit)) as draft:
         for batch in encoded:

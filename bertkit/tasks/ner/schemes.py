@@ -131,10 +131,7 @@ def fault_of_tag(tag: str) -> str:
 
 
 def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[tuple[int, str]]:
-    """Finds the violations of a scheme's rules in the tags of a sentence.
-
-    Returns:
-        Index of a word, from 0, and a description with its tag, for each violation.
+    """Returns word, from 0, and description of each violation of a scheme's rules in the tags of a sentence.
 
     Raises:
         DataError: a tag has no prefix, as in `split_tag`.

@@ -90,7 +90,7 @@ def decode_spans(
     n_best_size: int,
     may_be_unanswerable: bool,
 ) -> list[Decoded]:
-    """Decodes the best answers to every question.
+    """Decodes the best answers to every question; one entry per text.
 
     Args:
         start_logits, end_logits: (N, S), from the model; positions beyond a window's tokens are ignored.
@@ -99,9 +99,6 @@ def decode_spans(
         max_answer_length: L, maximum number of tokens of an answer.
         n_best_size: K, number of spans to consider; among spans with the same text only the best is returned.
         may_be_unanswerable: include no answer among the candidates.
-
-    Returns:
-        One entry per text.
     """
     features = {name: features[name] for name in _COLUMNS}  # a data set's columns are slow to read
     owners = np.asarray(features["example"])

@@ -141,13 +141,10 @@ def _rounded(max_seq_length: int, length: int) -> int:
 
 
 def group_by_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
-    """Sorts the examples by length, the longest first, into batches of the same number and sizes.
+    """Sorts examples by length, longest first, into as many batches of the same sizes, cut by `rounded_length`.
 
     Args:
         batches: micro-batches of one step, padded on the right as given by ``attention_mask``. May be empty.
-
-    Returns:
-        The batches, cut to their longest example rounded up by `rounded_length`.
     """
     if not batches:
         return []
@@ -165,12 +162,9 @@ def group_by_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, T
 
 
 def keep_freed_memory() -> bool:
-    """Configures the C library to keep freed memory in this process.
+    """Configures the C library to keep freed memory in this process; returns False if it is not glibc.
 
     Peak memory stays about the same; it is returned when the process ends.
-
-    Returns:
-        True if the allocator is glibc's, which can be configured; others are left unchanged.
     """
     try:
         library = ctypes.CDLL("libc.so.6")

@@ -28,11 +28,7 @@ _SCORES_AT_ONCE = 1 << 21  # 8 MiB of float32
 
 
 def kept_units(shape: torch.Size, p: float) -> tuple[Tensor, float]:
-    """Samples the units to keep, independently with probability 1 − p, 0 < p ≤ 1.
-
-    Returns:
-        uint8 mask of ``shape``, 1 = keep; and the scale of the kept units.
-    """
+    """Samples the units to keep with probability 1 − p, 0 < p ≤ 1: uint8 mask, 1 = keep, and the scale of the kept."""
     kept = min(round((1 - p) * _STEPS), _STEPS - 1)
     count = shape.numel()
     bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)[:count]
