@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, OutputError, raise_listed
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Vectors
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
+from bertkit.inference.inputs import (
+    BLOCK,
+    Block,
+    blocks_of,
+    inputs_at_once,
+    list_of_texts,
+    one_block,
+    process_blocks,
+    read_inputs,
+)
 from bertkit.inference.loaded import load
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predicted import predicted
-from bertkit.inference.predictor import Predictor, build_predictor, load_task
+from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task
 from bertkit.inference.skipping import reported, skipping
 from bertkit.inference.unsure import check_unsure_below, or_unsure, unsure_on_validation
 from bertkit.inference.writing import (
+    VECTOR_FILES,
     CsvRows,
     GrowingFile,
-    JsonLinesVectors,
-    NpzVectors,
-    ParquetVectors,
     Row,
     check_growing_file,
     json_lines,
@@ -39,16 +46,7 @@ from bertkit.tables.table import the_text_column
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
-_VECTOR_FILES: Mapping[str, type[JsonLinesVectors | ParquetVectors | NpzVectors]] = {
-    ".npz": NpzVectors,
-    ".parquet": ParquetVectors,
-    ".jsonl": JsonLinesVectors,
-}
 _OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
-_OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
 _NOT_LINES = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
@@ -157,10 +155,8 @@ def predict_stream(
     reasons: list[str] | None = None if on_error == "stop" else []
     if per_file and input_file is None:
         raise DataError("--per-file: is for a folder of files; give it with --input")
-    if per_file:
-        blocks = read_inputs(Path(str(input_file)), at_once, per_file, reasons)
-    elif input_file is not None:
-        blocks = _read(input_file, task, at_once, reasons)
+    if input_file is not None:
+        blocks = _read(input_file, task, at_once, per_file, reasons)
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
@@ -229,34 +225,9 @@ def _check_options(
         check_growing_file(output_file, f"--output {output_file}")
 
 
-def load_configured_task(
-    name: str,
-    all_probabilities: bool = False,
-    threshold: float | None = None,
-    text_columns: Sequence[str] | None = None,
-    aggregation: str | None = None,
-) -> tuple[Task, PreTrainedConfig]:
-    """Returns the task of a checkpoint with the options of `predict_stream`, and its configuration; loads no weights.
-
-    Raises:
-        BertkitError: the checkpoint cannot be read, or its task does not have an option.
-    """
-    task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
-    if text_columns:
-        task = predicted(task).with_columns({"text_columns": list(text_columns)})
-    if all_probabilities:
-        task = predicted(task).with_all_probabilities()
-    if threshold is not None:
-        task = predicted(task).with_threshold(threshold)
-    return task, config
-
-
-def inputs_at_once(config: PreTrainedConfig) -> int:
-    """Returns the number of inputs of a block for a model of this configuration."""
-    return max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
-
-
-def _read(input_file: Path, task: Task, at_once: int, left_out: list[str] | None) -> Iterator[Block]:
+def _read(input_file: Path, task: Task, at_once: int, per_file: bool, left_out: list[str] | None) -> Iterator[Block]:
+    if per_file:
+        return read_inputs(input_file, at_once, per_file, left_out)
     table = predicted(task).read_file(input_file)
     if table is None and predicted(task).reads_neighbours and is_table(input_file):
         table = read_table(input_file)
@@ -377,9 +348,9 @@ def embed_texts(
     if (texts is None) == (input_file is None):
         raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
     output_file = Path(output_file)
-    form = _VECTOR_FILES.get(output_file.suffix.lower())
+    form = VECTOR_FILES.get(output_file.suffix.lower())
     if form is None:
-        raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_VECTOR_FILES)}")
+        raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(VECTOR_FILES)}")
     check_growing_file(output_file, f"--output {output_file}")
     if text_column is not None and input_file is not None and not is_table(input_file):
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")

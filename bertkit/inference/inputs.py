@@ -12,7 +12,7 @@ from functools import partial
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
 from bertkit.progress import Bar, Reached, say
@@ -22,9 +22,13 @@ from bertkit.tables.documents import document_parts
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.table_files import read_table_parts
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 BLOCK = 1024
 """Inputs per block: enough for batches of similar lengths, few enough to take little memory."""
 
+_OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 _STDIN = "-"
 _FILES_AT_ONCE = 64  # whose texts are in memory
 _PIPE_BYTES = 1 << 20
@@ -97,6 +101,11 @@ def _remedy(value: Any) -> str:
     if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":  # pandas.NA
         return "an empty cell is no text: give texts only, such as frame['text'].dropna().tolist()"
     return "expected texts, such as [str(value) for value in values]"
+
+
+def inputs_at_once(config: PreTrainedConfig) -> int:
+    """Returns the number of inputs of a block for a model of this configuration."""
+    return max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
 
 
 class Block(NamedTuple):

@@ -225,3 +225,25 @@ def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTraine
         say(f"{checkpoint} records no task; assumed from its head: {task.pipeline_tag}, {', '.join(task.assumptions)}")
     check_positions(task.data.max_seq_length, config, checkpoint)
     return task, config
+
+
+def load_configured_task(
+    name: str,
+    all_probabilities: bool = False,
+    threshold: float | None = None,
+    text_columns: Sequence[str] | None = None,
+    aggregation: str | None = None,
+) -> tuple[Task, PreTrainedConfig]:
+    """Returns the task of a checkpoint with the options of `predict_stream`, and its configuration; loads no weights.
+
+    Raises:
+        BertkitError: the checkpoint cannot be read, or its task does not have an option.
+    """
+    task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
+    if text_columns:
+        task = predicted(task).with_columns({"text_columns": list(text_columns)})
+    if all_probabilities:
+        task = predicted(task).with_all_probabilities()
+    if threshold is not None:
+        task = predicted(task).with_threshold(threshold)
+    return task, config

@@ -287,6 +287,14 @@ class NpzVectors:
             np.savez(stream, **columns)  # type: ignore[arg-type]
 
 
+VECTOR_FILES: Mapping[str, type[JsonLinesVectors | ParquetVectors | NpzVectors]] = {
+    ".npz": NpzVectors,
+    ".parquet": ParquetVectors,
+    ".jsonl": JsonLinesVectors,
+}
+"""Ending of a file of vectors → what writes it."""
+
+
 def _token_columns(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
     """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
     counts = np.asarray([len(each.tokens) for each in texts], np.int64)

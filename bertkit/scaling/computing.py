@@ -17,10 +17,9 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, rows_of_vectors
-from bertkit.inference.files import inputs_at_once, load_configured_task
-from bertkit.inference.inputs import BLOCK
+from bertkit.inference.inputs import BLOCK, inputs_at_once
 from bertkit.inference.loaded import load
-from bertkit.inference.predictor import build_predictor
+from bertkit.inference.predictor import build_predictor, load_configured_task
 from bertkit.inference.unsure import or_unsure
 from bertkit.inference.writing import json_lines, plain, vector_column, with_prediction
 from bertkit.json_text import dumps

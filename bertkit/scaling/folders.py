@@ -17,8 +17,8 @@ from typing import Any, Literal
 import bertkit
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, RecipeError, listed, noted
-from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
+from bertkit.inference.predictor import load_configured_task
 from bertkit.inference.unsure import check_unsure_below, unsure_on_validation
 from bertkit.locks import FolderInUseError, RunLock, is_locked
 from bertkit.placement.inference import Precision

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from bertkit.errors import DataError, OutputError
-from bertkit.inference import files
+from bertkit.inference import files, inputs, predictor
 from bertkit.inference.files import predict_stream
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.writing import CsvRows, with_prediction
@@ -44,12 +44,12 @@ class Echo:
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of two inputs."""
-    monkeypatch.setattr(files, "BLOCK", 2)
+    monkeypatch.setattr(inputs, "BLOCK", 2)
 
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
-    monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), SimpleNamespace(num_labels=2)))
+    monkeypatch.setattr(predictor, "load_task", lambda checkpoint, data: (Echo(), SimpleNamespace(num_labels=2)))
     monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config, **_: task)
 
 
@@ -203,8 +203,8 @@ def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
 
 
 def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):
-    config = SimpleNamespace(num_labels=files._OUTPUTS_AT_ONCE // 2)
-    monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), config))
+    config = SimpleNamespace(num_labels=inputs._OUTPUTS_AT_ONCE // 2)
+    monkeypatch.setattr(predictor, "load_task", lambda checkpoint, data: (Echo(), config))
     (tmp_path / "in.txt").write_text("a\nb\nc\n")
     for given in ({"texts": ["a", "b", "c"]}, {"input_file": tmp_path / "in.txt"}):
         assert [len(block.rows) for block in predict_stream("x", **given)] == [2, 1]
