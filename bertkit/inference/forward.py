@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -18,9 +21,13 @@ if TYPE_CHECKING:
     from bertkit.inference.plain_bert import PlainBert
 
 Kept = TypeVar("Kept")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 _USUAL_LENGTH = 512  # tokens; some encoders read 8,192, and a batch of such inputs would fill the memory
 _SHORTEST = 0.75  # shortest input of a batch on a CPU, as a part of the longest
 _FEW, _SHORTEST_OF_FEW = 8, 0.4  # the same for the first inputs of a batch: smaller batches use the cores badly
+_MOST_AT_ONCE = 4  # batches on a CPU: Python starts the operations of all of them one after the other
+_SMALLEST_AT_ONCE = 4  # inputs of a batch, of which the others are computed at the same time
 
 
 def forward_in_batches(
@@ -36,7 +43,8 @@ def forward_in_batches(
     """Runs a model over N inputs and returns one result for each, in the order given.
 
     Inputs of similar length share a batch, so that little is computed on padding; the longest come first, so that
-    memory runs out at once or not at all.
+    memory runs out at once or not at all. On a CPU several batches are computed at once, each by some of the threads:
+    threads that share the operations of one batch wait for each other after each of them.
 
     Args:
         model: switched to evaluation; batches are moved to its device.
@@ -59,31 +67,82 @@ def forward_in_batches(
 
     model.eval()
     is_cpu = model.device.type == "cpu"
-    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")  # as a list it would take five times the memory
-    kept: list[Any] = [None] * len(order)
-    start = 0
-    with fast_products(model.modules() if is_cpu else ()):
-        while start < len(order):
-            longest = max(lengths[order[start]], 1)
-            numbers = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))].tolist()
-            if is_cpu:  # padding costs more there than small batches
-                numbers = [
-                    number
-                    for place, number in enumerate(numbers)
-                    if lengths[number] >= (_SHORTEST_OF_FEW if place < _FEW else _SHORTEST) * longest
-                ]
-            batch = {name: values.to(model.device) for name, values in collate(numbers).items()}
+    at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and _runs_in_threads(model) else 1
+    size = min(batch_size, max(_SMALLEST_AT_ONCE, -(-min(batch_size, len(lengths)) // at_once)))
+    batches = _batches(lengths, size, is_padding_slow=is_cpu)
+    kept: list[Any] = [None] * len(lengths)
+    done = 0
+
+    def outputs_of(batch: Mapping[str, Tensor]) -> Any:
+        with torch.inference_mode():
+            outputs = model(**batch, **options)
+            for values in _tensors(outputs):
+                if not _is_finite(values, batch.get("attention_mask")):
+                    raise not_finite(name, str(values.dtype).removeprefix("torch."))
+        return outputs
+
+    collated = ({name: values.to(model.device) for name, values in collate(each.tolist()).items()} for each in batches)
+    computed = _in_threads(outputs_of, collated, min(at_once, len(batches)))
+    with fast_products(model.modules() if is_cpu else ()), closing(computed):
+        for batch, outputs in zip(batches, computed, strict=True):
+            numbers = batch.tolist()
             with torch.inference_mode():
-                outputs = model(**batch, **options)
-                for values in _tensors(outputs):
-                    if not _is_finite(values, batch.get("attention_mask")):
-                        raise not_finite(name, str(values.dtype).removeprefix("torch."))
                 for number, value in zip(numbers, keep(numbers, outputs), strict=True):
                     kept[number] = value
-            start += len(numbers)
+            done += len(numbers)
             if on_progress is not None:
-                on_progress(start, len(order))
+                on_progress(done, len(lengths))
     return kept
+
+
+def _batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_slow: bool) -> list[np.ndarray]:
+    """Returns the numbers of the inputs of each batch, the longest first.
+
+    Args:
+        lengths, batch_size: as for `forward_in_batches`.
+        is_padding_slow: padding takes more time than smaller batches, as on a CPU.
+    """
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    batches = []
+    while len(order):
+        longest = max(lengths[order[0]], 1)
+        size = max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))
+        if is_padding_slow:
+            size = sum(
+                lengths[number] >= (_SHORTEST_OF_FEW if place < _FEW else _SHORTEST) * longest
+                for place, number in enumerate(order[:size])
+            )
+        batches.append(order[:size])
+        order = order[size:]
+    return batches
+
+
+def _runs_in_threads(model: Any) -> bool:
+    """Returns whether several threads may compute with a model at once: hooks may keep values of a batch, and
+    onnxruntime has threads of its own."""
+    modules = list(model.modules())
+    return bool(modules) and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+
+
+def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
+    """Yields the result of each item in order, computed in threads that share those of torch, some items ahead."""
+    if threads <= 1:
+        yield from map(compute, items)
+        return
+    import torch
+
+    of_torch = torch.get_num_threads()
+    waiting: deque[Future[Result]] = deque()
+    try:
+        with ThreadPoolExecutor(threads, "bertkit", torch.set_num_threads, (of_torch // threads,)) as pool:
+            for item in items:
+                waiting.append(pool.submit(compute, item))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        torch.set_num_threads(of_torch)  # this thread has them still; those that begin later take the last number set
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 
 import pytest
@@ -12,6 +14,21 @@ from torch import nn
 
 from bertkit.errors import CheckpointError
 from bertkit.inference.forward import forward_in_batches
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def three_threads():
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(1)
 
 
 class Doubles(nn.Module):
@@ -51,6 +68,60 @@ def test_results_stand_where_their_inputs_stood(lengths, batch_size):
 def test_a_value_is_kept_for_each_input():
     with pytest.raises(ValueError, match="shorter"):
         forward_in_batches(Doubles(), [1, 1], lambda chosen: {"ids": torch.tensor(chosen)}, lambda *_: [0], 2, "here")
+
+
+class Noted(Doubles):
+    """Notes the thread of each batch, and what torch has there; waits for as many batches at once as are expected."""
+
+    def __init__(self, at_once=1):
+        super().__init__()
+        self.threads = []
+        self.together = threading.Barrier(at_once, timeout=60)
+
+    def forward(self, ids, plus=0):
+        self.threads.append((threading.get_ident(), torch.get_num_threads()))
+        self.together.wait()
+        return super().forward(ids, plus)
+
+
+def results(model, number=30):
+    return forward_in_batches(
+        model, [1] * number, lambda chosen: {"ids": torch.tensor(chosen)}, lambda _, outputs: outputs.tolist(), 64, "x"
+    )
+
+
+def test_several_threads_share_batches_and_torchs_threads(three_threads):
+    model = Noted(at_once=3)
+    assert results(model) == list(range(0, 60, 2))
+    numbers, of_torch = map(set, zip(*model.threads, strict=True))
+    assert len(numbers) == 3
+    assert threading.get_ident() not in numbers
+    assert of_torch == {1}
+    assert torch.get_num_threads() == 3
+    assert ThreadPoolExecutor(1).submit(torch.get_num_threads).result() == 3
+    few = Noted()
+    assert results(few, 3) == [0, 2, 4]
+    assert few.threads == [(threading.get_ident(), 3)]  # too few to divide
+
+
+def test_hooks_are_called_in_one_thread(three_threads):
+    model = Noted()
+    model.register_forward_pre_hook(lambda *_: None)
+    assert results(model) == list(range(0, 60, 2))
+    assert set(model.threads) == {(threading.get_ident(), 3)}
+
+
+def test_a_batch_that_fails_ends_all(three_threads):
+    class Fails(Noted):
+        def forward(self, ids, plus=0):
+            result = super().forward(ids, plus)
+            return result / 0.0 if 0 in ids else result
+
+    model = Fails()
+    with pytest.raises(CheckpointError, match="NaN or infinite"):
+        results(model, 3000)
+    assert len(model.threads) < 10
+    assert torch.get_num_threads() == 3
 
 
 class Gives(nn.Module):
