@@ -186,7 +186,7 @@ class TrainSettings:
         "Sequences per optimizer step, over all processes and accumulation.", default=32, ge=1, le=2**20
     )
     early_stopping_patience: int | None = setting(
-        "Number of evaluations without a better score, or an equal one with a lower loss, after which the run ends.",
+        "Number of evaluations, with neither a better score nor a lower loss, after which the run ends.",
         default=None,
         gt=0,
     )

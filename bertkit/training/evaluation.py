@@ -251,18 +251,19 @@ def early_stopping(recipe: Recipe) -> list[TrainerCallback]:
 
 
 class _Patience(EarlyStoppingCallback):
-    """Early stopping that takes an equal score with a lower loss for a better one, as the choice of the best does.
+    """Early stopping that counts evaluations in which neither the score is better than before nor the loss.
 
-    So a score that stays the same while the loss falls, as F1 of few examples does at first, ends no run.
+    F1 of few examples is 0 for many epochs in which the loss falls, or is high by chance in the first one.
     """
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any, **kwargs: Any
     ) -> None:
-        if is_better_of_equals(metrics, state, args.metric_for_best_model):
+        before = [each["eval_loss"] for each in state.log_history[:-1] if "eval_loss" in each]
+        if before and metrics["eval_loss"] < min(before):
             self.early_stopping_patience_counter = 0
-            return
-        super().on_evaluate(args, state, control, metrics, **kwargs)
+        else:
+            super().on_evaluate(args, state, control, metrics, **kwargs)
 
 
 def check_early_stopping(callbacks: Sequence[TrainerCallback], arguments: TrainingArguments) -> None:
