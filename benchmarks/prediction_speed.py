@@ -10,11 +10,12 @@ one a line. Each side is a process of its own, by turns; medians of the rounds. 
 
 The pipeline gets the checkpoint exported as stock BERT: by its defaults (one text at a time), and as ``sorted_N`` the
 texts sorted by length in batches of N, the fastest that it can be told; the strongest peer is the fastest N. In
-``predict`` the seconds begin after loading, and the labels of all sides are compared. In ``evaluate`` they are those of
-the whole process, imports, reading and loading among them, and the result is the accuracy on SST-2's dev set, for the
-pipeline by counting its labels; ``trainer`` is ``Trainer.predict`` on sorted sentences in batches of 32. ``int8`` is
-``predict`` on that dev set with the checkpoint as int8 ONNX (``bertkit``) and as it is (``float32``), and gives the
-accuracies. ``processor_seconds`` vary less than the clock on a busy machine.
+``predict`` the seconds begin after loading, and the labels of all sides are compared; ``rate`` is the share of
+bertkit's seconds that the products of the real tokens take at the rate of products alone. In ``evaluate`` they are
+those of the whole process, imports, reading and loading among them, and the result is the accuracy on SST-2's dev set,
+for the pipeline by counting its labels; ``trainer`` is ``Trainer.predict`` on sorted sentences in batches of 32.
+``int8`` is ``predict`` on that dev set with the checkpoint as int8 ONNX (``bertkit``) and as it is (``float32``), and
+gives the accuracies. ``processor_seconds`` vary less than the clock on a busy machine.
 
 ``ray`` is ``predict --output-dir`` over generated texts: rows a second from the start of the command's work to its end,
 with the start of Ray and the loading of the model, which are also given for a single row. All files must be identical.
@@ -34,7 +35,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from by_turns import by_turns, machine, report, rounded
+from by_turns import by_turns, machine, of_layers, rate_alone, report, rounded
 
 SIDES = {
     "predict": ("pipeline", "sorted_8", "sorted_32", "sorted_128", "bertkit"),
@@ -115,6 +116,18 @@ def predict(args: argparse.Namespace) -> None:
         report(**seconds, labels=zlib.crc32("\n".join(labels).encode()))
 
 
+def products_alone(args: argparse.Namespace, stock: str) -> dict[str, float]:
+    """GFLOP/s of float32 products alone, and the seconds that those of the real tokens take at this rate."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    config, tokenizer = AutoConfig.from_pretrained(stock), AutoTokenizer.from_pretrained(stock)
+    texts = args.input.read_text(encoding="utf-8").splitlines()[: args.count]
+    ids = tokenizer(texts, truncation=True, max_length=args.max_seq_length)["input_ids"]
+    operations = of_layers(config.num_hidden_layers, config.hidden_size, map(len, ids), read=1)
+    rate = rate_alone("no", "cpu", config.hidden_size, 1024)
+    return {"gflops_alone": round(rate / 1e9, 1), "least_seconds": operations / rate}
+
+
 def evaluate(args: argparse.Namespace) -> None:
     """Times a side from its imports on; reports the accuracy."""
     started = time.perf_counter()
@@ -150,10 +163,13 @@ def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
         sides = {side: [*shared, "--side", side] for side in SIDES[args.what]}
         sides["bertkit"] += ["--int8", int8] if args.what == "int8" else []
         results = by_turns(sides, args.rounds)
+        alone = products_alone(args, stock) if args.what == "predict" else {}
+    if alone:
+        alone["rate"] = round(alone.pop("least_seconds") / results["bertkit"]["seconds"], 3)
     same = {"same_labels": len({each.pop("labels") for each in results.values()}) == 1} if args.data_dir is None else {}
     own = results["bertkit"]["seconds"]
     times = {f"times_{side}": round(each["seconds"] / own, 2) for side, each in results.items() if side != "bertkit"}
-    return {**rounded(results, 4), **times, **same}
+    return {**rounded(results, 4), **times, **same, **alone}
 
 
 def predict_rows(args: argparse.Namespace) -> None:

@@ -292,6 +292,18 @@ def row_details(results: dict[str, Any]) -> list[str]:
     return parts
 
 
+def bounds(results: dict[str, Any]) -> list[str]:
+    """A table of the rows whose matrix products were timed alone: what is left if all else took no time."""
+    lines = []
+    for name, result in results["rows"].items():
+        if share := result.get("facts", {}).get("rate"):
+            goal = ROWS[name].goal or ""
+            bound = f"{result['ratio'] / share:.2f}"
+            lines.append(f"| {ROWS[name].title} | {goal} | {result['ratio']:.2f} | {share:.0%} | {bound} |")
+    head = ["| | goal | times as fast | share of the products in bertkit's time | with products alone |"]
+    return [*head, "| --- | --- | --- | --- | --- |", *lines, ""] if lines else [NOTHING]
+
+
 INTRO = """# Speed and memory, side by side
 
 Written by `benchmarks/run_all.py` from `benchmarks/RESULTS.json`; do not edit. `python benchmarks/run_all.py DATA
@@ -312,7 +324,11 @@ def page(results: dict[str, Any]) -> str:
         speed(results),
         "\n## By kind of CPU\n",
         expectation(results),
-        "\n## Each row\n",
+        "\n## What bounds the ratios\n",
+        "The products of bertkit's side, at the rate that they reach alone. The last column is the ratio if all else "
+        "took no time.\n",
+        *bounds(results),
+        "## Each row\n",
         *row_details(results),
     ]
     return "\n".join(parts)
