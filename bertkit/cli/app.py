@@ -41,7 +41,7 @@ from bertkit.files import disk_fault
 from bertkit.placement.launch import end_with_launcher, wait_for_launcher
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import ProcessesNeeded
-from bertkit.progress import printable
+from bertkit.progress import printable, wrapped
 
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
 
@@ -158,7 +158,7 @@ def main() -> None:
 def _fail(message: str) -> NoReturn:
     if not is_main_process():
         time.sleep(_TO_REPORT)  # the main process reports the same error, and its exit ends this process
-    print(f"bertkit: error: {printable(message)}", file=sys.stderr)
+    print(wrapped(f"bertkit: error: {printable(message)}", sys.stderr), file=sys.stderr)
     sys.exit(2)
 
 

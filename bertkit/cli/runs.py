@@ -65,7 +65,7 @@ def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
     rows = [_row(run, folder) for run in found]
     table, unlimited = _with_columns(columns, rows), console.options.update(max_width=_WIDEST)
     dropped = []
-    for name in ("from", "date (UTC)"):
+    for name in ("from", "date (UTC)", "task"):
         if console.measure(table, options=unlimited).maximum <= console.width:
             break
         columns.remove(name)

@@ -179,7 +179,7 @@ def _notes(first: System, others: int) -> list[str]:
     number, notes = len(first.references), []
     if number < _FEW and not first.has_numbers:
         notes.append(
-            f"{number} examples are too few to show small differences: one example is {1 / number:.1%} of an accuracy"
+            f"{number} examples are too few to show small differences: one is {100 / number:.1f} % of an accuracy"
         )
     if others > 1:
         notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")

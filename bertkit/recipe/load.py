@@ -257,7 +257,8 @@ class Checker:
         for dotted, value in overrides.items():
             block, _, key = dotted.partition(".")
             if block not in BLOCKS or not key:
-                self.faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}")
+                near = self._nearest("", dotted, Fields({}))
+                self.faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}{near}")
                 continue
             key, _, part = key.partition(".")
             self._places[dotted] = f"(override) {dotted}"

@@ -44,7 +44,7 @@ def test_files_of_predictions(predictions):
     assert not found.by_example.is_significant
     assert [row["index"] for row in found.only_b] == [5, 6, 7, 8, 9]
     assert found.only_a == ()
-    assert "10 examples are too few to show small differences: one example is 10.0% of an accuracy" in results.notes
+    assert "10 examples are too few to show small differences: one is 10.0 % of an accuracy" in results.notes
     text = comparison_table(results)
     assert "right: both 5, only A 0, only B 5, neither 0; same prediction: 5 of 10" in text
     assert (
