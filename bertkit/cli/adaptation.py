@@ -56,7 +56,7 @@ def swap(
     revision: options.Revision = None,
     json: options.AsJson = False,
 ) -> None:
-    """Give a checkpoint another tokenizer, such as that of another language."""
+    """Give a checkpoint another tokenizer. It may be that of another language."""
     result = bertkit.swap_tokenizer(
         model, tokenizer, output_dir, corpus=[*(corpus or []), *(more or [])], revision=revision
     )

@@ -95,7 +95,7 @@ def build(
     ] = None,
     json: options.AsJson = False,
 ) -> None:
-    """Split and tokenize text into a token store, which pretrain --corpus reads."""
+    """Split and tokenize text into a token store. It is what pretrain --corpus reads."""
     store = bertkit.build_corpus(
         [*(corpus or []), *(more or [])],
         output_dir,
@@ -118,7 +118,7 @@ def join(
     output_dir: Annotated[Path, typer.Argument(help="Folder that was given to corpus build --part.")],
     json: options.AsJson = False,
 ) -> None:
-    """Make a token store of the parts that corpus build --part has written."""
+    """Make a token store of the parts of corpus build --part."""
     _print_counts(bertkit.join_corpus(output_dir), output_dir, json)
 
 

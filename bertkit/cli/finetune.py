@@ -55,7 +55,7 @@ def glue(
     ] = None,
     run: FineTuning,
 ) -> None:
-    """Fine-tune on a GLUE task, with the data from the Hub or GLUE's TSV folder."""
+    """Fine-tune on a GLUE task, from the Hub or its TSV folder."""
     if task is None or not (task == "all" or "," in task):
         finetune("glue", task_recipe(task, run.recipe), run)
         return
@@ -84,7 +84,7 @@ def glue(
 
 _add(
     "classification",
-    "Fine-tune on your own table: one class, several classes or a number per text or pair.",
+    "Fine-tune on your own table. A text, or a pair, has one class, several classes or a number.",
     "finetune classification --train-file mails.csv --model bert-base-uncased --output-dir mails",
     "check finetune classification --train-file mails.csv --model my-bert --output-dir mails",
     "finetune classification --train-file mails.csv --model my-bert --folds 5 --output-dir folds",
@@ -92,7 +92,7 @@ _add(
 
 _add(
     "multiple_choice",
-    "Fine-tune on multiple choice: SWAG, or any context with endings.",
+    "Fine-tune on multiple choice: SWAG, or your own endings.",
     "finetune multiple-choice --model google-bert/bert-base-uncased --output-dir swag",
     "finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
     "check finetune multiple-choice --train-file questions.csv --model my-bert --output-dir questions",
@@ -109,14 +109,14 @@ _add(
     ),
 )
 def squad(run: FineTuning) -> None:
-    """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
+    """Fine-tune on SQuAD 1.1 or 2.0, or your own questions. Answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
     finetune("question_answering", f"finetune/squad/{version}", run)
 
 
 _add(
     "ner",
-    "Fine-tune on sentences whose words have tags: entities, chunks, parts of speech.",
+    "Fine-tune on words with tags: entities, parts of speech.",
     "finetune ner --train-file train.conll --model google-bert/bert-base-cased --output-dir entities",
     "check finetune ner --train-file train.conll --model my-bert --output-dir entities",
     "finetune ner --train-file spans.jsonl --validation-file more.jsonl --model my-bert --output-dir entities",
@@ -124,7 +124,7 @@ _add(
 
 _add(
     "reranking",
-    "Fine-tune a reranker, which scores passages for a query: a cross-encoder.",
+    "Fine-tune a reranker of passages. It is a cross-encoder, which reads a query and a passage together.",
     "finetune reranking --train-file queries.csv --model google-bert/bert-base-uncased --output-dir reranker",
     "check finetune reranking --train-file queries.csv --model my-bert --output-dir reranker",
     "finetune reranking --train-file queries.csv --model my-bert --seeds 3 --output-dir rerankers",
@@ -132,7 +132,7 @@ _add(
 
 _add(
     "similarity",
-    "Fine-tune sentence embeddings on scored pairs, pairs, triplets or NLI, with sentence-transformers' losses.",
+    "Fine-tune sentence embeddings on pairs, triplets or NLI. The losses are those of sentence-transformers.",
     "finetune similarity --train-file pairs.csv --model google-bert/bert-base-uncased --output-dir similar",
     "check finetune similarity --train-file pairs.csv --model my-bert --output-dir similar",
     "finetune similarity --train-file triplets.jsonl --model my-bert --output-dir similar",

@@ -57,7 +57,7 @@ def schema(
         str | None, options.option(help="A task, as in task.kind, or placement; all kinds by default.")
     ] = None,
 ) -> None:
-    """Print the JSON Schema of recipes, for completion and checks in editors."""
+    """Print the JSON Schema of recipes. Editors complete and check with it."""
     print_text(dumps(bertkit.recipe_schema(kind), indent=1, ensure_ascii=False))
 
 

@@ -143,7 +143,7 @@ def explain(
     Raises:
         RecipeError: the arguments do not go together, or there is no such window.
         CheckpointError: the checkpoint cannot be loaded; or has no masked-LM head, for ``rank`` and ``pairs``.
-        DataError: a text is empty, or a file cannot be read.
+        DataError: a text is empty, there is no such label, or a file cannot be read.
         OutputError: the file exists or cannot be written.
 
     Examples:
@@ -229,7 +229,8 @@ def explanation_of(
         parts: those that are asked for, of `PARTS`; pieces are always there.
 
     Raises:
-        DataError: a text is empty.
+        DataError: a text is empty, or there is no such label.
+        CheckpointError: a label is given, and the checkpoint has none.
         RecipeError: there is no such window.
     """
     missing: dict[str, str] = {}
@@ -238,6 +239,8 @@ def explanation_of(
         subject = explained_subject(network, texts, label, window)
         pieces = subject.pieces
     except (CheckpointError, DataError) as error:
+        if label is not None:
+            raise
         missing["attribution"] = str(error)
         pieces = pieces_of(network, texts, window=window or 0)
     compute: dict[str, Callable[[], Any]] = {

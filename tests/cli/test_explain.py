@@ -67,6 +67,9 @@ def test_every_result_is_json(bertkit, checkpoint, fine_tuned, tmp_path):
     why = result(fine_tuned("film"), "a lovely film", "--label", "good")["attribution"]
     assert (why["words"], why["reasons"][0]["name"]) == (["a", "lovely", "film"], "good")
     assert len(why["reasons"][0]["occlusion"]) == 3
+    for model in (fine_tuned("film"), checkpoint):
+        refused = bertkit("explain", model, "a film", "--label", "nope")
+        assert (refused.code, refused.out) == (2, "")
     assert len(result(checkpoint, "--pairs", tmp_path / "pairs.tsv")["pairs"]) == 1
     assert len(result(checkpoint, "--rank", tmp_path / "texts.txt")["ranking"]) == 3
     word = result(checkpoint, "--word", "film", "--texts", tmp_path / "texts.txt")

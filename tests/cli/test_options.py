@@ -329,6 +329,12 @@ def test_no_help_is_longer_than_a_page(bertkit, monkeypatch, path):
     assert sum(max(1, math.ceil(len(line) / 100)) for line in lines) <= 60  # a terminal breaks long examples
 
 
+@pytest.mark.parametrize("group", [(), *sorted({path[:-1] for path, _ in walk(get_command(app)) if path[1:]})])
+def test_what_a_command_does_is_said_without_a_cut(bertkit, monkeypatch, group):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in bertkit(*group, "--help").out.partition("COMMAND [ARGS]...")[2]
+
+
 def test_commands_stand_in_the_order_of_use(bertkit):
     lines = bertkit("--help").out.splitlines()
     names = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith(("   ", "  --"))]

@@ -9,7 +9,7 @@ import pytest
 
 import bertkit
 from bertkit import explain
-from bertkit.errors import RecipeError
+from bertkit.errors import DataError, RecipeError
 from bertkit.explain.attribution import Reason
 
 pytest.importorskip("captum", reason="the extra explain is not installed")
@@ -198,8 +198,8 @@ def test_best_answers_are_those_of_the_prediction(fine_tuned):
 def test_tags_are_asked_for_by_word(fine_tuned):
     inside = explain(fine_tuned("entities"), TEXTS["entities"][0], label="plot")
     assert [reason.name.partition(":")[0] for reason in inside.attribution.reasons] == ["plot"]
-    missing = explain(fine_tuned("entities"), TEXTS["entities"][0], label="nowhere").missing["attribution"]
-    assert "expected a word of the text: 'a', 'good'" in missing
+    with pytest.raises(DataError, match="expected a word of the text: 'a', 'good'"):
+        explain(fine_tuned("entities"), TEXTS["entities"][0], label="nowhere")
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_texts_that_do_not_fit_leave_the_rest(fine_tuned, kind, texts, message):
 
 
 def test_an_unknown_label_is_named(fine_tuned):
-    inside = explain(fine_tuned("film"), "a film", label="god")
-    assert "expected one of the labels 'bad', 'fair', 'good'; did you mean 'good'?" in inside.missing["attribution"]
+    with pytest.raises(DataError, match="expected one of the labels 'bad', 'fair', 'good'; did you mean 'good'"):
+        explain(fine_tuned("film"), "a film", label="god")
 
 
 def test_a_pretrained_checkpoint_predicts_no_label(checkpoint):

@@ -253,6 +253,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("task.metric", "glue/sst3", "task.metric: unknown metric 'glue/sst3'"),
         ("speed.fast", True, "--set speed.fast: expected block.key with a block of task, model"),
         ("train", 3, "--set train: expected block.key"),
+        ("lr", 3, "placement, hub; did you mean 'train.learning_rate'?"),
     ],
 )
 def test_wrong_values_name_what_is_expected(key, value, expected):

@@ -18,6 +18,7 @@ from bertkit import metrics
 from bertkit.checkpoint.encoders import label_fields
 from bertkit.errors import DataError, RecipeError
 from bertkit.options import option
+from bertkit.reading.row_files import GIVE_TEXT_COLUMN, missing_column
 from bertkit.tables.labels import texts
 from bertkit.tasks.base import (
     MOST_PROBABLE,
@@ -261,6 +262,9 @@ class TextClassification(PerExampleTask):
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         table = table.with_names(self.task.text_columns)
+        for column in self.task.text_columns:
+            if column not in table.columns:
+                raise DataError(f"{table.source}: {missing_column(column, table.columns, GIVE_TEXT_COLUMN)}")
         return {column: list(texts(table, column)) for column in self.task.text_columns}
 
 
