@@ -120,14 +120,20 @@ def training_table() -> list[str]:
     return lines
 
 
-def memory_by_rows(tables: list[dict[str, Any]], command: str) -> str:
-    """The memory of a command by the rows of its table, with its speed where the machine was quiet."""
+def memory_by_rows(tables: list[dict[str, Any]], command: str, form: str) -> str:
+    """The memory of a command by the rows of its table, with its speed where the machine was quiet.
+
+    Of an evaluation the resident pages of its files on disk are told apart, which the system takes back when it needs
+    memory.
+    """
     parts = []
-    for line in (each for each in tables if each["command"] == command):
+    for line in (each for each in tables if (each["command"], each["form"]) == (command, form)):
         speed = f" and {line['lines_a_second']:,} rows a second" if "lines_a_second" in line else ""
-        parts.append(f"{line['lines']:,} rows {line['resident_mib']:,} MiB{speed}")
-    commit = f" (commit {line['commit']}, {line['date']})" if "commit" in line else ""
-    return "; ".join(parts) + commit
+        own = f", {line['private_mib']:,} without files" if command == "evaluate" else ""
+        other = ", ".join(filter(None, (line.get("commit"), line.get("cpu"))))
+        commit = f" (commit {other})" if other else ""
+        parts.append(f"{line['lines']:,} rows {line['resident_mib']:,} MiB{own}{speed}{commit}")
+    return "; ".join(parts)
 
 
 def section(scale: dict[str, Any]) -> str:
@@ -150,8 +156,8 @@ def section(scale: dict[str, Any]) -> str:
         f"- `corpus build`: {speed}, {times}; a byte of text is {bytes_}.",
         f"- {steps} per epoch: {seconds}, {memory}.",
         *(
-            f"- `{command}` of a CSV file, a model of 2 × 32: {memory_by_rows(scale['tables'], command)}."
-            for command in dict.fromkeys(line["command"] for line in scale["tables"])
+            f"- `{command}` of `.{form}`, a model of 2 × 32: {memory_by_rows(scale['tables'], command, form)}."
+            for command, form in dict.fromkeys((line["command"], line["form"]) for line in scale["tables"])
         ),
         "",
         "From these rates, if the work is divided evenly. **Not tried** at these sizes:",
