@@ -17,7 +17,7 @@ import bertkit
 PACKAGE = Path(bertkit.__file__).parent
 FILE = PACKAGE.parent / "pyproject.toml"
 # Packages that are imported under another name.
-MODULES = {"scikit-learn": "sklearn", "pyyaml": "yaml", "huggingface-hub": "huggingface_hub"}
+MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "pyyaml": "yaml", "huggingface-hub": "huggingface_hub"}
 MODULES["charset-normalizer"] = "charset_normalizer"
 
 

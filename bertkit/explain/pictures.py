@@ -46,7 +46,7 @@ def sprites(weights: np.ndarray) -> Sprites:
 
 def _png(opacity: np.ndarray) -> str:
     """Returns a picture (height, width) uint8 of one colour as a data URL."""
-    from PIL import Image  # of matplotlib
+    from PIL import Image
 
     picture, file = Image.fromarray(opacity), io.BytesIO()
     picture.putpalette(bytes(_COLOUR) * 256)
