@@ -364,7 +364,11 @@ def killed_workers_reported() -> Iterator[None]:
     Workers that are killed after it raise nothing, so that the run can release its lock and report.
     """
     try:
-        yield
+        try:
+            yield
+        except (OSError, EOFError):
+            time.sleep(1)  # of a worker that is killed while it hands a batch over, torch's handler raises only now
+            raise
     except RuntimeError as error:
         if not str(error).startswith("DataLoader worker"):
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,16 @@ def test_a_killed_data_worker_is_one_message(own_handler):
     assert "\n" not in message
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), killed_workers_reported():
         torch.ones(2, 3) @ torch.ones(2, 3)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_worker_that_is_killed_while_it_hands_a_batch_over_is_reported(own_handler):
+    loader = iter(torch.utils.data.DataLoader([0, 1], num_workers=1))
+    threading.Timer(0.2, os.kill, (loader._workers[0].pid, signal.SIGKILL)).start()
+    with pytest.raises(TrainingError, match="DataLoader worker"), killed_workers_reported():
+        raise ConnectionResetError
+    with pytest.raises(FileNotFoundError), killed_workers_reported():
+        raise FileNotFoundError
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
