@@ -7,27 +7,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.networks import is_ensemble
 from bertkit.inference.predicted import Outcome, all_scores, further_metrics, predicted
-from bertkit.inference.predictor import build_predictor, load_task
+from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
-from bertkit.progress import say, unreported
+from bertkit.progress import Bar, Reached, say, unreported
 from bertkit.recipe.files import absolute, read_recipe_file
 from bertkit.tasks.arguments import table_path
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 _STEP = re.compile(r"checkpoint-\d+")
-_ENCODED_AT_ONCE = 4096  # rows of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
+_ROWS_AT_ONCE = 4096  # of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
 
 
 @dataclass(frozen=True)
@@ -110,24 +109,42 @@ def evaluate(
     for note in labelled.notes:
         say(f"{labelled.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
-    columns_of_rows = ColumnsOf(labelled.examples)
-    features, cut = _encoded(task, labelled, predictor.tokenizer)
+    with Bar("predicting", "rows") as bar:
+        outputs, features, cut = _outputs(predictor, labelled, bar)
     if not set(task.label_columns) <= set(features):
         raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    results = predictor.outputs(features), features, columns_of_rows
+    results = outputs, features, ColumnsOf(labelled.examples)
     scores = {f"eval_{name}": value for name, value in all_scores(task, *results, further).items()}
     return Evaluation(scores, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))
 
 
-def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
-    """Encodes a split: a small one at once, which needs no ``datasets`` library, and a larger one in batches."""
-    if len(split.examples) > _ENCODED_AT_ONCE:
-        from bertkit.tasks.encoding import encode_split
+def _outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Outputs, Columns, Truncation]:
+    """Encodes a split and runs the model on it, some thousand rows at a time.
 
-        rows, cut = encode_split(task, split, tokenizer)
-        return ColumnsOf(rows), cut
-    features = task.encode(ColumnsOf(split.examples), tokenizer)
-    return features, Truncation.of_lengths(features["length"], features["full_length"])
+    Returns:
+        The outputs for all rows; the columns of `Task.encode` without the inputs of the model, which take the most
+        memory and which no score reads; and what ``max_seq_length`` cut off.
+    """
+    total = len(split.examples)
+    blocks: list[Outputs] = []
+    columns: dict[str, Any] = {}
+    for start in range(0, total, _ROWS_AT_ONCE):
+        features = predictor.task.encode(split.examples[start : start + _ROWS_AT_ONCE], predictor.tokenizer)
+        rows = min(_ROWS_AT_ONCE, total - start)
+
+        def reached(done: int, of: int, start: int = start, rows: int = rows) -> None:
+            progress(start + rows * done // of, total)
+
+        blocks.append(predictor.outputs(features, reached))
+        if "example" in features:  # `encode` counts from 0 in each block
+            features["example"] = [start + example for example in features["example"]]
+        for name in features.keys() - set(predictor.inputs):
+            columns.setdefault(name, []).extend(features[name])
+    for name in columns.keys() & set(predictor.task.label_columns):
+        if isinstance(columns[name][0], int | float):  # each score would make an array of its own
+            columns[name] = np.asarray(columns[name])
+    cut = Truncation.of_lengths(columns["length"], columns.pop("full_length"))
+    return joined_outputs(blocks), columns, cut
 
 
 def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,8 +202,7 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
     _check_unchanged(path, splits)
     split = splits[name]
     predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
-    features, _ = _encoded(task, split, predictor.tokenizer)
-    outputs = predictor.outputs(features, unreported)
+    outputs, features, _ = _outputs(predictor, split, unreported)
     training = ColumnsOf(splits["train"].examples) if with_training else None
     columns = features, ColumnsOf(split.examples)
     return Outcome(task, outputs, *columns, split.source, split.fingerprint, training, split.numbers, split.unit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +22,7 @@ from bertkit.progress import Bar, Reached, say, without_library_bars
 from bertkit.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.checkpoints import StockTask, task_of_checkpoint
-from bertkit.tasks.splits import Columns, ColumnsOf
+from bertkit.tasks.splits import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -126,14 +126,11 @@ class Predictor:
             CheckpointError: an output is NaN or infinite.
         """
         names = [name for name in features if name not in self.task.label_columns]
-        if isinstance(features, ColumnsOf):  # they stay in the data set: lists of numbers take ten times the memory
-            rows_of, lengths = features.reader(names), np.fromiter(features.each("length"), np.int64)
-        else:
-            rows_of, lengths = _reader({name: features[name] for name in names}), np.asarray(features["length"])
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
 
         def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-            return self.task.collate(rows_of(numbers), self.tokenizer, self.inputs)
+            rows = [{name: features[name][row] for name in names} for row in numbers]
+            return self.task.collate(rows, self.tokenizer, self.inputs)
 
         arrays: dict[str, np.ndarray] = {}
 
@@ -143,15 +140,11 @@ class Predictor:
                     arrays[name] = _with_rows(arrays.get(name), numbers, values.float().cpu().numpy(), number)
             return [None] * len(numbers)
 
+        lengths = np.asarray(features["length"])
         number = len(lengths)
         with Bar("predicting", "inputs") if on_progress is None else nullcontext(on_progress) as progress:
             forward_in_batches(self.model, lengths, collate, keep, self.batch_size, self.name, progress)
         return next(iter(arrays.values())) if len(arrays) == 1 else tuple(arrays.values())
-
-
-def _reader(columns: Columns) -> Callable[[Sequence[int]], list[dict[str, Any]]]:
-    """Does for columns in memory what `ColumnsOf.reader` does."""
-    return lambda numbers: [{name: column[row] for name, column in columns.items()} for row in numbers]
 
 
 def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, number: int) -> np.ndarray:
@@ -166,6 +159,24 @@ def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarra
             longer[:, : whole.shape[1]] = whole
         whole = longer
     whole[numbers, :length] = rows
+    return whole
+
+
+def joined_outputs(blocks: Sequence[Outputs]) -> Outputs:
+    """Joins outputs for some rows each, (N, S, …), in their order; shorter ones are padded with -100."""
+    if isinstance(blocks[0], tuple):
+        return tuple(map(_joined, zip(*blocks, strict=True)))
+    return _joined(blocks)
+
+
+def _joined(blocks: Sequence[Any]) -> np.ndarray:
+    ends = np.cumsum([len(block) for block in blocks])
+    longest = max(range(len(blocks)), key=lambda number: blocks[number].shape[1])
+    whole: np.ndarray | None = None
+    for number in [longest, *range(len(blocks))]:
+        block = blocks[number]
+        whole = _with_rows(whole, range(ends[number] - len(block), ends[number]), block, int(ends[-1]))
+    assert whole is not None
     return whole
 
 

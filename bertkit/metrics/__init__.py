@@ -167,7 +167,7 @@ def checked(predictions: ArrayLike, references: ArrayLike, expected: str) -> tup
             if wrong.size:
                 row, column = wrong[0]
                 raise ValueError(f"{name}[{row}, {column}] is {array[row, column]}; expected {expected}")
-    return arrays["predictions"].astype(dtype), arrays["references"].astype(dtype)
+    return arrays["predictions"].astype(dtype, copy=False), arrays["references"].astype(dtype, copy=False)
 
 
 # ---- scores of class ids, label sets and numbers --------------------------------------------------------------------
@@ -183,8 +183,26 @@ def classification(predictions: Integers, references: Integers) -> dict[str, flo
     """Computes ``accuracy``, and ``f1_macro``, the mean over the classes that occur in either."""
     from sklearn.metrics import f1_score
 
-    f1_macro = float(f1_score(references, predictions, average="macro", zero_division=0))
+    *cells, counts = counted_pairs(references, predictions)
+    f1_macro = float(f1_score(*cells, sample_weight=counts, average="macro", zero_division=0))
     return {"accuracy": accuracy(predictions, references), "f1_macro": f1_macro}
+
+
+def counted_pairs(references: Integers, predictions: Integers) -> tuple[Integers, Integers, Integers]:
+    """Returns the different pairs of a reference and a prediction, and how often each occurs.
+
+    Scores of these, weighted by the counts, are those of all examples, and scikit-learn needs no memory for each.
+
+    Args:
+        references, predictions: (N,), class ids.
+
+    >>> [values.tolist() for values in counted_pairs(np.array([0, 1, 1, 0]), np.array([0, 2, 2, 2]))]
+    [[0, 0, 1], [0, 2, 2], [1, 1, 2]]
+    """
+    lowest = min(references.min(), predictions.min())
+    classes = max(references.max(), predictions.max()) - lowest + 1
+    pairs, counts = np.unique((references - lowest) * classes + (predictions - lowest), return_counts=True)
+    return pairs // classes + lowest, pairs % classes + lowest, counts
 
 
 def multi_label(predictions: Integers, references: Integers) -> dict[str, float]:

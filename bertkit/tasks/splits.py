@@ -7,7 +7,7 @@ import uuid
 import warnings
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -225,6 +225,8 @@ class Rows:
     def __getitem__(self, key: Any) -> Any:
         if self._dataset is None and isinstance(key, str):
             return self._columns[key]
+        if self._dataset is None and isinstance(key, slice):
+            return {name: values[key] for name, values in self._columns.items()}
         return self.dataset[key]
 
     def select(self, rows: Sequence[int] | np.ndarray) -> Any:
@@ -289,16 +291,6 @@ class ColumnsOf(Columns):
         else:
             for batch in self._rows.select_columns([name]).iter(_ROWS_OF_A_BATCH):
                 yield from batch[name]
-
-    def reader(self, names: Sequence[str]) -> Callable[[Sequence[int]], list[dict[str, Any]]]:
-        """Returns a function that reads some columns of rows, given by their numbers, and nothing else into memory."""
-        selected = self._rows.select_columns(list(names))
-
-        def rows(numbers: Sequence[int]) -> list[dict[str, Any]]:
-            block = selected[list(numbers)]
-            return [dict(zip(block, values, strict=True)) for values in zip(*block.values(), strict=True)]
-
-        return rows
 
 
 @dataclass(frozen=True)

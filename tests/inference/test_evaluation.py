@@ -87,7 +87,7 @@ def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
         sizes.append(len(examples["text"]))
         return encode(self, examples, tokenizer)
 
-    monkeypatch.setattr(evaluation, "_ENCODED_AT_ONCE", 1200)
+    monkeypatch.setattr(evaluation, "_ROWS_AT_ONCE", 1000)
     monkeypatch.setattr(TextClassification, "encode", noted)
     found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
     assert sizes == [1000, 500]
@@ -124,3 +124,49 @@ def test_scoring_a_run_changes_no_task(finished, monkeypatch):
     outcome.predictions_and_references()
     [(task, before)] = loaded
     assert vars(task) == before
+
+
+def _context(number):
+    return " ".join(["the film is good and the plot is bad"] * (number % 4 + 1))
+
+
+_FILES = {
+    "film": ("dev.csv", "text,label\n" + "".join(f"a film {'good ' * row},good\na bad one,bad\n" for row in range(4))),
+    "entities": ("dev.txt", "".join("the O\n" + "film B-FILM\n" * (row * 9 + 1) + "\n" for row in range(5))),
+    "answers": (
+        "dev.json",
+        json.dumps(
+            {
+                "data": [
+                    {
+                        "paragraphs": [
+                            {
+                                "context": _context(row),
+                                "qas": [
+                                    {
+                                        "id": f"{row}",
+                                        "question": "what is good",
+                                        "answers": [{"text": "film", "answer_start": 4}],
+                                    }
+                                ],
+                            }
+                            for row in range(5)
+                        ]
+                    }
+                ]
+            }
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _FILES)
+def test_scores_do_not_depend_on_the_rows_encoded_at_once(fine_tuned, kind, tmp_path, monkeypatch):
+    """Longer texts have several windows, whose numbers go on from one block to the next."""
+    name, content = _FILES[kind]
+    (tmp_path / name).write_text(content)
+    whole = evaluate(fine_tuned(kind), validation_file=tmp_path / name)
+    monkeypatch.setattr(evaluation, "_ROWS_AT_ONCE", 2)
+    parts = evaluate(fine_tuned(kind), validation_file=tmp_path / name)
+    assert parts.metrics == pytest.approx(whole.metrics)
+    assert (parts.examples, parts.truncation) == (whole.examples, whole.truncation)

@@ -56,7 +56,6 @@ def test_columns_of_a_data_set_are_lists():
     assert (len(columns), "c" in columns) == (2, False)
     with pytest.raises(KeyError):
         columns["c"]
-    assert columns.reader(["b"])([1, 0]) == [{"b": []}, {"b": [3]}]
 
 
 def test_a_task_has_few_public_members():

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bertkit.metrics import counted_pairs
+
 Threshold = float | str | dict[str, float]
 """Threshold of all labels, ``tuned``, or thresholds by label."""
 
@@ -128,23 +130,28 @@ def class_scores(
     from sklearn.metrics import average_precision_score, precision_recall_fscore_support, roc_auc_score
 
     is_single = labels.ndim == 1
-    columns = np.eye(len(names), dtype=np.int64)[labels] if is_single else labels
     found: dict[str, float] = {}
     if is_single:
-        recalls = precision_recall_fscore_support(labels, predicted, labels=np.unique(labels), zero_division=0)[1]
-        found["balanced_accuracy"] = float(np.mean(recalls))
+        true, given, counts = counted_pairs(labels, predicted)
+        of_ids = {"labels": range(len(names)), "sample_weight": counts, "zero_division": 0}
+        of_classes = list(zip(*precision_recall_fscore_support(true, given, **of_ids), strict=True))
+        found["balanced_accuracy"] = float(np.mean([recall for _, recall, _, number in of_classes if number]))
     ranked = [1] if is_single and len(names) == 2 else range(len(names))
-    ranked = [label for label in ranked if 0 < columns[:, label].sum() < len(columns)]
-    of_labels = [(columns[:, label], probabilities[:, label]) for label in ranked]
-    found["average_precision"] = float(np.mean([average_precision_score(*each) for each in of_labels] or [0.0]))
-    if of_labels:
-        found["roc_auc"] = float(np.mean([roc_auc_score(*each) for each in of_labels]))
+    precisions, areas = [], []
+    for label in ranked:
+        occurs = labels == label if is_single else labels[:, label] == 1
+        if 0 < occurs.sum() < len(occurs):
+            precisions.append(average_precision_score(occurs, probabilities[:, label]))
+            areas.append(roc_auc_score(occurs, probabilities[:, label]))
+    found["average_precision"] = float(np.mean(precisions or [0.0]))
+    if areas:
+        found["roc_auc"] = float(np.mean(areas))
     if len(names) <= MOST_CLASSES:
-        own = np.eye(len(names), dtype=np.int64)[predicted] if is_single else predicted
-        of_classes = [
-            precision_recall_fscore_support(true, given, average="binary", zero_division=0)[:3]
-            for true, given in zip(columns.T, own.T, strict=True)
-        ]
+        if not is_single:
+            of_classes = [
+                precision_recall_fscore_support(true, given, average="binary", zero_division=0)
+                for true, given in zip(labels.T, predicted.T, strict=True)
+            ]
         for name, scores in zip(names, of_classes, strict=True):
-            found |= {key_of_class(name, score): float(value) for score, value in zip(OF_A_CLASS, scores, strict=True)}
+            found |= {key_of_class(name, score): float(scores[place]) for place, score in enumerate(OF_A_CLASS)}
     return found

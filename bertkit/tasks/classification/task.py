@@ -335,7 +335,7 @@ class ClassificationTask(TableTask, TextClassification):
         """
         if self.task.problem == "regression":
             return super().score(outputs, features, examples)
-        logits, labels = one_array(outputs), np.asarray(features["labels"]).astype(np.int64)
+        logits, labels = one_array(outputs), np.asarray(features["labels"], np.int64)
         task, fitted = self._fitted(logits, labels)
         scores = super(ClassificationTask, task).score(outputs, features, examples)
         probabilities = task.probabilities(logits)

@@ -238,7 +238,7 @@ class TextClassification(PerExampleTask):
         logits, labels = one_array(outputs), np.asarray(features["labels"])
         predictions = logits[:, 0] if self.problem_type == "regression" else self.predicted(logits)
         if self.problem_type == "multi_label_classification":
-            labels = labels.astype(np.int64)
+            labels = labels.astype(np.int64, copy=False)
         return predictions, labels
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
