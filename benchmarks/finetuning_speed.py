@@ -19,8 +19,8 @@ makes few kernels; ``bertkit`` is the command, which on CPUs cuts the batch by i
 
 Speeds are those of a run without its first ten steps (of ``example`` four), in which memory is taken and kernels are
 made for the first shapes, tokens without padding; medians of the rounds, each in a process of its own, by turns.
-``rate``, of SQuAD, is the share of the matrix products' rate that the machine shows on its own, by the products that
-these tokens need. One JSON line for each size and precision.
+``rate`` is the share of the matrix products' rate that the machine shows on its own, by the products that these tokens
+need; of SQuAD for each side. One JSON line for each size and precision.
 """
 
 from __future__ import annotations
@@ -137,9 +137,17 @@ def one_side(args: argparse.Namespace) -> None:
         args.count = min(args.count, EXAMPLE_STEPS * args.batch_size) if args.side == "example" else args.count
         stock(args)
     seconds, lengths = steps.timed(warm_up - 1)
-    needed = 3 * of_layers(*SIZES[args.sizes[0]], lengths)  # the backward pass has two
+    layers, width = SIZES[args.sizes[0]] if args.what == "squad" else size_of(args.model)
+    read = None if args.what == "squad" else 1
+    needed = 3 * of_layers(layers, width, lengths, read)  # the backward pass has two
     speeds = {"examples_a_second": len(lengths) / seconds, "tokens_a_second": sum(lengths) / seconds}
     report(**speeds, products_a_second=needed / seconds)
+
+
+def size_of(model: str) -> tuple[int, int]:
+    """Layers and width of a checkpoint."""
+    config = json.loads(Path(model, "config.json").read_text())
+    return config["num_hidden_layers"], config["hidden_size"]
 
 
 def make_checkpoint(args: argparse.Namespace, size: str, folder: Path) -> None:
@@ -206,12 +214,20 @@ def main() -> None:
         compare_squad(args, shared)
         return
     shared += ["--precisions", *args.precisions] if args.precisions else []
+    from bertkit.placement.resolve import computes_bf16_fast
+
     sides = {side: [*shared, "--model", args.model, "--side", side] for side in SIDES["sst2"]}
     results = by_turns(sides, args.rounds)
-    for each in results.values():
-        del each["products_a_second"]
-    own = results["bertkit"]["examples_a_second"]
-    times = {f"times_{side}": round(own / results[side]["examples_a_second"], 2) for side in ("example", "stock")}
+    products = [each.pop("products_a_second") for each in results.values()][-1]
+    own = results["bertkit"]
+    times: dict[str, float] = {
+        f"times_{side}": round(own["examples_a_second"] / results[side]["examples_a_second"], 2)
+        for side in ("example", "stock")
+    }
+    device, tokens = device_of(args.device), args.batch_size * own["tokens_a_second"] / own["examples_a_second"]
+    precision = args.precisions[0] if args.precisions else "bf16" if computes_bf16_fast(device) else "no"
+    rate = rate_alone(precision, device, size_of(args.model)[1], round(tokens))
+    times |= {"rate": round(products / rate, 3), "gflops_alone": round(rate / 1e9, 1)}
     print(json.dumps({**rounded(results, 1), **times, "count": args.count, **machine()}))
 
 
