@@ -24,7 +24,7 @@ from bertkit.checks.trial import Speed, Trial
 from bertkit.files import readable_size
 from bertkit.progress import counted, memory_size
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.progress import estimate_memory
+from bertkit.training.progress import estimate_memory, longest_input
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
@@ -88,8 +88,7 @@ def memory(subject: Subject) -> Need:
     """
     length, logits = subject.recipe.data.max_seq_length, subject.logits_per_sequence
     if subject.features is not None:
-        longest = micro_batches(subject)[0][0]
-        length = min(length, longest)
+        length = longest_input(subject.features["train"], length)
     speed_ups = cpu_speed_ups(subject.placement, compiles=subject.trainer.args.torch_compile)
     with speed_ups.applied(subject.network):
         estimate = estimate_memory(subject.network, subject.placement, length, logits)

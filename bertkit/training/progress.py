@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 from transformers import (
@@ -106,6 +107,13 @@ def estimate_memory(
     return MemoryEstimate(states, kept + logits)
 
 
+def longest_input(train_set: Any, max_seq_length: int) -> int:
+    """Returns the tokens of the longest input of a training set; the maximum if its lengths are not known yet."""
+    if "length" not in getattr(train_set, "column_names", ()):
+        return max_seq_length
+    return min(max_seq_length, int(np.max(train_set["length"][:])))
+
+
 def start_lines(
     model: PreTrainedModel,
     placement: Placement,
@@ -118,11 +126,13 @@ def start_lines(
     """Returns the lines printed before the first step: placement, batch, memory, and trained weights if not all are.
 
     Args:
-        model, placement, max_seq_length, logits_per_sequence: as for `estimate_memory`.
+        model, placement, logits_per_sequence: as for `estimate_memory`.
+        max_seq_length: maximum length of an input, which none may reach.
         teacher_bytes: weights of the teacher of a pre-training.
         train_set: training set; its first example shows whether an example has one input or several.
         has_tf32: float32 products are computed in TF32.
     """
+    max_seq_length = longest_input(train_set, max_seq_length)
     tokens = placement.global_train_batch_size * max_seq_length
     memory = estimate_memory(model, placement, max_seq_length, logits_per_sequence)
     memory = replace(memory, teacher=teacher_bytes)

@@ -208,7 +208,7 @@ def test_damaged_checkpoints_are_refused_or_give_finite_results(what, copied):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("what", DAMAGES)
 def test_many_damaged_checkpoints(what, copied):
-    damaged_and_used(copied, DAMAGES[what], 60, f"many {what}")
+    damaged_and_used(copied, DAMAGES[what], 15, f"many {what}")
 
 
 def test_the_undamaged_checkpoint_is_usable(copied):

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import DistilBertConfig, DistilBertModel
 
 from bertkit import BertConfig, BertForPreTraining
 from bertkit.placement.resolve import Placement, PlacementSettings
 from bertkit.training.cpu.dropout import fast_dropout
-from bertkit.training.progress import estimate_memory, start_lines
+from bertkit.training.progress import estimate_memory, longest_input, start_lines
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10
 ONE_CPU = Placement(
@@ -106,3 +107,9 @@ def test_what_the_formula_does_not_know_is_not_estimated():
     assert "activations that are not estimated" in lines[2]
     other = DistilBertModel(DistilBertConfig(vocab_size=90, dim=32, hidden_dim=64, n_layers=1, n_heads=2))
     assert estimate_memory(other, ONE_CPU, LENGTH).activations is None
+
+
+def test_inputs_are_as_long_as_the_longest():
+    assert longest_input(Dataset.from_dict({"length": [3, 9, 4]}), LENGTH) == 9
+    assert longest_input(Dataset.from_dict({"length": [3, 90]}), LENGTH) == LENGTH  # those of all choices together
+    assert longest_input([{"input_ids": [1, 2]}], LENGTH) == LENGTH  # examples of pre-training, made when they are read
