@@ -68,6 +68,8 @@ def printable(text: str) -> str:
 def wrapped(text: str, stream: Any) -> str:
     """Returns text in the width of a terminal, broken between words; as it is where the stream is no terminal.
 
+    Commands, lines that begin with "bertkit ", are as they are too, so that they can be copied.
+
     Args:
         text: one line, or several.
         stream: the stream that it is written to.
@@ -82,7 +84,8 @@ def wrapped(text: str, stream: Any) -> str:
         expand_tabs=False,
         replace_whitespace=False,
     )
-    return "\n".join(wrapper.fill(line) for line in text.split("\n"))
+    lines = text.split("\n")
+    return "\n".join(line if line.lstrip().startswith("bertkit ") else wrapper.fill(line) for line in lines)
 
 
 def say(line: str) -> None:

@@ -58,6 +58,8 @@ def test_lines_break_between_words_on_a_terminal_only(monkeypatch):
     ]
     assert wrapped(line, io.StringIO()) == line
     assert wrapped("a\nb", Terminal()) == "a\nb"
+    command = "  bertkit predict run --input texts.csv"
+    assert wrapped(f"next:\n{command}", Terminal()) == f"next:\n{command}"
 
 
 class Terminal(io.StringIO):

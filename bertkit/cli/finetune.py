@@ -79,7 +79,7 @@ def glue(
     options.check_one_form(run.json, run.many.format)
     # Repeating the command continues where it stopped, so --resume has no effect.
     scores = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
-    print_result(scores, [glue_table(scores, run.many.format)], run.json)
+    print_result(scores, [glue_table(scores, run.many.format)], run.json, run.many.format)
 
 
 _add(

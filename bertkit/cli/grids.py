@@ -11,7 +11,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
 from bertkit.cli.finetune import glue_tasks
-from bertkit.cli.printing import print_result, print_wrapped
+from bertkit.cli.printing import print_result
 from bertkit.cli.training import overrides
 
 
@@ -35,10 +35,7 @@ def compare(
 
     options.check_one_form(json, format)
     results = bertkit.compare(*systems, metric=metric)
-    if format == "text" and not json:
-        print_wrapped(comparison_table(results))
-    else:
-        print_result(results, [comparison_table(results, format)], json)
+    print_result(results, [comparison_table(results, format)], json, format)
 
 
 def ensemble(
@@ -99,6 +96,6 @@ def ablations(
         overrides=overrides(settings, set_, placement),
         finetuning=overrides({}, finetune_set, placement),
     )
-    print_result(results, [ablations_table(results, format=format)], json)
+    print_result(results, [ablations_table(results, format=format)], json, format)
     if results.failed:
         raise typer.Exit(1)

@@ -36,13 +36,16 @@ def print_wrapped(text: object) -> None:
     print_text(wrapped(printable(str(text)), sys.stdout))
 
 
-def print_result(result: Any, lines: Iterable[object], as_json: bool) -> None:
-    """Prints a result: a dataclass, or plain data, as one JSON object; or else its lines."""
+def print_result(result: Any, lines: Iterable[object], as_json: bool, format: str = "text") -> None:
+    """Prints a result: a dataclass, or plain data, as one JSON object; or else its lines.
+
+    ``format`` is that of the lines; only those of ``text`` are broken between words in a terminal.
+    """
     if as_json:
         print_text(dumps(result if isinstance(result, dict | list) else asdict(result), default=str))
     else:
         for line in lines:
-            print_text(line)
+            (print_wrapped if format == "text" else print_text)(line)
 
 
 def print_lines(lines: Iterable[str]) -> None:

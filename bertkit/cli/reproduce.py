@@ -64,6 +64,6 @@ def reproduce(
         seeds=seeds,
         overrides=overrides(settings, set_, placement),
     )
-    print_result(results, [reproduction_table(results, format=format)], json)
+    print_result(results, [reproduction_table(results, format=format)], json, format)
     if results.failed:
         raise typer.Exit(1)

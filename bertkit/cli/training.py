@@ -321,6 +321,6 @@ def print_grid(results: Any, run: FineTuning, table: Callable[..., str]) -> None
     Raises:
         typer.Exit: a run has failed; the exit code is 1.
     """
-    print_result(results, [table(results, format=run.many.format)], run.json)
+    print_result(results, [table(results, format=run.many.format)], run.json, run.many.format)
     if results.failed:
         raise typer.Exit(1)
