@@ -122,7 +122,8 @@ def _mined(
             network: Any = SentenceTransformer(model)
         except (OSError, ValueError, KeyError) as error:
             raise CheckpointError(
-                f"{model}: sentence-transformers cannot load it: {str(error).splitlines()[0]}"
+                f"{model}: cannot be loaded by sentence-transformers ({str(error).splitlines()[0]}); give the folder "
+                "of a checkpoint, such as a finished run of `bertkit finetune similarity`, or a Hub id"
             ) from error
         most = min(len({positive for _, positive in rows}) - 1, max(10 * number, 50))
         outcome = mine_hard_negatives(

@@ -8,6 +8,7 @@ import re
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from typing import Any
 
+from bertkit import __version__
 from bertkit.placement.processes import usable_cores
 from bertkit.placement.processor import cpu_features, processor
 
@@ -41,7 +42,7 @@ def environment() -> dict[str, Any]:
     import torch
 
     found: dict[str, Any] = {
-        "bertkit": version("bertkit"),
+        "bertkit": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.machine()}",
         "c_library": " ".join(platform.libc_ver()).strip() or None,
@@ -64,9 +65,14 @@ def environment() -> dict[str, Any]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Returns the packages of each extra of bertkit that applies to this Python and system."""
+    """Returns the packages of each extra of bertkit that applies to this Python and system.
+
+    There are none if it is not installed, as where a folder of its source is in Python's path.
+    """
     from packaging.requirements import Requirement
 
+    if _version("bertkit") is None:
+        return {}
     found: dict[str, list[str]] = {name: [] for name in metadata("bertkit").get_all("Provides-Extra") or ()}
     for line in requires("bertkit") or ():
         requirement = Requirement(line)

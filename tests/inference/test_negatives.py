@@ -48,7 +48,7 @@ def test_negatives_are_no_positives_of_the_query(pairs, tmp_path, checkpoint):
         ({"number": 0}, RecipeError, "expected a number from 1"),
         ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
         ({"text_columns": ["query"]}, RecipeError, "expected two, the text and its positive, got query"),
-        ({"model": "/nowhere"}, CheckpointError, "/nowhere: sentence-transformers cannot load it"),
+        ({"model": "/nowhere"}, CheckpointError, "/nowhere: cannot be loaded by sentence-transformers"),
     ],
 )
 def test_impossible_arguments(pairs, tmp_path, checkpoint, options, error, message):

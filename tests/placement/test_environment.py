@@ -6,11 +6,13 @@ import getpass
 import json
 import platform
 import socket
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 
+import bertkit
 from bertkit import environment
 from bertkit.placement import environment as module
 
@@ -55,3 +57,15 @@ def test_extras_are_named_with_what_they_lack(monkeypatch):
     shown = environment()
     assert shown["extra_lora"] == "without peft"
     assert shown["extra_serve"] == "installed"
+
+
+def test_a_source_tree_that_is_not_installed_has_no_extras(monkeypatch):
+    def of(package):
+        if package == "bertkit":
+            raise PackageNotFoundError(package)
+        return "1.0"
+
+    monkeypatch.setattr(module, "version", of)
+    facts = environment()
+    assert facts["bertkit"] == bertkit.__version__
+    assert not [name for name in facts if name.startswith("extra_")]
