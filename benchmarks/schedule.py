@@ -285,7 +285,7 @@ def page(record: dict[str, Any]) -> str:
         "Written by `benchmarks/run_all.py --render` from `benchmarks/SCHEDULE.json`; do not edit.",
         "",
         f"`{record['command']}`: an encoder 384 wide, its first {values_of(cells, 'layers')} layers; {machine['cpu']}, "
-        f"{versions}, one thread; {record['commit']}, {record['date']}.",
+        f"{versions}, one thread; commits {in_words(sorted({each['commit'] for each in cells}))}.",
         "",
         sentence(record),
         "",
@@ -325,15 +325,12 @@ def in_words(values: Iterable[str]) -> str:
 
 def record_of(file: Path) -> dict[str, Any]:
     """The cells that have been measured so far."""
-    from datetime import UTC, datetime
-
-    from run_all import commit, this_machine
+    from run_all import this_machine
 
     if file.exists():
         return dict(json.loads(file.read_text(encoding="utf-8")))
     command = "python benchmarks/schedule.py --model MODEL --data-dir DATA"
-    date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return {"command": command, "machine": this_machine(), "commit": commit(), "date": date, "cells": []}
+    return {"command": command, "machine": this_machine(), "cells": []}
 
 
 def key_of(each: dict[str, Any]) -> tuple[Any, ...]:
@@ -360,6 +357,8 @@ def main() -> None:
     parser.add_argument("--scored", type=int, default=300, help="rows that are scored")
     parser.add_argument("--recorded", type=Path, default=FILE)
     args = parser.parse_args()
+    from run_all import commit
+
     for wanted in cells_to_measure(args):
         record = record_of(args.recorded)
         if key_of(wanted) in map(key_of, record["cells"]):
@@ -371,7 +370,7 @@ def main() -> None:
             source.write(train[: wanted["rows"]], folder / f"train{source.suffix}")
             source.write(other[: args.scored], folder / f"other{source.suffix}")
             model = first_layers(args.model, wanted["layers"], folder / "model")
-            record["cells"].append({**wanted, **cell(source, folder, model, wanted["seed"])})
+            record["cells"].append({**wanted, "commit": commit(), **cell(source, folder, model, wanted["seed"])})
         args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         print(json.dumps({**wanted, "below": round(below(record["cells"][-1]), 2)}), flush=True)
 
