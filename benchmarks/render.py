@@ -123,7 +123,8 @@ def expectation(results: dict[str, Any]) -> str:
     if missing:
         text += f" Not measured with this version: {', '.join(missing)}; `benchmarks/HISTORY.md` has earlier versions."
     gpu = results["machine"]["gpu"]
-    return text + (" No GPU was measured." if gpu is None else f" The machine has a GPU ({gpu}), which no row used.")
+    no_gpu = " No row is of a GPU; `benchmarks/HISTORY.md` has what was measured on some."
+    return text + (no_gpu if gpu is None else f" The machine has a GPU ({gpu}), which no row used.")
 
 
 def kinds(native: str) -> dict[str, str]:

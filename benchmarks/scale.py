@@ -164,7 +164,7 @@ def section(scale: dict[str, Any]) -> str:
         "",
         *corpus_table(corpus),
         "",
-        f"The paper's pre-training, {steps_of_paper}. No GPU was measured: {GPU_FLOPS / 1e12:.0f} TFLOP/s in bf16 are",
+        f"The paper's pre-training, {steps_of_paper}. Not measured: {GPU_FLOPS / 1e12:.0f} TFLOP/s in bf16 are",
         f"of NVIDIA's data sheet of the H100, {assumed}:",
         "",
         *training_table(),
