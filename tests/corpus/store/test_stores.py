@@ -198,3 +198,20 @@ def test_over_http(folder, tmp_path):
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def test_a_store_in_a_repository_of_the_hub(folder, hub_server, tmp_path, monkeypatch):
+    import fsspec.config
+    from huggingface_hub import HfFileSystem
+
+    files = {f"of/{path.relative_to(folder)}": path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with hub_server({"org/texts": files}) as hub:
+        monkeypatch.setitem(fsspec.config.conf, "hf", {"endpoint": hub.endpoint, "token": False})
+        HfFileSystem.clear_instance_cache()
+        store = open_store("hf://datasets/org/texts/of", tmp_path / "copies")
+        assert len(store.parts[0].arrays)
+        assert (store.folder / PART).read_bytes() == (folder / PART).read_bytes()
+        verify_part(store.parts[0])
+        with pytest.raises(DataError, match=r"no complete token store at this URL: store.json is missing"):
+            open_store("hf://datasets/org/texts/none", tmp_path / "copies")
+    HfFileSystem.clear_instance_cache()
