@@ -224,7 +224,7 @@ def section(tables: dict[str, dict[str, Any]]) -> str:
     choose, training = (
         sum(each["cpu_seconds"][side] for each in tables.values()) for side in ("choose", "fine_tuning")
     )
-    last = list(tables.values())[-1]
+    commits = sorted({f"{each['commit']}, {each['date']}" for each in tables.values()})
     parts = [
         f"Of each encoder the score of `choose` on {EXAMPLES} examples, then that after fine-tuning on {TRAINED} rows;",
         "of both the CPU seconds for all encoders:",
@@ -233,7 +233,7 @@ def section(tables: dict[str, dict[str, Any]]) -> str:
         "",
         f"Mean Spearman over {len(tables)} of the script's {len(TABLES)} tables: {correlations.mean():.2f}{ends}.",
         f"`choose` took {choose / training:.0%} of the time of these trainings; it does not grow with their rows.",
-        f"Commit {last['commit']}, {last['date']}.",
+        f"Commits: {'; '.join(commits)}.",
     ]
     return "\n".join(parts)
 
