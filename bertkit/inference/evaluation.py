@@ -109,10 +109,10 @@ def evaluate(
     for note in labelled.notes:
         say(f"{labelled.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
+    if not set(task.label_columns) <= set(task.encode(labelled.examples[:1], predictor.tokenizer)):
+        raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     with Bar("predicting", "rows") as bar:
         outputs, features, cut = _outputs(predictor, labelled, bar)
-    if not set(task.label_columns) <= set(features):
-        raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     results = outputs, features, ColumnsOf(labelled.examples)
     scores = {f"eval_{name}": value for name, value in all_scores(task, *results, further).items()}
     return Evaluation(scores, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))

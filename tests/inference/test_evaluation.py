@@ -12,6 +12,7 @@ import bertkit
 from bertkit.errors import DataError, RecipeError
 from bertkit.inference import evaluation
 from bertkit.inference.evaluation import data_of_run, evaluate
+from bertkit.inference.predictor import Predictor
 from bertkit.tasks.classification.text_classification import TextClassification
 
 
@@ -90,10 +91,17 @@ def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "_ROWS_AT_ONCE", 1000)
     monkeypatch.setattr(TextClassification, "encode", noted)
     found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
-    assert sizes == [1000, 500]
+    assert sizes == [1, 1000, 500]  # the first one shows whether there are labels
     right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
     assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
     assert found.truncation["of_examples"] == 1500
+
+
+def test_rows_without_labels_are_refused_before_the_model_runs(fine_tuned, tmp_path, monkeypatch):
+    (tmp_path / "test.csv").write_text("text\na film\n")
+    monkeypatch.setattr(Predictor, "outputs", None)
+    with pytest.raises(DataError, match="no labels to score against; `bertkit predict` takes"):
+        evaluate(fine_tuned("film"), split="test", test_file=tmp_path / "test.csv")
 
 
 @pytest.fixture
