@@ -52,7 +52,7 @@ def _predict(place: Path, tests: Sequence[str]) -> float | None:
         outcome = outcome_of(place, name)
         task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
         suffix = suffix_of(name)
-        metrics[f"predict_samples{suffix}"] = len(outcome.features["length"])
+        metrics[f"predict_samples{suffix}"] = outcome.number_of_inputs
         if set(task.label_columns) <= set(outcome.features):
             known = {key: value for key, value in all_scores(task, *columns, None).items() if math.isfinite(value)}
             metrics |= {f"predict_{key}{suffix}": value for key, value in known.items()}

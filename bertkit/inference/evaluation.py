@@ -122,8 +122,8 @@ def _outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Out
     """Encodes a split and runs the model on it, some thousand rows at a time.
 
     Returns:
-        The outputs for all rows; the columns of `Task.encode` without the inputs of the model, which take the most
-        memory and which no score reads; and what ``max_seq_length`` cut off.
+        The outputs for all rows; the columns of `Task.encode` without lengths and the inputs of the model, which take
+        the most memory and which no score reads; and what ``max_seq_length`` cut off.
     """
     total = len(split.examples)
     blocks: list[Outputs] = []
@@ -143,7 +143,7 @@ def _outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Out
     for name in columns.keys() & set(predictor.task.label_columns):
         if isinstance(columns[name][0], int | float):  # each score would make an array of its own
             columns[name] = np.asarray(columns[name])
-    cut = Truncation.of_lengths(columns["length"], columns.pop("full_length"))
+    cut = Truncation.of_lengths(columns.pop("length"), columns.pop("full_length"))
     return joined_outputs(blocks), columns, cut
 
 

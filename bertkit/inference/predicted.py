@@ -197,6 +197,11 @@ class Outcome:
         """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
         return number_in_source(self.numbers, row)
 
+    @property
+    def number_of_inputs(self) -> int:
+        """Number of inputs of the model; a long text may have several."""
+        return len(self.outputs[0] if isinstance(self.outputs, tuple) else self.outputs)
+
     def decoded(self) -> list[dict[str, Any]]:
         """Returns the predictions, one per example."""
         return self.task.decode(self.outputs, self.features, self.examples)

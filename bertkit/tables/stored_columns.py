@@ -98,7 +98,10 @@ def joined(parts: Iterator[Table]) -> Table:
             lines.extend(part.lines)
         rows, last = rows + len(part), part
     values = {name: column.values() for name, column in columns.items()}
-    return replace(last, columns=values, lines=lines, first_row=first.first_row)
+    numbers: Sequence[int] | None = lines
+    if lines and lines[-1] - lines[0] == len(lines) - 1:  # none is left out, and no field has several lines
+        numbers = range(lines[0], lines[-1] + 1)
+    return replace(last, columns=values, lines=numbers, first_row=first.first_row)
 
 
 class _Column:

@@ -117,3 +117,9 @@ def test_rows_are_selected_without_reading_them(stored):
     split = Split.of_table({"text": stored}, Table({"text": stored}, "x", "")).select([5, 0])
     assert split.examples["text"][:] == ["e", "a"]
     assert [split.place(row) for row in (0, 1)] == ["row 6", "row 1"]
+
+
+@pytest.mark.parametrize("second", [[5, 6], [5, 8]])
+def test_lines_are_those_of_the_parts(second):
+    tables = [Table({"a": ["x", "y"]}, "x", "", lines=lines) for lines in ([3, 4], second)]
+    assert list(joined(iter(tables)).numbers_of_rows) == [3, 4, *second]

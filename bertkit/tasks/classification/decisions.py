@@ -135,6 +135,7 @@ def class_scores(
         true, given, counts = counted_pairs(labels, predicted)
         of_ids = {"labels": range(len(names)), "sample_weight": counts, "zero_division": 0}
         of_classes = list(zip(*precision_recall_fscore_support(true, given, **of_ids), strict=True))
+        del predicted  # frees 8 bytes an example before the sorts
         found["balanced_accuracy"] = float(np.mean([recall for _, recall, _, number in of_classes if number]))
     ranked = [1] if is_single and len(names) == 2 else range(len(names))
     precisions, areas = [], []
