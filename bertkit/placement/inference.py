@@ -22,7 +22,7 @@ def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     """Returns the device for inference in one process: the (first) accelerator, else the CPU.
 
     On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape. For the same reason,
-    oneDNN is told to keep few kernels, if it has not been used yet.
+    Tells oneDNN to keep few kernels, which has an effect before its first use only.
 
     Raises:
         PlacementError: a launcher has started several processes, which would all compute the same.
