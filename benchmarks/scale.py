@@ -38,7 +38,7 @@ def measure(quick: bool) -> dict[str, Any]:
 
     machine = this_machine()
     cores = str(machine["cores"])
-    size = ("--megabytes", "8" if quick else "192", "--rounds", "1" if quick else "2")
+    size = ("--megabytes", "8" if quick else "384", "--rounds", "1" if quick else "2")
     builds = lines_of("corpus_speed.py", *size, "--forms", "txt", "--workers", "1", cores)
     resumes = lines_of("resume_speed.py", "--examples", "2000000" if quick else "100000000", "--rounds", "1")
     tables = lines_of(
