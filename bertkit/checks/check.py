@@ -35,9 +35,10 @@ from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import check_place, check_same_data
+from bertkit.run.directory import check_place
 from bertkit.run.finetune import prepare_finetuning
 from bertkit.run.pretrain import prepare_pretraining
+from bertkit.run.resuming import check_same_data
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, load_splits

@@ -19,8 +19,9 @@ from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.tables.splits import hold_out
 from bertkit.tasks.base import texts_of
+from bertkit.tasks.folds import fold_of_each, strata
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import ColumnsOf, Split, fold_of_each, strata
+from bertkit.tasks.splits import ColumnsOf, Split
 
 SEED = 0
 """Seed of what is drawn, so that the same arguments give the same numbers."""

@@ -20,8 +20,9 @@ from bertkit.metrics.statistics import Test, adjusted
 from bertkit.progress import counted, say
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import check_contents, check_repeated_run, is_finished, recorded
+from bertkit.run.directory import check_contents, is_finished, recorded
 from bertkit.run.pretrain import pretrain
+from bertkit.run.resuming import check_repeated_run
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import load_splits
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe

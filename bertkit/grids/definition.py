@@ -17,8 +17,8 @@ from bertkit.files import write_json
 from bertkit.grids.values import Range, Values, label, spaces_of
 from bertkit.json_text import dumps
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import TRACKING_KEYS
 from bertkit.run.listing import GRID_FILE as GRID_FILE
+from bertkit.run.resuming import TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.arguments import with_absolute_paths

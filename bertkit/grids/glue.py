@@ -27,8 +27,9 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import check_contents, check_repeated_run, is_finished, recorded, writes_run
+from bertkit.run.directory import check_contents, is_finished, recorded, writes_run
 from bertkit.run.finetune import finetune
+from bertkit.run.resuming import check_repeated_run
 from bertkit.run.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.registry import load_recipe, task_of_recipe

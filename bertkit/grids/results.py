@@ -27,7 +27,7 @@ from bertkit.progress import counted
 from bertkit.run.directory import contents
 from bertkit.run.listing import GRID_RESULTS
 from bertkit.tasks.base import Task, per_example
-from bertkit.tasks.splits import fold_of_each
+from bertkit.tasks.folds import fold_of_each
 
 COLLAPSED = "a run that predicts the same for all examples"
 RESULTS, TABLE, BEST, OUT_OF_FOLD = GRID_RESULTS, "grid_results.csv", "best", "out_of_fold.jsonl"

@@ -22,16 +22,8 @@ from bertkit.placement.processes import failing_together, from_main_process, is_
 from bertkit.placement.resolve import place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import (
-    Run,
-    RunRecord,
-    check_output_dir,
-    check_same_data,
-    check_same_recipe,
-    contents,
-    numeric_metrics,
-    write_results,
-)
+from bertkit.run.directory import Run, RunRecord, check_output_dir, contents, numeric_metrics, write_results
+from bertkit.run.resuming import check_same_data, check_same_recipe
 from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import has_tf32, training_arguments, validate_training_arguments
 from bertkit.training.cpu import cpu_speed_ups

@@ -25,8 +25,9 @@ from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.folds import groups
 from bertkit.tasks.similarity.columns import SCORE_COLUMNS, read_texts, scores_of, usual_texts
-from bertkit.tasks.splits import Columns, Split, groups
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.splits import hold_out
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import FineTuningData, Split, groups, hub_dataset
+from bertkit.tasks.folds import groups
+from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
 
 if TYPE_CHECKING:
     from datasets import Dataset

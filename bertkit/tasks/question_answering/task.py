@@ -21,11 +21,12 @@ from bertkit.options import check_ranges, option, setting
 from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.base import Outputs, PerExampleTask, encoding_notes, texts_of, truncation_hint
 from bertkit.tasks.checkpoints import StockTask
+from bertkit.tasks.folds import strata
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, text_columns_of
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding
 from bertkit.tasks.registry import default_recipe
-from bertkit.tasks.splits import Columns, Split, hub_dataset, splits_to_write, strata
+from bertkit.tasks.splits import Columns, Split, hub_dataset, splits_to_write
 from bertkit.tasks.table_data import HubData
 
 if TYPE_CHECKING:

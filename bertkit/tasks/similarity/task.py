@@ -22,8 +22,9 @@ from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
 from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, padded, texts_of
+from bertkit.tasks.folds import groups
 from bertkit.tasks.similarity.columns import Form, label_values, read_texts, settled_columns
-from bertkit.tasks.splits import Columns, Split, groups
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask
 
 if TYPE_CHECKING:
