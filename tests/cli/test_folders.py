@@ -7,6 +7,13 @@ import json
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch):
+    """Keeps the work in this process; tests/scaling and tests/corpus/store have the processes."""
+    for module in ("scaling.folders", "corpus.store.unit_workers"):
+        monkeypatch.setattr(f"bertkit.{module}.usable_cores", lambda: 1)
+
+
 @pytest.fixture
 def texts(tmp_path):
     folder = tmp_path / "in"
