@@ -15,9 +15,26 @@ EXAMPLES, COURSE = sorted(FOLDER.glob("*.ipynb")), sorted(FOLDER.glob("course/*.
 LINES_OF_COURSE = {
     "1_inputs": ["alice followed the white rabbit", "your sum and the model's: 0.00000"],
     "2_attention": ["bank after:  [1.79", "your weights and the model's: 0.00000", "separates the labels best"],
-    "3_pretraining": ["predicted, of all tokens: 15", "loss of a guess by frequency:", "step 1200:"],
+    "3_pretraining": ["predicted, of all tokens: 15", "loss of a guess by frequency:", "step 300:"],
     "4_two_sentences": ["nsp : share of pairs right", "that this follows: They kept quiet", "nsp - none:"],
     "5_fine_tuning": ["examples are right", "Do these settings differ?", "F1 of names:", "exactly right:"],
+}
+# Settings of a notebook, and those with which the tests run it: the same cells, with fewer steps.
+EPOCH, ROWS = '"train.num_train_epochs": 1', '"data.max_train_samples": 32, "data.max_eval_samples": 32'
+FEWER_STEPS = {
+    "inside": {'"train.max_steps": 1500': '"train.max_steps": 100', '"train.num_train_epochs": 5': EPOCH},
+    "ner": {'"train.max_steps": 200': '"train.max_steps": 20', '"train.num_train_epochs": 8': EPOCH},
+    "own_table": {'"train.max_steps": 200': '"train.max_steps": 20', '"train.num_train_epochs": 8': EPOCH},
+    "quickstart": {'"train.max_steps": 300': '"train.max_steps": 30', '"train.num_train_epochs": 8': EPOCH},
+    "3_pretraining": {"steps = 1200": "steps = 300", '"train.max_steps": 400': '"train.max_steps": 20'},
+    "4_two_sentences": {'"train.max_steps": 250': '"train.max_steps": 25', '"train.num_train_epochs": 3': EPOCH},
+    "5_fine_tuning": {
+        '"train.num_train_epochs": 2': f"{EPOCH}, {ROWS}",
+        '"train.num_train_epochs": 3': f"{EPOCH}, {ROWS}",
+        '"data.max_train_samples": 400,': "",
+        '"data.max_eval_samples": 100,': "",
+        '"train.max_steps": 40': '"train.max_steps": 2',
+    },
 }
 # Words before two numbers that a notebook prints, of which the first one must be smaller.
 LESS_IN_COURSE = {"3_pretraining": ("loss on held-out chapters:", "loss of a guess by frequency:")}
@@ -56,7 +73,7 @@ def test_a_notebook_of_the_course_has_its_parts(path):
 
 @pytest.fixture
 def executed(path, tmp_path, monkeypatch):
-    """Runs a notebook in an empty folder, with the texts of the course; returns all that it shows as text."""
+    """Runs a notebook with `FEWER_STEPS` in an empty folder, with the texts of the course; returns all shown text."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     import nbformat
@@ -66,6 +83,11 @@ def executed(path, tmp_path, monkeypatch):
     if (texts := path.parent / "texts").exists():
         shutil.copytree(texts, tmp_path / "texts")
     notebook = nbformat.read(path, as_version=4)
+    for setting, smaller in FEWER_STEPS.get(path.stem, {}).items():
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and setting in cell["source"]]
+        assert cells, f"{setting} is not in the notebook"
+        for cell in cells:
+            cell["source"] = cell["source"].replace(setting, smaller)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
     shown = [output.get("text", output.get("data", {}).get("text/plain", "")) for output in outputs]
