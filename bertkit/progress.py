@@ -95,6 +95,10 @@ def say(line: str) -> None:
     """
     if (kept := _warnings.get()) is not None and "warning: " in line and line not in kept:
         kept.append(line)
+    if (said := _said.get()) is not None:
+        if line in said:
+            return
+        said.add(line)
     if is_main_process():
         tqdm.write(wrapped(printable(line), sys.stderr), file=sys.stderr)
 
@@ -121,6 +125,19 @@ def keeping_warnings() -> Iterator[None]:
 def warnings_said() -> list[str]:
     """Returns the warnings printed so far in the innermost context of `keeping_warnings`; empty outside of one."""
     return list(_warnings.get() or ())
+
+
+_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
+
+
+@contextmanager
+def without_repetitions() -> Iterator[None]:
+    """Context in which `say` prints a line once, for work that reads the same files several times."""
+    token = _said.set(set())
+    try:
+        yield
+    finally:
+        _said.reset(token)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tqdm import tqdm
 
 from bertkit.inference.ner import highlight
-from bertkit.progress import Bar, end_bars, printable, say, wrapped
+from bertkit.progress import Bar, end_bars, printable, say, without_repetitions, wrapped
 from bertkit.tasks.ner.spans import Span
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
@@ -74,3 +74,11 @@ def test_ended_bars_are_not_drawn_again(capsys):
     say("interrupted")
     bar.update(1)
     assert capsys.readouterr().err.endswith("\ninterrupted\n")
+
+
+def test_a_line_can_be_said_once(capsys):
+    with without_repetitions():
+        for line in ("a", "b", "a"):
+            say(line)
+    say("a")
+    assert capsys.readouterr().err == "a\nb\na\n"

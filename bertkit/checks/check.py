@@ -33,7 +33,7 @@ from bertkit.errors import (
 )
 from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
-from bertkit.progress import say
+from bertkit.progress import say, without_repetitions
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place
 from bertkit.run.finetune import prepare_finetuning
@@ -117,9 +117,9 @@ def check(
         resolved = _recipe(recipe, corpus, model, data_dir, overrides)
     except BertkitError as refused:
         return Report((_finding(refused),))
-    if fix is not None:
-        write_fixed(resolved, Path(fix), labels)
-    with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
+        if fix is not None:
+            write_fixed(with_absolute_paths(resolved), Path(fix), labels)
         findings: list[Finding] = []
         subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None

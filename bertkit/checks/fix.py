@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,11 +20,12 @@ from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import faults_of_texts
+from bertkit.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
 
+_MOST_ODD = 0.1  # part of the rows of a table
 _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise
 
 
@@ -56,17 +57,20 @@ class Cleaned:
     doubts: list[Doubt]
 
 
-def clean(table: Table, texts: Sequence[str], label: str, separator: str | None = None) -> Cleaned:
+def clean(
+    table: Table, texts: Sequence[str], label: str, separator: str | None = None, odd: Collection[int] = ()
+) -> Cleaned:
     """Finds the rows of a table to keep, and their labels.
 
-    Removed are rows with an empty text, without a label, with the texts and the label of an earlier row, and rows whose
-    texts have another label more often. Labels that look alike, or that `near_labels` takes for misspelt, get the more
-    frequent name.
+    Removed are rows with an empty text, without a label or with an odd one, with the texts and the label of an earlier
+    row, and rows whose texts have another label more often. Labels that look alike, or that `near_labels` takes for
+    misspelt, get the more frequent name.
 
     Args:
         table: the table.
         texts, label: its columns.
         separator: separator of the labels of a row, which has any number of them in any order; None for one label.
+        odd: rows whose labels are none, such as words among numbers.
     """
     columns, given = [table.columns[name] for name in texts], table.columns[label]
     names = [_names(value, separator) for value in given]
@@ -79,6 +83,8 @@ def clean(table: Table, texts: Sequence[str], label: str, separator: str | None 
             removed["without a text"] += 1
         elif separator is None and not names[row]:
             removed["without a label"] += 1
+        elif row in odd:
+            removed["with a label unlike the others"] += 1
         else:
             key = tuple(" ".join(str(value).split()) for value in values)
             rows.setdefault(key, {}).setdefault((separator or "").join(sorted(unified[row])), []).append(row)
@@ -94,6 +100,7 @@ def clean(table: Table, texts: Sequence[str], label: str, separator: str | None 
             for row in of_name
             if name != most
         ]
+    doubts += [Doubt(table.numbers_of_rows[row], str(given[row]), "", 0.0, str(columns[0][row])) for row in odd]
     kept.sort()
     changed = {row: (separator or "").join(unified[row]) for row in kept if not near.keys().isdisjoint(names[row])}
     for row, name in changed.items():
@@ -147,7 +154,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         )
     if recipe.task.problem == "regression":
         raise RecipeError("--fix: is for classes; of numbers, rows without a text or a number are named by check")
-    cleaned = clean(table, texts, label, separator)
+    cleaned = clean(table, texts, label, separator, _odd(table, label, recipe))
     if not cleaned.rows:
         raise DataError(f"--fix: no row of {table.source} has a text and a label")
     doubts = list(cleaned.doubts)
@@ -197,11 +204,22 @@ def faults_of_rows(recipe: Recipe) -> list[RowFault]:
             values = table.columns[column]
             for row, message in faults_of_texts(table, column).items():
                 faults.append(RowFault(message, is_fixed and is_missing(values[row])))
+        faults += [RowFault(message, is_fixed) for message in _odd(table, label, recipe).values()]
         if recipe.task.label_separator is None:  # a row may have none of several labels
             for row, value in enumerate(table.columns[label]):
                 if is_missing(value):
                     faults.append(RowFault(f"{table.place(row)}: no value for {label!r}", is_fixed))
     return faults
+
+
+def _odd(table: Table, label: str, recipe: Recipe) -> dict[int, str]:
+    """Returns the few rows whose labels are words among numbers, or numbers among words, with their faults; none if
+    all are names of classes."""
+    task = recipe.task
+    if task.problem is not None or task.label_names or task.label_separator is not None:
+        return {}
+    faults = faults_of_kinds(table, label)
+    return faults if len(faults) <= _MOST_ODD * len(table) else {}
 
 
 def _columns(table: Table, recipe: Recipe) -> tuple[str, list[str]]:

@@ -24,7 +24,7 @@ from bertkit.inference.loaded import load
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task
-from bertkit.inference.skipping import reported, skipping
+from bertkit.inference.skipping import advising, reported, skipping
 from bertkit.inference.unsure import check_unsure_below, or_unsure, unsure_on_validation
 from bertkit.inference.writing import (
     VECTOR_FILES,
@@ -40,6 +40,7 @@ from bertkit.placement.inference import Precision
 from bertkit.progress import Reached, printable, say, unreported
 from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table
+from bertkit.tables.documents import is_document
 from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tables.objects import kind_of_table, table_of
 from bertkit.tables.table import the_text_column
@@ -121,7 +122,7 @@ def predict_stream(
             `bertkit.tasks.ner.stock.StockDataSettings`; ``None`` for its default.
         precision, revision, trust_remote_code: as for `bertkit.load`.
         per_file: ``input_file`` is a folder, and each file in it that ends in .txt, .md, .html, .htm or .eml is one
-            text; the rows have ``file`` and ``text``.
+            text; the rows have ``file`` and ``text``. It can be one such file, too; HTML and mails always are one text.
         on_error: ``stop`` ends at an input that the task does not take, such as an empty text; ``skip``
             leaves it out, and at the end lists the first 20 of them with their reasons, and their number, on stderr.
 
@@ -153,8 +154,9 @@ def predict_stream(
     if questions is not None and passage is not None:
         how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
     reasons: list[str] | None = None if on_error == "stop" else []
+    per_file = per_file or (input_file is not None and is_document(input_file))
     if per_file and input_file is None:
-        raise DataError("--per-file: is for a folder of files; give it with --input")
+        raise DataError("--per-file: is for files; give them with --input")
     if input_file is not None:
         blocks = _read(input_file, task, at_once, per_file, reasons)
     elif kind_of_table(texts) is not None:
@@ -179,7 +181,7 @@ def predict_stream(
         return columns, how.repeated(columns), how.repeated(columns)
 
     predictor = build_predictor(name, task, config, precision=precision)
-    readable = read if reasons is None else skipping(read, reasons)
+    readable = advising(read) if reasons is None else skipping(read, reasons)
     predictions = _stream(predictor, blocks, readable, output_file, colours, csv_safe, form, unsure_below)
     return predictions if reasons is None else reported(predictions, reasons, lambda block: len(block.rows))
 
@@ -356,6 +358,7 @@ def embed_texts(
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
     reasons: list[str] | None = None if on_error == "stop" else []
+    per_file = per_file or (input_file is not None and is_document(input_file))
     if per_file and (input_file is None or pooling == "none"):
         raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
     if input_file is not None:
@@ -378,7 +381,7 @@ def embed_texts(
             say(f"{inputs.source}: texts in {column!r}")
         return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if per_file else None
 
-    readable = read if reasons is None else skipping(read, reasons)
+    readable = advising(read) if reasons is None else skipping(read, reasons)
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
         of_block, files = readable(block)

@@ -6,6 +6,7 @@ read, so memory does not grow with the number of inputs, and their order is kept
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,11 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, raise_all
 from bertkit.progress import Bar, Reached, say
 from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
 from bertkit.tables import Table, is_table
-from bertkit.tables.documents import document_parts
+from bertkit.tables.documents import FORMS, document_parts
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.table_files import read_table_parts
 
@@ -60,7 +61,7 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
     (['a film'], ['a film', 'a plot'])
     """
     if isinstance(texts, str):
-        return [texts]
+        texts = [texts]
     columns = _column_names(texts)
     if columns is not None:
         kind, library = type(texts).__name__, type(texts).__module__.partition(".")[0]
@@ -75,6 +76,9 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
         first = values[wrong[0] - 1]
         more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
         raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_described(first)}{more}; {_remedy(first)}")
+    if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
+        remedy = f"to read the file, give --input {values[0]}"
+        say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
     return values
 
 
@@ -144,15 +148,18 @@ def read_inputs(
     Args:
         input_file: a file or ``-``.
         size: inputs per block, at most.
-        per_file: the input is a folder, and each of its files a text, see `bertkit.tables.documents`. The blocks are
-            tables of ``file`` and ``text``.
+        per_file: the input is a folder, and each of its files a text, or one such file, see
+            `bertkit.tables.documents`. The blocks are tables of ``file`` and ``text``.
         left_out: as of `bertkit.tables.table_files.read_table_parts`, and of `document_parts`.
 
     Raises:
         DataError: the file cannot be read or is invalid; raised after the blocks before the fault.
     """
-    if per_file and not input_file.is_dir():
-        raise DataError(f"--per-file: is for a folder of files, and --input {input_file} is none; remove it")
+    if per_file and not input_file.is_dir() and not (input_file.is_file() and input_file.suffix.lower() in FORMS):
+        raise DataError(
+            f"--per-file: is for files that end in {', '.join(FORMS)}, and folders of them; remove it for --input "
+            f"{input_file}"
+        )
     if input_file.is_dir() and not per_file:
         raise DataError(
             f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
@@ -170,7 +177,9 @@ def _from(first: Sequence[Block], others: Iterator[Block]) -> Iterator[Block]:
 
 def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
     first = 0
-    for table, share in document_parts(folder, min(size, _FILES_AT_ONCE), left_out):
+    faults: list[str] = []
+    for table, share in document_parts(folder, min(size, _FILES_AT_ONCE), faults if left_out is None else left_out):
+        raise_all([f"{fault}, or give --on-error skip" for fault in faults])
         if len(table):
             yield Block(table, first, round((first + len(table)) / share))
             first += len(table)

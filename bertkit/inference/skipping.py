@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -38,6 +39,25 @@ def skipping(read: Callable[[Block], Inputs], reasons: list[str]) -> Callable[[B
         return read(block._replace(inputs=_part(block.inputs, rows)))
 
     return read_the_rest
+
+
+def advising(read: Callable[[Block], Inputs]) -> Callable[[Block], Inputs]:
+    """Returns a function that reads the inputs of a block; its errors name ``--on-error skip`` where that leaves some
+    of them out."""
+
+    def read_or_advise(block: Block) -> Inputs:
+        try:
+            return read(block)
+        except DataError as error:
+            reasons: list[str] = []
+            with suppress(DataError):
+                skipping(read, reasons)(block)
+            if 0 < len(reasons) < len(block.inputs):
+                advice = f"--on-error skip leaves out {counted(len(reasons), 'such input')} of {len(block.inputs)}"
+                raise DataError(f"{error}\n{advice}") from error
+            raise
+
+    return read_or_advise
 
 
 def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:

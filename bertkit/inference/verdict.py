@@ -338,7 +338,10 @@ def classes_in_words(
     np.add.at(confusion, (true, predicted), 1)
     counts, where = (confusion.sum(axis=1), "here") if training is None else (training, "in training")
     usual = int(np.argmax(counts))
-    guess = f"always guessing {shown(names[usual])}, the most frequent {what[0]} {where},"
+    the_most = f"the most frequent {what[0]}"
+    if np.count_nonzero(counts == counts[usual]) > 1:
+        the_most = f"one of the most frequent {what[1]}"
+    guess = f"always guessing {shown(names[usual])}, {the_most} {where},"
     sentences, is_wide = right_of_all(predicted == true, unit, (guess, float(np.mean(true == usual))))
     never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bertkit.errors import raise_listed
 from bertkit.progress import counted
 from bertkit.reading.text import iterating
-from bertkit.tables.table import Table, repeated_names
+from bertkit.tables.table import Row, Table, repeated_names, with_names_first
 
 COMMA, TAB, SEMICOLON, BAR = ",", "\t", ";", "|"
 NAMES = {COMMA: "comma", TAB: "tab", SEMICOLON: "semicolon", BAR: "vertical bar"}
@@ -23,8 +23,6 @@ LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module a
 _FEW_VALUES = 256  # different values of a column, such as labels, that are kept once
 SAMPLED_LINES = 20
 _QUOTED = re.compile(r'"[^"]*"')
-
-_Row = tuple[int, list[str]]  # first line, from 1; fields, none for a blank line
 
 
 def find_delimiter(start: str, usual: str) -> str:
@@ -106,6 +104,7 @@ def delimited_parts(
             lines = itertools.chain([first], lines)
         rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
         if columns is None:
+            rows = with_names_first(rows, f"{source}, line", width=2)
             names = _header(rows, source, faults)
         else:
             names = list(columns)
@@ -128,7 +127,7 @@ def delimited_parts(
     raise_listed(faults)
 
 
-def _columns(rows: Iterable[_Row], width: int) -> tuple[array[int], list[list[str]]]:
+def _columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[list[str]]]:
     """Returns the lines and the columns of rows; equal values of a column, such as labels, are one string if there are
     few of them."""
     lines, columns = array("q"), [[] for _ in range(width)]  # type: ignore[var-annotated]
@@ -141,12 +140,12 @@ def _columns(rows: Iterable[_Row], width: int) -> tuple[array[int], list[list[st
     return lines, columns
 
 
-def _header(rows: Iterator[_Row], source: str, faults: list[str]) -> list[str]:
+def _header(rows: Iterator[Row], source: str, faults: list[str]) -> list[str]:
     """Returns the column names; adds faults of individual names to ``faults``."""
-    _, names = next(rows, (1, []))
+    line, names = next(rows, (1, []))
     if not names:
         raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
-    faults += faults_of_names(names, f"{source}, line 1")
+    faults += faults_of_names(names, f"{source}, line {line}")
     return names
 
 
@@ -156,8 +155,8 @@ def faults_of_names(names: Sequence[str], place: str) -> list[str]:
 
 
 def _even_rows(
-    rows: Iterable[_Row], width: int, source: str, expected: tuple[str, str], uneven: list[str]
-) -> Iterator[_Row]:
+    rows: Iterable[Row], width: int, source: str, expected: tuple[str, str], uneven: list[str]
+) -> Iterator[Row]:
     """Yields the rows of ``width`` fields; adds the faults of others to ``uneven``, with the ends that ``expected`` has
     for too few fields and for too many.
     """
@@ -171,13 +170,13 @@ def _even_rows(
             uneven.append(f"{source}, line {line}: {counted(len(fields), 'field')}{expected[len(fields) > width]}")
 
 
-def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
+def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     for number, ended in enumerate(lines, 1):
         line = ended.rstrip("\r\n")
         yield number, line.split(delimiter) if line else []
 
 
-def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[_Row]:
+def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[Row]:
     """Yields rows as in RFC 4180 up to the first unterminated quoted field, which is added to ``faults``."""
     # The limit is global to the process: lowering it again could interrupt a reader in another thread.
     csv.field_size_limit(LONGEST_FIELD)

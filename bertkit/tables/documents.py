@@ -17,41 +17,47 @@ from typing import Any
 from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.json_text import dumps
 from bertkit.progress import counted, say
-from bertkit.reading.paths import PARQUET
 from bertkit.reading.text import decode_text, read_blocks
 from bertkit.tables.encodings import as_utf8
 from bertkit.tables.table import Table, usual_column
-from bertkit.tables.table_files import read_table
+from bertkit.tables.table_files import is_table, read_table
 
-FORMS = (".txt", ".md", ".html", ".htm", ".eml")
+_NEVER_LINES = (".html", ".htm", ".eml")
+FORMS = (".txt", ".md", *_NEVER_LINES)
 _NOT_SHOWN = {"script", "style", "head", "template", "noscript"}
 _INLINE = {"a", "abbr", "b", "code", "em", "font", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
 _METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
 _FILE_NAMES = ("file_name", "file", "filename")
+_PART = re.compile(r"-\d+-of-\d+")  # of a table in several files, as those of the Hub
+
+
+def is_document(path: Path) -> bool:
+    """Returns whether a file is one text, and none with a text a line: HTML or a mail."""
+    return path.suffix.lower() in _NEVER_LINES and path.is_file()
 
 
 def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -> Iterator[tuple[Table, float]]:
     """Yields the files of a folder and its subfolders as tables of ``file`` and ``text``, with the share that is read.
 
-    The files are those that end in `FORMS`, sorted by their paths; the others and those whose names begin with a dot
-    are counted on stderr. ``file`` is the path below the folder.
+    The files are those that end in `FORMS`, sorted by their paths; others are counted on stderr, except for hidden
+    ones. ``file`` is the path below the folder.
 
     Args:
-        folder: the folder.
+        folder: the folder, or a single file.
         size: files of a table.
         left_out: receives the faults of files without a text, which are left out then; None to refuse them.
 
     Raises:
         DataError: there are no such files, or some cannot be read, or have no text.
     """
-    files = _files(folder)
+    files, above = _files(folder), folder if folder.is_dir() else folder.parent
     for at in range(0, len(files), size):
         columns: dict[str, list[str]] = {"file": [], "text": []}
         faults: list[str] = []
         for path in files[at : at + size]:
             with noted(faults):
                 columns["text"].append(read_document(path))
-                columns["file"].append(path.relative_to(folder).as_posix())
+                columns["file"].append(path.relative_to(above).as_posix())
         if left_out is None:
             raise_all(faults)
         else:
@@ -114,14 +120,19 @@ def _labels(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / _METADATA)
-    files = [path for path in found if path.suffix.lower() in FORMS and not _is_hidden(path.relative_to(folder))]
+    if not folder.is_dir():
+        return [folder]
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / _METADATA]
+    found = [path for path in found if not _is_hidden(path.relative_to(folder))]
+    files = [path for path in found if path.suffix.lower() in FORMS]
+    tables = [_PART.sub("-*", str(path)) for path in found if is_table(path)]
+    if tables and all(path.stem.lower() == "readme" for path in files):  # which describes the tables
+        raise DataError(f"{folder}: a folder of tables; give the file of one: {quoted(dict.fromkeys(tables), 5)}")
     if not files:
-        tables = next((path.parent for path in found if path.suffix.lower() == PARQUET), None)
-        hint = "" if tables is None else f"; give the tables in it by a pattern: '{tables}/*{PARQUET}'"
-        raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}{hint}")
+        raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}")
     if len(found) > len(files):
-        say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over")
+        kinds = sorted({path.suffix.lower() or "without suffix" for path in found if path not in files})
+        say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over ({', '.join(kinds)})")
     return files
 
 

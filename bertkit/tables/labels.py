@@ -114,26 +114,13 @@ def infer_problem(
     bertkit.errors.DataError: x.csv: 'version' has a few different numbers, some with decimals ('3.1', '3.10', '4'); ...
     """
     values = table.columns[column]
-    rows: dict[str, list[int]] = {"list": [], "word": [], "number": []}
-    for row, value in enumerate(values):
-        if not is_missing(value):
-            rows[_form(value)].append(row)
-    lists, words, numbers = rows.values()
+    lists, words, numbers = _rows_of_forms(values)
     known = f"inferred from {len(lists) + len(words) + len(numbers):,} labels"
     if lists:
         are_single = all(len(values[row]) == 1 for row in lists)
         remedy = f", each of one label; give {remedies[0]} if no row can have several" if are_single else ""
         return "multi_label", f"{known}: lists{remedy}"
-    if words and numbers:
-        fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
-        raise_listed(
-            [
-                f"{table.place(row)}: {column!r} is {shown(values[row])}, where {len(others)} other labels are {what}"
-                f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give "
-                f"{remedies[0]} if all are names of classes"
-                for row in fewer
-            ]
-        )
+    raise_listed(list(faults_of_kinds(table, column, remedies[0]).values()))
     if not numbers:
         return "single_label", f"{known}: words"
     spellings = {str(values[row]).strip(): to_number(values[row]) for row in numbers}
@@ -150,6 +137,31 @@ def infer_problem(
             f"{remedies[0]} if they are names of classes"
         )
     return "single_label", f"{known}: whole numbers"
+
+
+def faults_of_kinds(table: Table, column: str, remedy: str = "--problem single_label") -> dict[int, str]:
+    """Returns the rows whose labels are words where most are numbers, or numbers where most are words, with what is
+    wrong with each; none where a row has a list."""
+    values = table.columns[column]
+    lists, words, numbers = _rows_of_forms(values)
+    if lists or not (words and numbers):
+        return {}
+    fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
+    return {
+        row: f"{table.place(row)}: {column!r} is {shown(values[row])}, where {len(others)} other labels are {what}"
+        f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give "
+        f"{remedy} if all are names of classes"
+        for row in fewer
+    }
+
+
+def _rows_of_forms(values: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
+    """Returns the rows whose labels are lists, words and numbers, without those that are missing."""
+    rows: dict[str, list[int]] = {"list": [], "word": [], "number": []}
+    for row, value in enumerate(values):
+        if not is_missing(value):
+            rows[_form(value)].append(row)
+    return rows["list"], rows["word"], rows["number"]
 
 
 def _form(value: Any) -> str:

@@ -15,7 +15,7 @@ from typing import IO, Any
 from bertkit.errors import DataError, did_you_mean, importing, quoted, raise_listed
 from bertkit.reading.paths import XLSX, workbook_and_sheet
 from bertkit.reading.text import iterating
-from bertkit.tables.table import Table, repeated_names
+from bertkit.tables.table import Row, Table, repeated_names, with_names_first
 
 
 def sheet_parts(
@@ -26,7 +26,8 @@ def sheet_parts(
     may_be_empty: bool = False,
     stored: IO[bytes] | None = None,
 ) -> Iterator[Table]:
-    """Yields a sheet in parts of ``size`` rows. Its first row that is not blank has the names of the columns.
+    """Yields a sheet in parts of ``size`` rows. Its first row that is not blank has the names of the columns, or the
+    first one below titles, see `with_names_first`.
 
     All values are text, as in a CSV file: an empty cell is an empty text, 3 and 3.0 are ``3``, a date is
     ``2024-05-01``, a formula its last result. Blank rows are skipped, and columns without a name dropped. The places of
@@ -48,7 +49,8 @@ def sheet_parts(
         sheet = _sheet(book, name, file)
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
-        with iterating(_rows(sheet)) as rows:
+        with iterating(_rows(sheet)) as filled:
+            rows = with_names_first(filled, f"{source}, row")
             first, names = next(rows, (1, []))
             faults = repeated_names([each for each in names if each], f"{source}, row {first}")
             if not any(names):
@@ -111,7 +113,7 @@ def _has_rows(sheet: Any) -> bool:
         return next(rows, None) is not None
 
 
-def _rows(sheet: Any) -> Iterator[tuple[int, list[str]]]:
+def _rows(sheet: Any) -> Iterator[Row]:
     """Yields the number and the texts of each row that is not blank."""
     with iterating(sheet.iter_rows(values_only=True)) as rows:
         for number, cells in enumerate(rows, 1):

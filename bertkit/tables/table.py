@@ -6,14 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed
+from bertkit.progress import say
 from bertkit.reading.row_files import missing_column
 
 ROWS_AT_ONCE = 100_000
 """Rows of a file that are read at once; a table of no more rows stays in memory."""
+
+Row = tuple[int, list[str]]
+"""Number of a row or line, from 1, and its values."""
+
+_MOST_TITLES = 5  # rows above the names of the columns
 
 # Usual names of columns, found in any case. Pairs come first, since a data set of pairs may also have a column with the
 # name of a single text. Of names in one row at most one may occur: it would be a guess which of them is meant.
@@ -176,6 +182,45 @@ def repeated_names(names: Sequence[str], place: str) -> list[str]:
         for name, count in Counter(names).items()
         if count > 1
     ]
+
+
+def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterator[Row]:
+    """Yields the rows of a spreadsheet from the one with the names of the columns on, without titles above it.
+
+    That is the first row, unless the rows down to the names have one value each, which is no usual name of a column and
+    stands not right of the first name, and the names are two or more different words. What is left out is printed.
+
+    Args:
+        rows: the number and the values of each row; a blank one may have none.
+        place: what numbers of rows are shown after, such as ``x.csv, line``.
+        width: cells of the row of a title, at least, with empty ones.
+
+    >>> list(with_names_first(iter([(1, ["", "Text"]), (2, ["a", "good"])]), "x.csv, line"))
+    [(1, ['', 'Text']), (2, ['a', 'good'])]
+    """
+    leading = list(islice(rows, 1))
+    if not leading or len(_filled(leading[0][1])) != 1 or len(leading[0][1]) < width:
+        return chain(leading, rows)
+    titles: dict[str, int] = {}
+    for number, row in islice(rows, _MOST_TITLES):
+        titles |= {value: column for column, value in _filled(leading[-1][1]).items()}
+        leading.append((number, row))
+        names = _filled(row)
+        if len(names) > 1:
+            if (
+                len(set(names.values())) == len(names)
+                and not any(math.isfinite(to_number(name)) for name in names.values())
+                and max(titles.values()) <= min(names)
+                and not any(matching(title, chain(*PAIRS, *_TEXTS, *_LABELS)) for title in titles)
+            ):
+                say(f"{place} {number}: read as the names of the columns, below the title {next(iter(titles))!r}")
+                leading = leading[-1:]
+            break
+    return chain(leading, rows)
+
+
+def _filled(row: Sequence[str]) -> dict[int, str]:
+    return {column: value for column, value in enumerate(row) if value.strip()}
 
 
 # ---- columns of texts and labels -------------------------------------------------------------------------------------

@@ -124,16 +124,24 @@ def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
         check(table, dirty, fix=tmp_path / "out.csv")
 
 
-def test_fix_is_proposed_for_the_rows_that_it_leaves_out(table, tmp_path, no_trial):
-    rows = [{"text": f"text {number}", "label": "yes"} for number in range(9)]
-    path = write_csv(tmp_path / "mixed.csv", [*rows, {"text": "ten", "label": "1.5"}, {"text": "", "label": "yes"}])
+@pytest.mark.parametrize("number", [1, 4])
+def test_few_labels_unlike_the_others_are_left_out(table, tmp_path, no_trial, number, capsys):
+    rows = [{"text": f"text {row}", "label": str(row % 2)} for row in range(20)]
+    odd = [{"text": f"odd {row}", "label": "k. A."} for row in range(number)]
+    path = write_csv(tmp_path / "mixed.csv", [*rows, *odd, {"text": "", "label": "1"}])
     remedies = {finding.message.partition(": ")[2]: finding.remedy for finding in check(table, path).findings}
-    of_empty, of_number = (next(remedies[key] for key in remedies if part in key) for part in ("is empty", "'1.5'"))
+    of_empty, of_words = (next(remedies[key] for key in remedies if part in key) for part in ("is empty", "'k. A.'"))
     assert "--fix OUT.csv" in of_empty
-    assert "--fix" not in of_number
+    assert ("--fix OUT.csv" in of_words) == (number == 1)
+    check(table, path, fix=tmp_path / "out.csv")
+    assert len(read_table(tmp_path / "out.csv")) == (20 if number == 1 else 24)
+    left = ("1 with a label unlike the others, " if number == 1 else "") + "1 without a text"
+    assert f"removed: {left}\n" in capsys.readouterr().err
+    suspects = read_table(tmp_path / "out.suspects.csv").columns if number == 1 else {"line": []}
+    assert suspects["line"] == (["22"] if number == 1 else [])
     settings = {"data.train_file": str(path), "data.validation_file": str(path)}
     of_both = bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}).findings
-    assert any("line 12: text is empty" in finding.message for finding in of_both)
+    assert any(f"line {22 + number}: text is empty" in finding.message for finding in of_both)
 
 
 def test_the_message_of_a_file_that_cannot_be_fixed_is_its_own(table, tmp_path):

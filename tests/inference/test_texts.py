@@ -144,3 +144,13 @@ def test_an_empty_file_gives_no_vectors(checkpoint, tmp_path, pooling, name):
         assert (table.schema, len(table)) == (pyarrow.parquet.read_schema(one), 0)
     else:
         assert list(map(json.loads, none.read_text().splitlines())) == []
+
+
+def test_the_name_of_a_file_as_the_text_is_noted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.eml").write_text("a good film")
+    assert list_of_texts("a.eml") == ["a.eml"]
+    assert "note: a.eml is a file, and its name is read as the text; to read the file" in capsys.readouterr().err
+    for texts in (["a.eml", "a film"], "b.eml", "a film.", "."):
+        list_of_texts(texts)
+    assert not capsys.readouterr().err

@@ -98,6 +98,8 @@ def test_where_the_examples_of_a_class_went():
     right, never = facts.sentences[0], facts.sentences[-1]
     assert "2 of 7 examples are right" in right
     assert "always guessing 'b', the most frequent class in training, gives 28.6 %" in right
+    of_equals = classes_in_words(own, true, np.eye(4)[own], ["a", "b", "c", "d"], np.array([1, 9, 9, 2])).sentences[0]
+    assert "always guessing 'b', one of the most frequent classes in training, gives" in of_equals
     assert (
         never
         == "2 of 4 classes are never predicted: 'b' (2 examples, all as 'a'), 'c' (3 examples: 2 as 'a', 1 as 'd')."

@@ -56,7 +56,7 @@ def test_a_file_is_a_text(folder, capsys):
     files = [*first.columns["file"], *second.columns["file"]]
     assert dict(zip(files, [*first.columns["text"], *second.columns["text"]], strict=True)) == TEXTS
     assert (half, whole, second.first_row) == (0.5, 1.0, 2)
-    assert "2 other files passed over" in capsys.readouterr().err
+    assert "1 other file passed over (.pdf)" in capsys.readouterr().err
 
 
 def test_a_mail_of_html_alone(tmp_path):
@@ -112,7 +112,7 @@ def test_both_readings_are_asked_about(fine_tuned, folder, tmp_path):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda box: (box / "e.txt").write_text(" \n"), r"e\.txt: has no text"),
+        (lambda box: (box / "e.txt").write_text(" \n"), r"e\.txt: has no text; remove .*, or give --on-error skip"),
         (lambda box: (box / "e.html").write_text("<style>a</style>"), r"e\.html: has no text"),
         (lambda box: [path.unlink() for path in box.rglob("*.*")], r"has no file that ends in \.txt, \.md"),
     ],
@@ -121,8 +121,19 @@ def test_folders_without_texts_are_refused(fine_tuned, folder, write, message):
     write(folder)
     with pytest.raises(DataError, match=message):
         list(predict_stream(fine_tuned("film"), input_file=folder, per_file=True))
-    with pytest.raises(DataError, match="--per-file: is for a folder of files"):
+    with pytest.raises(DataError, match="--per-file: is for files; give them"):
         predict_stream(fine_tuned("film"), ["a"], per_file=True)
+
+
+def test_a_file_can_be_one_text(fine_tuned, folder, tmp_path):
+    film = fine_tuned("film")
+    for name, given in (("sub/d.eml", {}), ("c.HTML", {}), ("b.md", {"per_file": True})):
+        [block] = predict_stream(film, input_file=folder / name, **given)
+        assert [(row["file"], row["text"]) for row in block.rows] == [(name.rpartition("/")[2], TEXTS[name])]
+    assert embed_texts(film, tmp_path / "v.npz", input_file=folder / "sub" / "d.eml")[0] == 1
+    assert sum(len(block.rows) for block in predict_stream(film, input_file=folder / "b.md")) == 3  # lines
+    with pytest.raises(DataError, match=r"--per-file: is for files that end in \.txt.*x\.pdf"):
+        predict_stream(film, input_file=folder / "x.pdf", per_file=True)
 
 
 def test_files_without_text_can_be_skipped(fine_tuned, folder, capsys):

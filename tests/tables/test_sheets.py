@@ -56,6 +56,31 @@ def test_dates_booleans_and_titles(book):
         "text": ["a"], "at": ["2024-05-01 09:30:00"], "day": ["2024-05-02"], "is": ["TRUE"]}  # fmt: skip
 
 
+@pytest.mark.parametrize("titles", [[["Reviews 2025"]], [["Reviews 2025"], [], ["of all shops"]]])
+def test_titles_above_the_names_are_left_out(book, titles, capsys):
+    table = read_table(book(A=[*titles, ["Text", "Stars"], ["good", 5]]))
+    assert table.columns == {"Text": ["good"], "Stars": ["5"]}
+    assert list(table.numbers_of_rows) == [len(titles) + 2]
+    assert f"row {len(titles) + 1}: read as the names of the columns, below the title 'Reviews 2025'" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        ([[None, "reviews"], [0, "good"], [1, "bad"]], {"reviews": ["good", "bad"]}),  # as pandas writes an index
+        ([["Text", None], ["good", "yes"]], {"Text": ["good"]}),
+        ([["Reviews"], ["good"], ["bad"]], {"Reviews": ["good", "bad"]}),
+        ([["Reviews"], ["good", 5]], {"Reviews": ["good"]}),
+        ([["Reviews"], ["good", "good"]], {"Reviews": ["good"]}),
+    ],
+)
+def test_names_alone_in_their_row_are_no_titles(book, rows, columns, capsys):
+    assert read_table(book(A=rows)).columns == columns
+    assert not capsys.readouterr().err
+
+
 def test_the_sheet_is_named_where_there_are_several(book, tmp_path, monkeypatch):
     path = book(May=ROWS, June=ROWS[:2])
     assert refusal(path) == f"{path}: has 2 sheets, 'May', 'June'; name one of them: '{path}#May'"

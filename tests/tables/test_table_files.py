@@ -397,6 +397,16 @@ def test_the_published_files_are_read_whole(real_data, name, rows, columns):
     assert list(table.lines) == list(range(2, rows + 2))
 
 
+def test_a_title_above_the_names_is_left_out(tmp_path, capsys):
+    (tmp_path / "x.csv").write_text("Reviews;;\n;;\nText;Stars;Day\ngood;5;\n")  # as Excel writes it
+    table = read_table(tmp_path / "x.csv")
+    assert table.columns == {"Text": ["good"], "Stars": ["5"], "Day": [""]}
+    assert table.place(0) == f"{tmp_path}/x.csv, line 4"
+    assert "x.csv, line 3: read as the names of the columns, below the title 'Reviews'" in capsys.readouterr().err
+    (tmp_path / "x.csv").write_text("comment\ngood, as it was\n")  # an unquoted separator is a fault
+    assert "line 2: 2 fields where the header has 1" in refusal_of(tmp_path / "x.csv")
+
+
 def write_parquet(file, **columns):
     pq.write_table(pa.table(columns), file)
 
@@ -411,4 +421,6 @@ def test_parts_of_parquet_are_one_table(tmp_path):
     assert table.fingerprint != read_table(tmp_path / "train-00000-of-00002.parquet").fingerprint
     assert "its columns differ from those of" in refusal_of(tmp_path / "*.parquet")
     assert refusal_of(tmp_path / "x*.parquet") == f"{tmp_path}/x*.parquet: this pattern matches no file or folder"
-    assert f"by a pattern: '{tmp_path}/*.parquet'" in refusal_of(tmp_path)
+    (tmp_path / "README.md").write_text("a description")
+    expected = f"a folder of tables; give the file of one: '{tmp_path}/test-*.parquet', '{tmp_path}/train-*.parquet'"
+    assert refusal_of(tmp_path) == f"{tmp_path}: {expected}"
