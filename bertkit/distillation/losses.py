@@ -55,9 +55,12 @@ def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> T
     """
     logits, teacher = _aligned(logits, teacher)
     absent = teacher.isnan()
-    lowest = torch.finfo(logits.dtype).min  # -inf would make the gradients of missing items NaN
-    student = F.log_softmax((logits / temperature).masked_fill(absent, lowest), dim=-1).masked_fill(absent, 0.0)
-    targets = F.softmax((teacher / temperature).masked_fill(absent, lowest), dim=-1).masked_fill(absent, 0.0)
+    # -inf would make the gradients of missing items NaN; padding choices have the lowest number, of which a temperature
+    # below 1 makes -inf.
+    lowest = torch.finfo(logits.dtype).min
+    ours, theirs = ((each / temperature).clamp(min=lowest).masked_fill(absent, lowest) for each in (logits, teacher))
+    student = F.log_softmax(ours, dim=-1).masked_fill(absent, 0.0)
+    targets = F.softmax(theirs, dim=-1).masked_fill(absent, 0.0)
     return -(targets * student).sum() * temperature**2
 
 
@@ -190,7 +193,13 @@ class DistilledClassification(Distilled):
         return super().loss(outputs, teacher, temperature)
 
     def unfitted(self) -> Task:
-        return self.task.with_settings(temperature=None) if getattr(self.task.task, "calibrate", False) else self.task
+        settings, changes = self.task.task, dict[str, Any]()
+        if getattr(settings, "calibrate", False):
+            changes["temperature"] = None
+        threshold = getattr(settings, "threshold", None)
+        if isinstance(threshold, Mapping) and threshold.keys() == {*settings.label_names}:  # as `learn_from` fits them
+            changes["threshold"] = "tuned"
+        return self.task.with_settings(**changes) if changes else self.task
 
 
 @distilled.register(NerTask)

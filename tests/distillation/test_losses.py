@@ -8,11 +8,13 @@ from torch.nn import functional as F
 
 from bertkit.distillation.losses import (
     cosine_distance,
+    distilled,
     relation_divergence,
     soft_binary_cross_entropy,
     soft_cross_entropy,
     squared_error,
 )
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 pytestmark = pytest.mark.numeric
 
@@ -64,6 +66,19 @@ def test_positions_beyond_an_input_have_no_probability():
     loss = soft_cross_entropy(student, teacher, 2.0)
     expected = soft_cross_entropy(student[:1], teacher[:1], 2.0)
     torch.testing.assert_close(loss, expected + soft_cross_entropy(student[1:, :4], teacher[1:, :4], 2.0))
+    loss.backward()
+    assert student.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_padding_choices_have_no_probability(temperature):
+    student, teacher = numbers(2, 3), numbers(2, 3, seed=1)
+    student[1, 2] = teacher[1, 2] = torch.finfo(torch.float32).min  # as multiple choice leaves them
+    student.requires_grad_()
+    loss = soft_cross_entropy(student, teacher, temperature)
+    parts = soft_cross_entropy(student[:1], teacher[:1], temperature)
+    parts = parts + soft_cross_entropy(student[1:, :2], teacher[1:, :2], temperature)
+    torch.testing.assert_close(loss, parts)
     loss.backward()
     assert student.grad.isfinite().all()
 
@@ -154,3 +169,18 @@ def test_equal_vectors_have_equal_relations():
     student = numbers(1, 4, 8)
     assert relation_divergence(student, student, torch.ones(1, 4), 4) == pytest.approx(0.0, abs=1e-5)
     assert relation_divergence(student, student * 2, torch.ones(1, 4), 4) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("problem", "threshold", "expected"),
+    [
+        ("multi_label", {"a": 0.3, "b": 0.7}, "tuned"),
+        ("multi_label", {"a": 0.3}, {"a": 0.3}),
+        ("multi_label", 0.4, 0.4),
+        ("single_label", {"b": 0.7}, {"b": 0.7}),
+    ],
+)
+def test_a_student_tunes_thresholds_of_its_own(problem, threshold, expected):
+    settings = TaskSettings(problem=problem, label_names=["a", "b"], threshold=threshold)
+    task = distilled(ClassificationTask(settings, DataSettings())).unfitted()
+    assert task.task.threshold == expected

@@ -79,15 +79,10 @@ class SpanTable(Table):
     """Table of texts that were split into words, with tags made from spans.
 
     Attributes:
-        rows: index of each row in the source, since rows without an annotation are left out.
         notes: notes on the spans.
     """
 
-    rows: Sequence[int] = ()
     notes: tuple[str, ...] = ()
-
-    def place(self, row: int) -> str:
-        return super().place(self.rows[row])
 
 
 def with_words(
@@ -150,8 +145,9 @@ def with_words(
     notes = _notes(aligned, sum(len(spans or ()) for spans in annotations.values()), hint)
     if len(rows) < len(texts):
         notes.append(f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out")
-    of_source = (table.source, table.fingerprint, table.lines)
-    return SpanTable(columns, *of_source, unit=table.unit, rows=rows, notes=tuple(notes))
+    numbers: Sequence[Any] = table.numbers_of_rows
+    lines = None if table.unit == "file" else [numbers[row] for row in rows]
+    return SpanTable(columns, table.source, table.fingerprint, lines, unit=table.unit, notes=tuple(notes))
 
 
 def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:

@@ -9,7 +9,7 @@ Dimension letters: N inputs, S tokens, C labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -38,12 +38,13 @@ from bertkit.tasks.ner.schemes import (
 )
 from bertkit.tasks.ner.sentences import DOCUMENT_ID, write_conll
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.splits import Columns, Split, splits_to_write
+from bertkit.tasks.splits import Columns, Split, groups, splits_to_write
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from datasets import Dataset
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
@@ -112,14 +113,7 @@ class NerTask(TableTask, PerExampleTask):
     def _read(self, name: str, table: Table) -> Sentences:
         """Reads the words and tags of a table; texts with spans are converted to words with tags."""
         settings, needs_tags = self.task, self._needs_labels(name)
-        table = with_words(
-            table,
-            settings.token_column,
-            settings.tag_column,
-            needs_tags=needs_tags,
-            snap=self.data.snap,
-            unit=self.data.offset_unit,
-        )
+        table = self.in_words(table, needs_tags)
         if self._plain and isinstance(table, SpanTable):
             raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
         token_column = sentences.token_column(table, settings.token_column)
@@ -133,6 +127,11 @@ class NerTask(TableTask, PerExampleTask):
             )
         tags = sentences.read_tags(table, column, words)
         return Sentences(table, words, *((tags, "") if self._plain else with_usual_tags(tags)))
+
+    def in_words(self, table: Table, needs_tags: bool) -> Table:
+        """Converts a table of texts with spans to one of words, see `with_words`."""
+        columns = self.task.token_column, self.task.tag_column
+        return with_words(table, *columns, needs_tags=needs_tags, snap=self.data.snap, unit=self.data.offset_unit)
 
     def _split_of(self, name: str, of_split: Sentences) -> Split:
         table, words, tags, form = of_split
@@ -343,6 +342,15 @@ class NerTask(TableTask, PerExampleTask):
         path = folder / "predictions.conll"
         write_conll(path, columns)
         return path
+
+
+@groups.register(NerTask)
+def _(task: NerTask, examples: Dataset) -> Sequence[Hashable] | None:
+    """Returns the values of a column of the training table, without those of rows that have no annotation."""
+    if task.data.group_column is None:
+        return None
+    table = task.in_words(task.data.tables(["train"])["train"], needs_tags=True)
+    return list(map(str, table.column(task.data.group_column)[: len(examples)]))
 
 
 @texts_of.register(NerTask)

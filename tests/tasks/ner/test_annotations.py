@@ -17,6 +17,7 @@ from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
+from bertkit.tasks.splits import load_splits
 
 from .test_task import outputs_that_say
 
@@ -187,6 +188,21 @@ def test_annotations_not_accepted_are_left_out(task, tmp_path):
     assert message(task(train_jsonl=lines(twice)), tmp_path) == (
         "train.jsonl, line 1: 2 annotations that differ; keep one, or mark one as ground truth"
     )
+
+
+def test_rows_left_out_move_neither_places_nor_groups(task):
+    texts = [{**prodigy(f"Ann{row} left", [(0, 4, "PER")]), "author": row // 2} for row in range(8)]
+    for row in (0, 1, 2):
+        texts[row]["answer"] = "reject"
+    folds = task(train_jsonl=lines(*texts), folds=2, fold=0, group_column="author")
+    _, splits = load_splits(folds, ["train", "validation"])
+    placed = {
+        name: [(words[0], split.place(row)) for row, words in enumerate(split.examples["tokens"])]
+        for name, split in splits.items()
+    }
+    assert all(place == f"line {int(word[3:]) + 1}" for split in placed.values() for word, place in split)
+    authors = [{int(word[3:]) // 2 for word, _ in split} for split in placed.values()]
+    assert sorted([*authors[0], *authors[1]]) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
