@@ -38,6 +38,7 @@ USED = {
         "_tied_weights_keys": "interface of models: the decoder and the token embedding are one tensor",
         "_model_mapping": "families of encoders that an Auto class knows; no public name lists them",
         "_determine_best_metric": "of two evaluations with the same score the one with the lower loss is better",
+        "_get_dataloader": "an evaluation has all examples, where a training has whole batches alone",
         "_get_eval_sampler": "order of evaluation",
         "_get_grad_norm": "checked for finite values before the weights are saved",
         "_get_learning_rate": "named in the message of a training that diverged",

@@ -301,6 +301,14 @@ class EvaluatingTrainer(Trainer):
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
         return evaluation_sampler(eval_dataset)
 
+    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
+        drops_last = self.args.dataloader_drop_last
+        self.args.dataloader_drop_last = drops_last and is_training  # an evaluation leaves out no example
+        try:
+            return super()._get_dataloader(*args, is_training=is_training, **kwargs)
+        finally:
+            self.args.dataloader_drop_last = drops_last
+
     def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
         """Evaluates ``eval_dataset``, by default that of the run, or of its last step's phase."""
         if eval_dataset is None and self._evaluated_at is not None:

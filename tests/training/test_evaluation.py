@@ -41,7 +41,8 @@ def test_what_comes_out_is_put_in_order(dataset):
     assert nothing is None
 
 
-def test_predictions_scores_and_loss_are_those_of_any_order(tmp_path):
+@pytest.mark.parametrize("drop_last", [False, True], ids=["all batches", "whole batches in training"])
+def test_predictions_scores_and_loss_are_those_of_any_order(tmp_path, drop_last):
     draw = torch.Generator().manual_seed(1)
     rows = [
         {
@@ -74,7 +75,12 @@ def test_predictions_scores_and_loss_are_those_of_any_order(tmp_path):
         model=model,
         objective=Labels(),
         args=TrainingArguments(
-            str(tmp_path), per_device_eval_batch_size=2, report_to="none", use_cpu=True, remove_unused_columns=False
+            str(tmp_path),
+            per_device_eval_batch_size=2,
+            dataloader_drop_last=drop_last,
+            report_to="none",
+            use_cpu=True,
+            remove_unused_columns=False,
         ),
         data_collator=collate,
         eval_dataset=Dataset.from_list(rows),

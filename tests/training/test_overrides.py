@@ -41,7 +41,11 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
         "_save_optimizer_and_scheduler": ("output_dir",),
     },
-    EvaluatingTrainer: {"_get_eval_sampler": ("eval_dataset",), "_determine_best_metric": ("metrics", "trial")},
+    EvaluatingTrainer: {
+        "_get_eval_sampler": ("eval_dataset",),
+        "_determine_best_metric": ("metrics", "trial"),
+        "_get_dataloader": ("dataset", "description", "batch_size", "sampler_fn", "is_training", "dataloader_key"),
+    },
     ShardedTrainer: {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
         "_wrap_model": ("model", "training", "dataloader"),
