@@ -31,7 +31,7 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
 from bertkit.tasks.splits import Split, is_labelled, load_splits
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe
-from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
+from bertkit.training.batches import check_drop_last, multiple_of_8, padded_to, with_whole_batches
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.evaluation import (
     best_checkpoint_arguments,
@@ -181,6 +181,7 @@ def prepare_finetuning(
     check_early_stopping(callbacks, arguments)
     teacher = _teacher(recipe, task, splits["train"], start, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
+    check_drop_last(recipe, len(features["train"]))
     run.record.main_metric = task.main_metric
 
     set_seed(recipe.train["seed"])

@@ -27,6 +27,7 @@ from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSa
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.processes import started_processes
+from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
 
 Collate = Callable[..., Mapping[str, Tensor]]
@@ -166,6 +167,16 @@ def with_whole_batches(recipe: Recipe) -> Recipe:
             "train.global_train_batch_size to it"
         )
     return replace(recipe, placement=replace(placement, per_device_train_batch_size=size))
+
+
+def check_drop_last(recipe: Recipe, inputs: int) -> None:
+    """Checks that ``train.dataloader_drop_last`` leaves a batch of this number of inputs; else raises RecipeError."""
+    size = recipe.train["global_train_batch_size"]
+    if recipe.train.get("dataloader_drop_last") and inputs < size:
+        raise RecipeError(
+            f"recipe {recipe.name}: train.dataloader_drop_last: leaves out a batch of fewer than {size}, so nothing of "
+            f"{counted(inputs, 'input')} to train on; remove it, or give a smaller train.global_train_batch_size"
+        )
 
 
 def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[str, Tensor]:

@@ -6,12 +6,15 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertkit.errors import RecipeError
 from bertkit.tasks.base import labelled_items
-from bertkit.training.batches import GlobalBatches, padded_to, part_of_batch, unlabelled
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.batches import GlobalBatches, check_drop_last, padded_to, part_of_batch, unlabelled
 
 sizes = st.integers(1, 4)
 
@@ -38,6 +41,13 @@ def test_steps_hold_the_global_batch_of_one_process(examples, at_once, accumulat
 def test_an_incomplete_batch_is_left_out_on_request():
     batches = GlobalBatches(range(11), 2, 2, num_processes=2, process_index=1, drop_last=True)
     assert list(batches) == [[2, 3], [6, 7]]
+
+
+def test_a_training_set_smaller_than_a_batch_is_refused():
+    recipe = load_recipe("sst2", {"train.dataloader_drop_last": True, "train.global_train_batch_size": 8})
+    check_drop_last(recipe, 8)
+    with pytest.raises(RecipeError, match=r"dataloader_drop_last: leaves out a batch of fewer than 8, so nothing of 7"):
+        check_drop_last(recipe, 7)
 
 
 def test_parts_of_a_batch_keep_their_windows():
