@@ -71,12 +71,13 @@ class WeightedTask:
             losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         else:
             losses = F.cross_entropy(
-                logits.reshape(-1, logits.shape[-1]),
-                labels.reshape(-1),
-                ignore_index=IGNORE_INDEX,
-                reduction="none",
-                label_smoothing=self.smoothing,
+                logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=IGNORE_INDEX, reduction="none"
             ).reshape(labels.shape)
+            if self.smoothing:
+                # Padding choices of multiple choice have the lowest number, and are no classes.
+                are_classes = outputs["logits"] > torch.finfo(outputs["logits"].dtype).min
+                uniform = -logits.log_softmax(dim=-1).where(are_classes, 0.0).sum(dim=-1) / are_classes.sum(dim=-1)
+                losses = (1 - self.smoothing) * losses + self.smoothing * uniform
         if self.focus:
             # Limited from below, since the derivative of a power is infinite at 0 for exponents less than 1.
             losses = losses * (-torch.expm1(-losses)).clamp(min=1e-12) ** self.focus

@@ -192,3 +192,17 @@ def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp
     stored = json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]
     assert stored["threshold"] == {"good": run.metrics["eval_class/good/threshold"]}
     assert stored["temperature"] == run.metrics["eval_temperature"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_labels_are_smoothed_over_the_choices_there_are(dtype):
+    torch.manual_seed(0)
+    logits, labels = torch.randn(3, 4).to(dtype), torch.tensor([3, 0, IGNORE_INDEX])
+    logits[1, 2:] = torch.finfo(dtype).min  # as multiple choice leaves those that pad
+    logits.requires_grad_()
+    loss = loss_of(WeightedTask(Labels(), smoothing=0.1), logits, labels)
+    parts = [(logits[:1], labels[:1]), (logits[1:2, :2], labels[1:2])]
+    expected = sum(F.cross_entropy(each.float(), target, label_smoothing=0.1) for each, target in parts) / 2
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    assert logits.grad.isfinite().all()
