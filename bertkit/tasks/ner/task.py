@@ -24,6 +24,7 @@ from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.base import Outputs, PerExampleTask, one_array, padded, softmax, texts_of
+from bertkit.tasks.folds import groups
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.annotations import SpanTable, check_texts, raw_texts, with_words
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, word_pieces
@@ -38,7 +39,7 @@ from bertkit.tasks.ner.schemes import (
 )
 from bertkit.tasks.ner.sentences import DOCUMENT_ID, write_conll
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.splits import Columns, Split, groups, splits_to_write
+from bertkit.tasks.splits import Columns, Split, splits_to_write
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
