@@ -195,12 +195,13 @@ def train_fields() -> Fields:
 
 
 @cache
-def model_fields(model_type: str | None = None, *, of_checkpoint: bool) -> Fields:
+def model_fields(model_type: str | None = None, *, of_checkpoint: bool, others: tuple[str, ...] = ()) -> Fields:
     """Returns the fields of the ``model`` block by key; RecipeError if there is no such architecture.
 
     Args:
         model_type: architecture of new weights, as in ``config.json``; None is BERT.
         of_checkpoint: whether the weights are those of a checkpoint, which has the keys of fine-tuning.
+        others: further keys, with values of any type.
     """
     own: dict[str, Field] = fields_of(TuningSettings)
     if not of_checkpoint:
@@ -211,7 +212,7 @@ def model_fields(model_type: str | None = None, *, of_checkpoint: bool) -> Field
         name: Field(hint, f"{configuration.__name__}.{name}.", range=_MODEL_RANGES.get(name))
         for name, hint in field_types(configuration).items()
     }
-    return Fields({**own, **of_config})
+    return Fields({**dict.fromkeys(others, Field(Any)), **own, **of_config})
 
 
 # ---- types ---------------------------------------------------------------------------------------------------------

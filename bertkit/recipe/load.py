@@ -21,7 +21,6 @@ from bertkit.files import write_whole
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import (
     TRAIN_DEFAULTS,
-    Field,
     Fields,
     faults_of,
     fields_of,
@@ -358,8 +357,8 @@ class Checker:
                     MODEL_TYPE,
                 )
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
-            others = {key: Field(Any) for key in given if isinstance(key, str)}
-            return self.checked("model", Fields({**others, **model_fields(of_checkpoint=True)}))
+            others = tuple(key for key in given if isinstance(key, str))
+            return self.checked("model", model_fields(of_checkpoint=True, others=others))
         try:
             configuration = new_architecture(given.get(MODEL_TYPE))
         except RecipeError as error:
