@@ -6,6 +6,7 @@ answers are its process id, or 0 for a program that must be a process of its own
 A program whose client has ended is killed.
 
 A fork has the hash seed of this process, so what differs between two interpreters because of it does not differ here.
+It does not wait until files are on the disk: ``os.fsync`` does nothing.
 """
 
 from __future__ import annotations
@@ -263,6 +264,7 @@ def _main(place: str, *modules: str) -> None:
     listener.bind(place)
     listener.listen(64)
     _import_everything(modules)
+    os.fsync = lambda descriptor: None
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page
     print("ready", flush=True)
