@@ -15,6 +15,7 @@ import pytest
 
 WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
 NO_DROPOUT = "--set model.hidden_dropout_prob=0 --set model.attention_probs_dropout_prob=0".split()
+NO_REPORT = ["--set", "train.report=false"]  # which takes longer than a tiny training
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
 Bertkit = Callable[..., subprocess.CompletedProcess[str]]
 

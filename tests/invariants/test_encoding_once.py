@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from .conftest import TORCHRUN
+from .conftest import NO_REPORT, TORCHRUN
 
 pytestmark = pytest.mark.multiprocess
 
@@ -87,7 +87,7 @@ def run(bertkit, tmp_path, start, glue_folder, launcher=TORCHRUN):
     (tmp_path / "tmp").mkdir(exist_ok=True)
     (tmp_path / "noting.py").write_text(NOTING)
     command = ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, "--max-steps", "1"]
-    command += ["--placement", "cpu", "--output-dir", tmp_path / f"out{len(list(tmp_path.glob('out*')))}"]
+    command += [*NO_REPORT, "--placement", "cpu", "--output-dir", tmp_path / f"out{len(list(tmp_path.glob('out*')))}"]
     done = bertkit(command, launcher, [tmp_path / "noting.py"])
     assert not list((tmp_path / "tmp").glob("bertkit-*")), done.stderr
     return done

@@ -15,13 +15,13 @@ import numpy as np
 import psutil
 import pytest
 
-from .conftest import NO_DROPOUT, curve
+from .conftest import NO_DROPOUT, NO_REPORT, curve
 
 pytestmark = pytest.mark.multiprocess
 
 RUN = "--placement cpu --recipe bert-tiny --vocab-size 90 --max-seq-length 32 --json".split()
 RUN += "--global-train-batch-size 8 --set train.logging_steps=1 --set model.num_hidden_layers=1".split()
-RUN += ["--set", "model.hidden_size=32", "--set", "model.intermediate_size=64", *NO_DROPOUT]
+RUN += ["--set", "model.hidden_size=32", "--set", "model.intermediate_size=64", *NO_DROPOUT, *NO_REPORT]
 
 
 def launcher(kind: str, machine: int, port: int) -> list[str]:

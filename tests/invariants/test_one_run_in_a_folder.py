@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .conftest import weights
+from .conftest import NO_REPORT, weights
 
 pytestmark = pytest.mark.multiprocess
 
 RUN = "--placement cpu --global-train-batch-size 8 --set train.save_steps=4 --set train.logging_steps=1".split()
-RUN += "--set train.lr_scheduler_type=constant --set train.warmup_steps=0".split()
+RUN += "--set train.lr_scheduler_type=constant --set train.warmup_steps=0".split() + NO_REPORT
 
 
 @pytest.fixture

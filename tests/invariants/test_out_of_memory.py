@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .conftest import TORCHRUN, curve
+from .conftest import NO_REPORT, TORCHRUN, curve
 
 pytestmark = pytest.mark.multiprocess
 
@@ -30,8 +30,8 @@ main()
 
 def run(bertkit, tmp_path, start, glue_folder, name, module, *flags):
     command = ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, "--placement", "cpu"]
-    command += ["--global-train-batch-size", "16", "--max-steps", "4", "--set", "train.logging_steps=1", *flags]
-    return bertkit([*command, "--output-dir", tmp_path / name], TORCHRUN, module)
+    command += ["--global-train-batch-size", "16", "--max-steps", "4", "--set", "train.logging_steps=1"]
+    return bertkit([*command, *NO_REPORT, *flags, "--output-dir", tmp_path / name], TORCHRUN, module)
 
 
 def test_one_of_two_processes(bertkit, tmp_path, start, glue_folder):

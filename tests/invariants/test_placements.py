@@ -13,7 +13,7 @@ import pytest
 
 from tests.stock_models import stock_checkpoint
 
-from .conftest import NO_DROPOUT, WORDS, curve, weights
+from .conftest import NO_DROPOUT, NO_REPORT, WORDS, curve, weights
 
 pytestmark = pytest.mark.multiprocess
 
@@ -26,7 +26,7 @@ WAYS = {
     "2 processes, fsdp": ["--set", "placement.strategy=fsdp", "--num-processes", "2"],
 }
 FEWER = {way: WAYS[way] for way in (ONE, "2 processes × 2 × 2", "2 processes, fsdp")}
-"""Accumulation by several processes, for commands that share the Trainer of GLUE, which is run in every way."""
+"""Accumulation by several processes, for what shares the Trainer of GLUE; GLUE is run in every way, with reports."""
 RUN = "--placement cpu --global-train-batch-size 8 --learning-rate 1e-3 --json".split()
 RUN += "--set train.logging_steps=1 --set placement.per_device_eval_batch_size=3 --set train.weight_decay=0.1".split()
 
@@ -64,7 +64,8 @@ def compare(
 ) -> None:
     for way, flags in ways.items():
         # Processes that a user starts differ in the order of their sets; forks do not.
-        done = bertkit([*command, *RUN, *flags, "--output-dir", tmp_path / way], real=way == REAL)
+        more = [*flags, *([] if ways is WAYS else NO_REPORT), "--output-dir", tmp_path / way]
+        done = bertkit([*command, *RUN, *more], real=way == REAL)
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)  # one process speaks
         assert done.stderr.count("placement:") == 1
@@ -133,7 +134,7 @@ def passages(tmp_path) -> Path:
 def test_reranking(bertkit, tmp_path, start, passages):
     command = ["finetune", "reranking", "--model", start, "--train-file", passages, "--max-seq-length", "16"]
     ways = {way: WAYS[way] for way in (ONE, "2 processes × 2 × 2")}
-    compare(bertkit, tmp_path, [*command, "--set", "train.report=false"], ways=ways)
+    compare(bertkit, tmp_path, command, ways=ways)
 
 
 def test_similarity_needs_one_process(bertkit, tmp_path, start, passages):

@@ -10,12 +10,12 @@ import pytest
 
 from tests.stock_models import stock_checkpoint
 
-from .conftest import curve, weights
+from .conftest import NO_REPORT, curve, weights
 
 pytestmark = pytest.mark.multiprocess
 
 RUN = "--placement cpu --global-train-batch-size 8 --learning-rate 1e-3 --set train.logging_steps=1".split()
-RUN += "--set train.save_steps=1 --set train.lr_scheduler_type=constant --set train.warmup_steps=0".split()
+RUN += "--set train.save_steps=1 --set train.lr_scheduler_type=constant --set train.warmup_steps=0".split() + NO_REPORT
 FSDP = ["--num-processes", "2", "--set", "placement.strategy=fsdp"]
 # Each placement writes and reads; 37 examples make epochs of five steps, so that each run begins within one.
 WAY = [(2, FSDP), (4, ["--num-processes", "2"]), (7, []), (9, FSDP)]

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from bertkit import BertForSequenceClassification
 
-from .conftest import TORCHRUN, curve, weights
+from .conftest import NO_REPORT, TORCHRUN, curve, weights
 
 pytestmark = pytest.mark.multiprocess
 
@@ -66,14 +66,14 @@ atexit.register(lambda: print("dtypes:", *sorted(used), sep=", ", file=sys.stder
 main()
 """
 BF16 = "--set placement.mixed_precision=bf16 --global-train-batch-size 8 --learning-rate 1e-3".split()
-BF16 += "--set train.logging_steps=1 --set train.save_steps=10 --set train.report=false --json".split()
+BF16 += "--set train.logging_steps=1 --set train.save_steps=10 --json".split() + NO_REPORT
 BF16 += "--set train.eval_strategy=steps --set train.eval_steps=10".split()
 
 
 def test_each_process_has_its_share(bertkit, tmp_path, start, glue_folder):
     (tmp_path / "telling.py").write_text(TELLING)
     command = ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, "--max-steps", "1"]
-    command += ["--placement", "cpu", "--set", "placement.strategy=fsdp", "--output-dir", tmp_path / "out"]
+    command += ["--placement", "cpu", "--set", "placement.strategy=fsdp", *NO_REPORT, "--output-dir", tmp_path / "out"]
     done = bertkit(command, TORCHRUN, [tmp_path / "telling.py"])
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("share: 0.5") == 2

@@ -28,7 +28,7 @@ COMMANDS = {
 PRETRAIN = """pretrain --recipe bert-tiny --corpus {corpus} --document-separator blank-line --vocab-size 60
     --placement cpu --max-seq-length 32 --global-train-batch-size 8 --max-steps {steps} --set train.save_steps=20
     --set train.logging_steps=20 --set model.num_hidden_layers=1 --set model.hidden_size=32
-    --set model.num_attention_heads=2 --set model.intermediate_size=32"""
+    --set model.num_attention_heads=2 --set model.intermediate_size=32 --set train.report=false"""
 
 
 class Job:
@@ -134,7 +134,7 @@ def test_array_workers_share_a_grid(checkpoint, tmp_path):
     rows = [f"a {word} film,{label}" for word, label in (("good", "pos"), ("lovely", "pos"), ("bad", "neg")) * 6]
     table.write_text("\n".join(["text,label", *rows]) + "\n")
     words = f"{tmp_path / 'out'} finetune classification --model {checkpoint} --train-file {table} --placement cpu"
-    words += " --max-steps 2 --seeds 4 --max-seq-length 16"
+    words += " --max-steps 2 --seeds 4 --max-seq-length 16 --set train.report=false"
     jobs = [
         Job(
             "grid.sbatch", tmp_path / f"slurm-{task}", 10 + task, SLURM_ARRAY_JOB_ID="10", SLURM_ARRAY_TASK_ID=str(task)
