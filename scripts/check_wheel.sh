@@ -37,5 +37,17 @@ bertkit recipes list
 bertkit recipes schema --kind placement
 bertkit env
 # One thread: two wait for each other where other work shares the cores.
-OMP_NUM_THREADS=1 bertkit quickstart --output-dir quickstart --json
+OMP_NUM_THREADS=1 bertkit quickstart --output-dir quickstart --json > tour.json
+python - <<'PY'
+import json
+
+tour = json.load(open("tour.json"))
+scores = tour["pretraining"]
+print(scores, {name: tour[name] for name in ("finetuned", "from_scratch", "seconds")})
+assert scores["eval_masked_lm_loss"] < 0.5 * tour["first_masked_lm_loss"]
+# Chance is 0.5 for both accuracies, and calling every pair random is right for less than 0.6 of them. Whether the
+# steps suffice to get from 0.7 to 0.9 depends on the masks that are drawn.
+assert scores["eval_next_sentence_accuracy"] > 0.63
+assert tour["finetuned"] > tour["from_scratch"] + 0.1
+PY
 bertkit runs quickstart
