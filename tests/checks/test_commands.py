@@ -177,7 +177,8 @@ def test_a_corpus_that_is_clean_starts(corpus, capfd):
         ({"save_strategy": "epoch"}, 1),
     ],
 )
-def test_the_plan_counts_the_checkpoints_of_a_run(table, values, expected):
+def test_the_plan_counts_the_checkpoints_of_a_run(table, no_trial, values, expected):
+    del table.train[100:], table.validation[8:]
     table.overrides |= {f"train.{key}": value for key, value in {"max_steps": 10, **values}.items()}
     table.overrides |= {"train.load_best_model_at_end": False}
     assert table.report().plan["checkpoints"] == expected

@@ -71,10 +71,14 @@ def recipe_of_paper():
     return load_recipe(run.recipe, {**run.values, "data.train_file": "x.conll"})
 
 
+# One evaluation and no checkpoint, not one for each of 50 epochs.
+AT_THE_END = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
+
+
 def test_tags_of_few_sentences_are_seen_more_often(tmp_path, checkpoint, capfd):
     file, out = tmp_path / "tags.conll", tmp_path / "run"
     file.write_text("Ada B-PER\nwrote O\n\nLima B-LOC\ngrew O\n\n" * 10)
-    finetune("ner", model=str(checkpoint), output_dir=out, train_file=str(file), report=False, max_seq_length=16)
+    finetune("ner", model=str(checkpoint), output_dir=out, train_file=str(file), max_seq_length=16, **AT_THE_END)
     assert "50 epochs of 1 step for 18 examples" in capfd.readouterr().err
     assert load_recipe(out / "recipe.yaml").train["num_train_epochs"] == 50
 
@@ -84,7 +88,8 @@ def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
     with file.open("w", newline="") as stream:
         rows = [(f"{word} film", label) for word, label in (("good", "yes"), ("bad", "no")) for _ in range(20)]
         csv.writer(stream).writerows([("text", "label"), *rows])
-    values = {"data.train_file": str(file), "train.report": False, "data.max_seq_length": 16}
+    values = {"data.train_file": str(file), "data.max_seq_length": 16, "train.save_steps": 0.5}
+    values |= {f"train.{key}": value for key, value in {**AT_THE_END, "save_strategy": "steps"}.items()}
     finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values)
     assert "chosen: learning rate 0.0002 for a hidden size of" in capfd.readouterr().err
     recipe = load_recipe(out / "recipe.yaml")
