@@ -20,7 +20,7 @@ from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import faults_of_kinds, faults_of_texts
+from bertkit.tables.labels import accepted, faults_of_kinds, faults_of_texts, unwrapped
 from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
@@ -145,7 +145,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     for file in (place, suspects):
         check_new_file(file, f"--fix {file}")
     table, _ = _read(source)
-    label, texts = _columns(table, recipe)
+    table, label, texts = _with_columns(table, recipe)
     separator = recipe.task.label_separator
     if any(isinstance(value, (list, tuple)) for value in table.columns[label]):
         raise RecipeError(
@@ -195,7 +195,7 @@ def faults_of_rows(recipe: Recipe) -> list[RowFault]:
             continue
         try:
             table, of_fields = _read(source)
-            label, texts = _columns(table, recipe)
+            table, label, texts = _with_columns(table, recipe)
         except DataError as unreadable:
             faults.append(RowFault(str(unreadable), False))
             continue
@@ -222,17 +222,20 @@ def _odd(table: Table, label: str, recipe: Recipe) -> dict[int, str]:
     return faults if len(faults) <= _MOST_ODD * len(table) else {}
 
 
-def _columns(table: Table, recipe: Recipe) -> tuple[str, list[str]]:
-    return label_and_text_columns(list(table.columns), recipe.task.label_column, recipe.task.text_columns, table.source)
+def _with_columns(table: Table, recipe: Recipe) -> tuple[Table, str, list[str]]:
+    """Returns the table with its labels out of the forms of annotation tools, and the columns of labels and texts."""
+    task = recipe.task
+    label, texts = label_and_text_columns(list(table.columns), task.label_column, task.text_columns, table.source)
+    return unwrapped(table, label, task.problem), label, texts
 
 
 def _read(source: str) -> tuple[Table, list[str]]:
     """Reads a table without the rows of a wrong number of fields; returns their faults too."""
     try:
-        return read_table(source), []
+        return accepted(read_table(source)), []
     except DataError as refused:
         try:
-            return read_table(source, skip_ragged=True), entries_of([str(refused)])
+            return accepted(read_table(source, skip_ragged=True)), entries_of([str(refused)])
         except DataError:  # there are other faults, or the file has no such rows
             raise refused from None
 

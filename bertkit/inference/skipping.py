@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bertkit.errors import DataError
 from bertkit.inference.inputs import Block
@@ -62,13 +61,7 @@ def advising(read: Callable[[Block], Inputs]) -> Callable[[Block], Inputs]:
 
 def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:
     """Returns some inputs; the rows of a table keep their places."""
-    if not isinstance(inputs, Table):
-        return [inputs[row] for row in rows]
-    columns = {name: [values[row] for row in rows] for name, values in inputs.columns.items()}
-    if inputs.unit == "file":  # whose place is a column
-        return replace(inputs, columns=columns)
-    numbers: Sequence[Any] = inputs.numbers_of_rows
-    return replace(inputs, columns=columns, lines=[numbers[row] for row in rows])
+    return inputs.part(rows) if isinstance(inputs, Table) else [inputs[row] for row in rows]
 
 
 def reported(blocks: Iterator[Done], reasons: Sequence[str], number: Callable[[Done], int]) -> Iterator[Done]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from bertkit.errors import DataError, quoted, raise_listed, shortened, shown
+from bertkit.progress import say
 from bertkit.tables.classes import (
     Classes,
     class_names,
@@ -31,6 +32,9 @@ Problem = Literal["single_label", "multi_label", "regression"]
 
 MOST_WHOLE_NUMBERS = 20
 """Different numbers up to which they are the names of classes, if they are whole."""
+
+REJECTED = ("reject", "ignore")
+"""Answers of Prodigy to a proposed label that is not that of the row."""
 
 _PADDED = re.compile(r"[+-]?0[0-9]+")
 _LIKE_MISSING = {"na", "n/a", "nan", "none", "null"}
@@ -193,6 +197,23 @@ def named(table: Table, column: str) -> Table:
     by_id: dict[int | None, str | None] = {None: None, -1: None, **dict(enumerate(names))}
     written = [[by_id[each] for each in value] if isinstance(value, list) else by_id[value] for value in values]
     return replace(table, columns={**table.columns, column: written})
+
+
+def accepted(table: Table) -> Table:
+    """Returns the rows that Prodigy's ``answer`` accepts; the whole table if it has no such column.
+
+    A rejected label is not that of its row, and an ignored one was not decided on. How many rows are left out is
+    printed.
+    """
+    answers = table.columns.get("answer", ())
+    rows = [row for row, answer in enumerate(answers) if answer not in REJECTED]
+    if len(rows) == len(answers) or any(answer not in ("accept", None, *REJECTED) for answer in answers):
+        return table
+    left_out = len(answers) - len(rows)
+    say(f"{table.source}: {left_out:,} of {len(answers):,} rows have the answer {' or '.join(REJECTED)}; left out")
+    if not rows:
+        raise DataError(f"{table.source}: no row has the answer accept")
+    return table.part(rows)
 
 
 def separated(table: Table, column: str, separator: str) -> Table:

@@ -33,7 +33,7 @@ PAIRS = (
     ("sentence_A", "sentence_B"),
 )
 _TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment"))
-_LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",))
+_LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",), ("accept",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +88,16 @@ class Table:
         if self.unit == "file":
             return self.columns["file"]
         return range(self.first_row + 1, self.first_row + len(self) + 1) if self.lines is None else self.lines
+
+    def part(self, rows: Sequence[int]) -> Table:
+        """Returns some rows, which keep their places.
+
+        >>> Table({"text": ["a", "b"]}, "x.csv", "", lines=[2, 5]).part([1]).place(0)
+        'x.csv, line 5'
+        """
+        numbers = None if self.unit == "file" else [self.numbers_of_rows[row] for row in rows]
+        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        return replace(self, columns=columns, lines=numbers)
 
     def with_names(self, names: Iterable[str]) -> Table:
         """Returns the table with its columns under these names, where they differ in case or white space only.

@@ -86,7 +86,8 @@ def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tupl
 
 
 def read_json_list(path: str | Path) -> Table:
-    """Reads a list of JSON objects, as Label Studio exports; a row is an object, its place the line of its beginning.
+    """Reads a list of JSON objects, as Label Studio exports; a row is an object, its place the line of its
+    beginning, or its number if there are several in a line.
 
     The columns are the keys of all objects, in order of first appearance; a missing key gives None.
 
@@ -112,7 +113,9 @@ def read_json_list(path: str | Path) -> Table:
     if not names and not faults:
         faults.append(f"{path}: no rows; {_A_LIST}")
     raise_listed(faults)
-    return Table({name: [row.get(name) for row in rows] for name in names}, str(path), fingerprint, lines)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    are_places = len(set(lines)) == len(rows)  # else several rows are in a line
+    return Table(columns, str(path), fingerprint, lines if are_places else None)
 
 
 def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bertkit.errors import DataError
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
-from bertkit.tables.labels import decide, infer_problem, named, separated, texts, unwrapped
+from bertkit.tables.labels import accepted, decide, infer_problem, named, separated, texts, unwrapped
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -337,3 +337,15 @@ def test_ids_of_no_class_are_refused():
     assert message(class_ids, table(["a"]), "labels", ["a"]) == [
         "x.csv: no column 'labels'; available: 'label'; did you mean 'label'?"
     ]
+
+
+def test_rows_that_an_annotator_rejected_are_left_out(capsys):
+    answers = ["accept", "reject", "ignore", None, "accept"]
+    of_prodigy = Table({"label": list("abcde"), "answer": answers}, "x.jsonl", "", lines=range(1, 6))
+    kept = accepted(of_prodigy)
+    assert kept.columns["label"] == ["a", "d", "e"]
+    assert kept.place(1) == "x.jsonl, line 4"
+    assert capsys.readouterr().err == "x.jsonl: 2 of 5 rows have the answer reject or ignore; left out\n"
+    for others in (["accept"] * 5, ["reject", "I reject it", "yes", "no", ["no"]]):  # no answers of Prodigy
+        assert len(accepted(Table({"label": list("abcde"), "answer": others}, "x.jsonl", ""))) == 5
+    assert message(accepted, Table({"answer": ["reject"]}, "x.jsonl", "")) == ["x.jsonl: no row has the answer accept"]

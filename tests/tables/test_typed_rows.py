@@ -210,3 +210,8 @@ def test_invalid_utf8_is_named_by_row_and_column(parquet):
 def test_parquet_without_rows_or_names_is_refused(parquet, table, expected):
     with pytest.raises(DataError, match=rf"x\.parquet: {expected}\Z"):
         parquet(table)
+
+
+def test_objects_of_one_line_are_told_by_their_numbers(tmp_path):
+    (tmp_path / "x.json").write_text('[{"text": "a"}, {"text": "b"}]')
+    assert read_json_list(tmp_path / "x.json").place(1) == f"{tmp_path}/x.json, row 2"

@@ -14,7 +14,7 @@ from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spellings
-from bertkit.tables.labels import Problem, decide, named, separated, texts, unwrapped
+from bertkit.tables.labels import Problem, accepted, decide, named, separated, texts, unwrapped
 from bertkit.tables.splits import repeated
 from bertkit.tables.table import label_and_text_columns, to_number
 from bertkit.tasks.base import Outputs, one_array
@@ -110,6 +110,9 @@ class DataSettings(TextData, TableData):
     """Sources of the rows, and treatment of long texts."""
 
     kept: ClassVar[tuple[str, ...]] = (*TextData.kept, *TableData.kept)
+
+    def _table(self, place: str) -> Table:
+        return accepted(super()._table(place))
 
 
 class ClassificationTask(TableTask, TextClassification):

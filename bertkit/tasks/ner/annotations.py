@@ -17,6 +17,7 @@ from typing import Any
 
 from bertkit.errors import DataError, listed, raise_listed, shown
 from bertkit.tables import Table
+from bertkit.tables.labels import REJECTED
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.sentences import TAGS, TOKENS
 from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align
@@ -25,7 +26,6 @@ _TEXT = "text"
 _SPANS = ("spans", "entities", "labels", "label")
 _DATA, _ANNOTATIONS = "data", "annotations"  # Label Studio
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "type")
-_REJECTED = ("reject", "ignore")  # Prodigy
 _IN_WORDS = {"character": "characters, as Python does", "utf16": "UTF-16 code units, as JavaScript does"}
 
 
@@ -211,7 +211,7 @@ def _annotations(table: Table, column: str) -> dict[int, list[Span] | str | None
     for row, (value, answer) in enumerate(zip(table.columns[column], answers, strict=True)):
         try:
             choices = _of_label_studio(value) if in_tasks else [value]
-            if choices and answer not in _REJECTED:
+            if choices and answer not in REJECTED:
                 accepted[row] = None if choices[0] is None else _spans(choices[0], names)
         except DataError as fault:
             accepted[row] = str(fault)

@@ -23,6 +23,7 @@ from bertkit.progress import counted
 from bertkit.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
 from bertkit.reading.text import read_with_fingerprint, split_lines
 from bertkit.tables.classes import is_missing
+from bertkit.tables.delimited import NAMES as SEPARATORS
 from bertkit.tables.labels import named
 from bertkit.tables.table import Table, find_column
 from bertkit.tables.table_files import read_table
@@ -291,7 +292,13 @@ def tag_column(table: Table, requested: str | int | None) -> str:
     if isinstance(table, ConllTable):
         last = str(table.width)
         if table.width == 1 and requested is None:
-            raise DataError(f"{table.source}: one column; expected two or more, with the tags in the last")
+            lines = [word for words in table.columns[last] for word in words]
+            names = [name for mark, name in SEPARATORS.items() if all(mark in line for line in lines)]
+            hint = f"; a {names[0]} seems to separate them: write a tab before each tag instead" if names else ""
+            raise DataError(
+                f"{table.source}: one column; expected two or more, separated by spaces or tabs, with the tags in the "
+                f"last{hint}"
+            )
     return _column(table, requested, last, TAGS, "--tag-column", "tags")
 
 

@@ -62,6 +62,15 @@ def through_checkpoint(task: ClassificationTask, **data: Any) -> ClassificationT
     return found
 
 
+def test_rejected_rows_of_prodigy_are_not_trained_on(task):
+    answers = ["accept", "reject", "accept", "ignore"] * 10
+    texts, labels = [f"text {row}" for row in range(40)], ["yes" if row % 3 else "no" for row in range(40)]
+    _, splits = task(train_jsonl=rows(text=texts, label=labels, answer=answers)).load()
+    used = {row["text"] for split in splits.values() for row in split.examples}
+    assert used == {text for text, answer in zip(texts, answers, strict=True) if answer == "accept"}
+    assert {splits["train"].place(row) for row in range(3)} < {f"line {row}" for row in range(1, 41, 2)}
+
+
 # ---- what the labels are --------------------------------------------------------------------------------------------
 
 

@@ -251,6 +251,8 @@ def test_columns_that_are_not_there_are_refused(table, tmp_path):
         "x.conll: --tag-column 4: expected the number of a column, 1 to 3"
     )
     assert refused(tmp_path, tag_column, table("y.conll", "a\n"), None).startswith("y.conll: one column; expected two")
+    expected = "separated by spaces or tabs, with the tags in the last; a comma seems to separate them: write a tab"
+    assert expected in refused(tmp_path, tag_column, table("y.conll", "Oslo,B-LOC\n.,O\n"), None)
     assert refused(tmp_path, table, "x.csv", "a,O\n").startswith(
         "x.csv: a field of a CSV or TSV file cannot hold a list of words"
     )
