@@ -221,13 +221,14 @@ def counted(number: int, noun: str, plural: str | None = None, form: str = "") -
     Args:
         number: the number.
         noun: the singular.
-        plural: the plural; None adds ``s``.
+        plural: the plural; None adds ``s``, or changes ``y`` into ``ies``.
         form: how to format the number, such as ``,``.
 
-    >>> counted(1, "row"), counted(2_000, "row", form=","), counted(2, "class has", "classes have")
-    ('1 row', '2,000 rows', '2 classes have')
+    >>> counted(1, "row"), counted(2_000, "row", form=","), counted(2, "entity"), counted(2, "class has", "classes have")
+    ('1 row', '2,000 rows', '2 entities', '2 classes have')
     """
-    return f"{number:{form}} {inflected(number, noun, plural or f'{noun}s')}"
+    usual = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeou" else f"{noun}s"
+    return f"{number:{form}} {inflected(number, noun, plural or usual)}"
 
 
 def inflected(number: int, singular: str, plural: str) -> str:

@@ -90,7 +90,7 @@ class PredictedEntities(Predicted):
             np.array([getattr(each, side) for each in counts_of_types.values()], dtype=np.int64)
             for side in ("right", "predicted", "actual")
         )
-        entities = counted(int(actual.sum()), "entity", "entities", form=",")
+        entities = counted(int(actual.sum()), "entity", form=",")
         terms = f1_terms(*tags, strict)
         f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), terms)
         line = (

@@ -32,6 +32,8 @@ _MOST_PLACES = 3  # that the examples of a class went to
 _NEAR_CHANCE = 0.15  # part of the way from chance to certainty
 _HARDLY = 0.05  # part of the standard deviation of the true numbers
 _WIDE = 0.2  # width of the interval of a share from which on it says little
+_NO_BETTER = "That is not more than guessing."
+_FEW_STEPS = 100  # below which a new head is often undertrained, as in the rule few-steps of checks
 _HIGHEST_RATE = 2e-4  # that is proposed
 _SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
 
@@ -113,7 +115,8 @@ def verdict_of(outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), reci
             # The weights that a run keeps are evaluated once more in its last step.
             losses.setdefault(int(entry.get("step", len(losses))), float(entry["eval_loss"]))
     falling = [] if _is_highest(history, outcome.task.main_metric) else still_falls(list(losses.values()))
-    proposal = None if recipe is None else _proposal(facts, bool(falling), bool(outcome.collapse), recipe)
+    steps = max((int(entry.get("step", 0)) for entry in history), default=0)
+    proposal = None if recipe is None else _proposal(facts, bool(falling), bool(outcome.collapse), recipe, steps)
     return Verdict((*facts.sentences, *falling), proposal)
 
 
@@ -124,8 +127,11 @@ def _is_highest(history: Sequence[Mapping[str, Any]], metric: str) -> bool:
     return bool(values) and max(values) == score_range(metric, names)[1]
 
 
-def _proposal(facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recipe) -> Proposal | None:
-    """Returns what to try: longer, at another rate, with weights of the classes, or with folds."""
+def _proposal(facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recipe, steps_done: int) -> Proposal | None:
+    """Returns what to try: longer, at another rate, with weights of the classes, or with folds.
+
+    A run of few steps that has collapsed, never predicts a class or only guesses is longer at the same rate.
+    """
     train, command = recipe.train, command_of(recipe.kind)
     steps, rate = train.get("max_steps") or -1, float(train.get("learning_rate", 5e-5))
     longer = f"--max-steps {2 * steps}"
@@ -134,6 +140,9 @@ def _proposal(facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recip
     if facts.learnt_little and 3 * rate <= _HIGHEST_RATE:
         options = longer, f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
         return Proposal("longer and at a higher rate", command, options)
+    is_poor = has_collapsed or facts.lacks_classes or _NO_BETTER in facts.sentences
+    if is_poor and 0 < steps_done < _FEW_STEPS:
+        return Proposal("longer", command, (longer,))
     if has_collapsed and not facts.learnt_little:
         return Proposal(
             "longer and at a lower rate", command, (longer, f"--learning-rate {min(rate / 2, _SAFE_RATE):g}")
@@ -190,7 +199,7 @@ def right_of_all(
     sentences = [f"{line}; {what} gives {percent(share)}."]
     if interval is not None and interval[0] <= share:
         sentences.append(
-            "That is not more than guessing."
+            _NO_BETTER
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )

@@ -148,6 +148,13 @@ def test_each_kind_of_task_says_what_is_right(fine_tuned):
             "1 of 1 type is never predicted: 'FILM' (1 entity).",
         ),
         (
+            "entities",
+            [np.array([0, 0, 0])],
+            [np.array([1, 1, 2])],
+            "Of 2 entities, 0 are found",
+            "1 of 1 type is never predicted: 'FILM' (2 entities).",
+        ),
+        (
             "answers",
             [{"id": "1", "prediction_text": "Rome"}, {"id": "2", "prediction_text": "Paris"}],
             [{"id": "1", "answers": {"text": ["Rome"]}}, {"id": "2", "answers": {"text": ["Bonn"]}}],
@@ -193,6 +200,9 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     assert options(unsure, learning_rate=1e-4, num_train_epochs=2) == ("--num-train-epochs 4",)
     assert options(sure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 1e-05")
     assert options(sure, learning_rate=5) == ("--num-train-epochs 6", "--learning-rate 5e-05")
+    few = [{"step": 12, "eval_loss": 0.9}]
+    assert options(sure, few, max_steps=12, learning_rate=2e-5) == ("--max-steps 24",)
+    assert options(partly, few, max_steps=12) == ("--max-steps 24",)
     assert options(right, falling, max_steps=50) == ("--max-steps 100",)
     assert options(partly) == ("--class-weights balanced",)
     assert options(right) == ("--folds 5",)  # four examples say little
