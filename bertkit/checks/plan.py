@@ -24,22 +24,21 @@ from bertkit.checks.trial import Speed, Trial
 from bertkit.files import readable_size
 from bertkit.progress import counted, memory_size
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.progress import estimate_memory, longest_input
+from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
-# Limits of an estimate that is right within a factor of two: the ratio of repeated measurements, and the share of the
-# time in which other work holds the processor: when it ends, a run that waited for half of its time takes half as long.
-_MOST_SPREAD, _MOST_WAITING = 2.0, 0.5
+_MOST_SPREAD = 2.0  # ratio of repeated measurements, up to which an estimate is right within this factor
 _MEASURED_BYTES = 1 << 26  # written to measure the time of a checkpoint
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a run needs, and bytes that are available."""
+    """Bytes that a run needs, and bytes that are available; ``unknown`` is what the needed ones leave out."""
 
     needed: int
     available: int
+    unknown: str = ""
 
 
 def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
@@ -82,18 +81,20 @@ def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
 
 
 def memory(subject: Subject) -> Need:
-    """Estimates the memory of a training step on one device, for its longest input, with the speed-ups of the run.
-
-    The activations of tasks with several inputs per example are those of one input.
-    """
-    length, logits = subject.recipe.data.max_seq_length, subject.logits_per_sequence
-    if subject.features is not None:
-        length = longest_input(subject.features["train"], length)
-    speed_ups = cpu_speed_ups(subject.placement, compiles=subject.trainer.args.torch_compile)
+    """Estimates the memory of a training step on one device, for its longest input, with the speed-ups of the run."""
+    trainer, length = subject.trainer, subject.recipe.data.max_seq_length
+    speed_ups = cpu_speed_ups(subject.placement, compiles=trainer.args.torch_compile)
     with speed_ups.applied(subject.network):
-        estimate = estimate_memory(subject.network, subject.placement, length, logits)
-    needed = estimate.states + (estimate.activations or 0) + subject.trainer.teacher_bytes
-    return Need(needed, _available_memory(subject.placement.device))
+        estimate = memory_of_run(
+            subject.network,
+            subject.placement,
+            length,
+            trainer.train_dataset,
+            subject.logits_per_sequence,
+            trainer.teacher_bytes,
+        )
+    unknown = UNKNOWN_ACTIVATIONS if estimate.activations is None else ""
+    return Need(estimate.total, _available_memory(subject.placement.device), unknown)
 
 
 def _available_memory(device: str) -> int:
@@ -166,6 +167,7 @@ def plan(subject: Subject) -> dict[str, Any]:
         "waiting": None if subject.trial is None else subject.trial.waiting,
         "memory_bytes": needs.needed,
         "memory_available_bytes": needs.available,
+        "memory_unknown": needs.unknown,
         "checkpoints": checkpoints(subject),
         "disk_bytes": None if space is None else space.needed,
         "disk_free_bytes": None if space is None else space.available,
@@ -239,9 +241,6 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
         return None, "no step was measured"
     if subject.num_processes > 1:
         return None, f"the run has {subject.num_processes} processes, and one was measured"
-    waiting = (trial.waiting or 0.0) if subject.placement.device == "cpu" else 0.0
-    if waiting > _MOST_WAITING:
-        return None, f"other work holds the processor for {100 * waiting:.0f} % of the time"
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
     training, evaluation = _training_seconds(subject, trial), _evaluation_seconds(subject, trial)

@@ -128,7 +128,7 @@ def _sentence(plan: Mapping[str, Any]) -> str:
         f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)",
         f"{plan['tokens']:,} tokens",
         _time(plan),
-        f"memory {memory_size(plan['memory_bytes'])} of {memory_size(plan['memory_available_bytes'])}",
+        _memory(plan),
     ]
     if plan["disk_bytes"] is not None:
         kept = f"{counted(plan['checkpoints'], 'checkpoint')} and the final weights"
@@ -136,6 +136,11 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     if plan["store_bytes"] is not None:
         parts.append(f"tokenized corpus {readable_size(plan['store_bytes'])}")
     return "; ".join(parts)
+
+
+def _memory(plan: Mapping[str, Any]) -> str:
+    left_out = f" without {plan['memory_unknown']}," if plan["memory_unknown"] else ""
+    return f"memory {memory_size(plan['memory_bytes'])}{left_out} of {memory_size(plan['memory_available_bytes'])}"
 
 
 def _time(plan: Mapping[str, Any]) -> str:

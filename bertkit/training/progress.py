@@ -28,6 +28,8 @@ _LOGS = 30  # of a run whose recipe does not say how many
 _BETWEEN_LINES = 5.0  # seconds between two lines of such logs
 _MEASURED = 10.0  # seconds of steps, after the first one, that the time estimate is based on
 
+UNKNOWN_ACTIVATIONS = "activations that are not estimated for such inputs"
+
 
 @dataclass(frozen=True)
 class MemoryEstimate:
@@ -37,7 +39,7 @@ class MemoryEstimate:
         states: weights, gradients and AdamW's two moments: 16 bytes per trained parameter, 4 per frozen one, divided by
             the number of processes with FSDP; plus buffers.
         activations: tensors saved by the forward pass for the backward pass; ``None`` for encoders whose sizes the
-            formula does not cover.
+            formula does not cover, and for examples of several inputs, whose number varies.
         teacher: weights of the teacher of a pre-training.
     """
 
@@ -45,14 +47,18 @@ class MemoryEstimate:
     activations: int | None
     teacher: int = 0
 
+    @property
+    def total(self) -> int:
+        """Returns the bytes of all parts that are estimated."""
+        return self.states + (self.activations or 0) + self.teacher
+
     def __str__(self) -> str:
         states = f"{memory_size(self.states)} of weights, gradients and AdamW's moments"
         if self.activations is None:
-            return f"{states}, and activations that are not estimated for such inputs"
+            return f"{states}, and {UNKNOWN_ACTIVATIONS}"
         teacher = f" + {memory_size(self.teacher)} of the teacher" if self.teacher else ""
-        total = self.states + self.activations + self.teacher
         activations = f"{memory_size(self.activations)} of activations"
-        return f"about {memory_size(total)} per device = {states} + {activations}{teacher}"
+        return f"about {memory_size(self.total)} per device = {states} + {activations}{teacher}"
 
 
 def estimate_memory(
@@ -114,6 +120,27 @@ def longest_input(train_set: Any, max_seq_length: int) -> int:
     return min(max_seq_length, int(np.max(train_set["length"][:])))
 
 
+def has_several_inputs(train_set: Any) -> bool:
+    """Returns whether an example of a training set has several inputs: choices, or windows of a text."""
+    first = train_set[0]["input_ids"]
+    return bool(len(first)) and isinstance(first[0], list)
+
+
+def memory_of_run(
+    model: PreTrainedModel,
+    placement: Placement,
+    max_seq_length: int,
+    train_set: Any,
+    logits_per_sequence: int = 0,
+    teacher_bytes: int = 0,
+) -> MemoryEstimate:
+    """Estimates the memory of a run for the longest input of its training set; arguments as of `start_lines`."""
+    length = longest_input(train_set, max_seq_length)
+    estimate = estimate_memory(model, placement, length, logits_per_sequence)
+    activations = None if has_several_inputs(train_set) else estimate.activations
+    return replace(estimate, activations=activations, teacher=teacher_bytes)
+
+
 def start_lines(
     model: PreTrainedModel,
     placement: Placement,
@@ -132,16 +159,11 @@ def start_lines(
         train_set: training set; its first example shows whether an example has one input or several.
         has_tf32: float32 products are computed in TF32.
     """
-    max_seq_length = longest_input(train_set, max_seq_length)
-    tokens = placement.global_train_batch_size * max_seq_length
-    memory = estimate_memory(model, placement, max_seq_length, logits_per_sequence)
-    memory = replace(memory, teacher=teacher_bytes)
-    first = train_set[0]["input_ids"]
-    if len(first) and isinstance(first[0], list):  # choices, or windows of a text: their number varies between examples
-        memory = MemoryEstimate(memory.states, None)
-        size = f"inputs of up to {max_seq_length} tokens"
-    else:
-        size = f"up to {tokens:,} tokens per step"
+    memory = memory_of_run(model, placement, max_seq_length, train_set, logits_per_sequence, teacher_bytes)
+    longest = longest_input(train_set, max_seq_length)
+    size = f"up to {placement.global_train_batch_size * longest:,} tokens per step"
+    if has_several_inputs(train_set):
+        size = f"inputs of up to {longest} tokens"
     precision = placement.describe_precision() + " (TF32)" * has_tf32
     where = f"{device_name(placement.device)}, {placement.describe_processes()}, {precision}"
     weights = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]

@@ -13,6 +13,7 @@ import bertkit as package
 from bertkit.checks.check import codes
 from bertkit.checks.findings import Finding, Report, merged
 from bertkit.cli.app import app, main
+from bertkit.cli.check import _memory
 from bertkit.training import progress
 
 from .conftest import WORDS
@@ -198,8 +199,19 @@ def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
     assert plan["checkpoints"] == 2  # an epoch each
     given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 1}}
     package.finetune(table.recipe, output_dir=table.folder / "run", **given)
-    [of_run] = estimates
+    of_run = estimates[-1]
     assert plan["memory_bytes"] == of_run.states + of_run.activations
+
+
+def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial):
+    """As the run says of it: choices differ in number and length."""
+    rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": row % 2} for row in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
+    plan = package.check("finetune/multiple-choice", model=table.model, **given).plan
+    assert plan["memory_unknown"] == "activations that are not estimated for such inputs"
+    assert plan["memory_bytes"] == pytest.approx(16 * plan["parameters"], rel=0.01)
+    assert "MiB without activations that are not estimated for such inputs, of " in _memory(plan)
 
 
 def test_a_finished_run_is_checked_for_resumption(table, no_trial):

@@ -80,13 +80,14 @@ def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, chang
 
 def test_lists_of_one_label_are_written_as_the_label(table, tmp_path, no_trial):
     rows = [{"text": f"text {row}", "accept": ["ab"[row % 2]], "answer": "accept"} for row in range(20)]
-    rows += [{"text": "no label", "accept": [], "answer": "accept"}, {"text": "no", "accept": ["a"], "answer": "reject"}]
+    rows += [
+        {"text": "no label", "accept": [], "answer": "accept"},
+        {"text": "no", "accept": ["a"], "answer": "reject"},
+    ]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
     settings |= {"task.problem": "single_label", "task.label_column": "accept"}
-    bertkit.check(
-        table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv"
-    )
+    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
     assert read_table(tmp_path / "out.csv").columns["accept"] == list("ab" * 10)
 
 

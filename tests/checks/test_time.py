@@ -69,7 +69,6 @@ UNEVEN = Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))
     ("changes", "reason"),
     [
         ({"trial": None}, "no step was measured"),
-        ({"trial": replace(STEADY, waiting=0.6)}, "other work holds the processor for 60 % of the time"),
         ({"trial": replace(STEADY, steps=UNEVEN)}, "equal steps took up to 5.0 times"),
         ({"num_processes": 2}, "the run has 2 processes, and one was measured"),
     ],
