@@ -224,8 +224,8 @@ def counted(number: int, noun: str, plural: str | None = None, form: str = "") -
         plural: the plural; None adds ``s``, or changes ``y`` into ``ies``.
         form: how to format the number, such as ``,``.
 
-    >>> counted(1, "row"), counted(2_000, "row", form=","), counted(2, "entity"), counted(2, "class has", "classes have")
-    ('1 row', '2,000 rows', '2 entities', '2 classes have')
+    >>> counted(2_000, "row", form=","), counted(2, "entity"), counted(2, "class has", "classes have")
+    ('2,000 rows', '2 entities', '2 classes have')
     """
     usual = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeou" else f"{noun}s"
     return f"{number:{form}} {inflected(number, noun, plural or usual)}"

@@ -162,7 +162,7 @@ def plan(subject: Subject) -> dict[str, Any]:
         "steps": subject.total_steps,
         "global_train_batch_size": batch,
         "tokens": tokens,
-        "seconds": None if duration is None else round(duration, 1),
+        "seconds": None if duration is None else round(float(duration), 1),
         "seconds_unknown": unknown,
         "waiting": None if subject.trial is None else subject.trial.waiting,
         "memory_bytes": needs.needed,
