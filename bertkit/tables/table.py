@@ -95,7 +95,9 @@ class Table:
         >>> Table({"text": ["a", "b"]}, "x.csv", "", lines=[2, 5]).part([1]).place(0)
         'x.csv, line 5'
         """
-        numbers = None if self.unit == "file" else [self.numbers_of_rows[row] for row in rows]
+        numbers: list[Any] | None = None
+        if self.unit != "file":  # whose place is a column
+            numbers = [self.numbers_of_rows[row] for row in rows]
         columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
         return replace(self, columns=columns, lines=numbers)
 
