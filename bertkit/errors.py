@@ -16,11 +16,14 @@ is a bug in bertkit and keeps its traceback (exit code 1). A message states the 
 
 from __future__ import annotations
 
+import os
 import re
 import reprlib
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -47,6 +50,14 @@ class BertkitError(Exception):
             print(error)
         ```
     """
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns the lines that notebooks show, by a convention of IPython: those of the caller, and the message."""
+        frames = traceback.extract_tb(self.__traceback__)
+        ours = os.path.dirname(__file__)
+        own = takewhile(lambda frame: not frame.filename.startswith(ours), frames)
+        of_caller = [frame for frame in own if f"{os.sep}IPython{os.sep}" not in frame.filename]
+        return [*traceback.format_list(of_caller), f"{type(self).__name__}: {self}"]
 
 
 class RecipeError(BertkitError):

@@ -99,6 +99,12 @@ class GridResults:
     test: Mapping[str, float | None] | None = None
     out_of_fold: Mapping[str, float] | None = None
 
+    def _repr_html_(self) -> str:
+        from bertkit.pages.notebook import notebook_html
+
+        scores = {each.name: "–" if each.mean is None else f"{each.mean:.4f}" for each in self.settings}
+        return notebook_html(f"Grid {self.output_dir}: {self.metric}", scores, [f"best: {self.best}; {self.note}"])
+
     @property
     def best_setting(self) -> SettingResult | None:
         """Returns the row of the best setting."""

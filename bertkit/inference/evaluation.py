@@ -18,7 +18,7 @@ from bertkit.inference.predicted import Outcome, all_scores, further_metrics, pr
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
-from bertkit.progress import Bar, Reached, say, unreported
+from bertkit.progress import Bar, Reached, is_of_class, say, unreported
 from bertkit.recipe.files import absolute, read_recipe_file
 from bertkit.tasks.arguments import table_path
 from bertkit.tasks.base import Outputs
@@ -47,6 +47,12 @@ class Evaluation:
     source: str
     truncation: dict[str, int]
     collapse: str | None = None
+
+    def _repr_html_(self) -> str:
+        from bertkit.pages.notebook import notebook_html
+
+        scores = {name.removeprefix("eval_"): value for name, value in self.metrics.items() if not is_of_class(name)}
+        return notebook_html(f"{self.examples} examples of {self.source}", scores, filter(None, [self.collapse]))
 
 
 def evaluate(

@@ -135,12 +135,16 @@ def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], thread
     waiting: deque[Future[Result]] = deque()
     try:
         with ThreadPoolExecutor(threads, "bertkit", torch.set_num_threads, (of_torch // threads,)) as pool:
-            for item in items:
-                waiting.append(pool.submit(compute, item))
-                if len(waiting) > threads:
+            try:
+                for item in items:
+                    waiting.append(pool.submit(compute, item))
+                    if len(waiting) > threads:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            finally:
+                for future in waiting:  # after an interruption: the pool waits for what has begun only
+                    future.cancel()
     finally:
         torch.set_num_threads(of_torch)  # this thread has them still; those that begin later take the last number set
 

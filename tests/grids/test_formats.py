@@ -80,6 +80,7 @@ def test_latex_escapes_what_it_reads(character):
 def test_grids_have_these_formats():
     row = SettingResult("01-x", {"train.learning_rate": 2e-5}, 2, 0.5, 0.1, 0.5, 0.4, 0.6, 0.3, 0.7, ("r",), ())
     results = GridResults(Path("out"), "rte", "accuracy", (row,), {}, "01-x", "r", "chosen")
+    assert "<b>Grid out: accuracy</b><p>best: 01-x; chosen</p><table><tr><th>" in results._repr_html_()
     [found] = csv.DictReader(io.StringIO(grid_table(results, format="csv")))
     assert (found["train.learning_rate"], found["mean"], found["collapsed"]) == ("2e-05", "0.5", "1")
     assert r"2e-05 & 2 & 0.5000 $\pm$ 0.1000" in grid_table(results, format="latex")

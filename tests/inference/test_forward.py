@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bertkit.errors import CheckpointError
-from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.forward import _in_threads, forward_in_batches
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -160,3 +162,18 @@ def test_outputs_not_finite_are_refused_outside_padding(data, bad):
     else:
         with pytest.raises(CheckpointError, match="the-folder: the model computes NaN or infinite values"):
             forward(outputs)
+
+
+def test_an_interrupt_waits_for_what_has_begun_only(three_threads):
+    begun = []
+
+    def compute(number: int) -> int:
+        begun.append(number)
+        time.sleep(0.3)
+        return number
+
+    threading.Timer(0.15, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        list(_in_threads(compute, range(9), 2))  # of which a third one waits for a thread
+    assert sorted(begun) == [0, 1]

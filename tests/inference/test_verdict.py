@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bertkit.errors import BertkitError
+from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.loaded import load
 from bertkit.inference.predicted import Outcome
 from bertkit.inference.predicted import predicted as predicted_of
@@ -239,6 +241,19 @@ def test_results_show_themselves_in_notebooks(fine_tuned):
     assert run._repr_html_() == (
         "<b>Run a&lt;b</b><p>1 &lt; 2.</p><table><tr><th>accuracy</th><td>0.5000</td></tr></table>"
     )
+    scores = Evaluation({"eval_accuracy": 0.5, "eval_class/x/f1": 1.0}, 4, "x.csv", {}, "all are 'x'")
+    assert scores._repr_html_() == (
+        "<b>4 examples of x.csv</b><p>all are &#x27;x&#x27;</p><table><tr><th>accuracy</th><td>0.5000</td></tr></table>"
+    )
     loaded = load(fine_tuned("film"))
     assert "<tr><th>labels</th><td>bad, fair, good</td></tr>" in loaded._repr_html_()
     assert "labels='bad, fair, good'" in repr(loaded)
+
+
+def test_notebooks_show_the_lines_of_the_caller_and_the_message():
+    with pytest.raises(BertkitError) as caught:
+        load_recipe("no-such-recipe")
+    lines = caught.value._render_traceback_()
+    assert len(lines) == 2
+    assert 'load_recipe("no-such-recipe")' in lines[0]
+    assert lines[1].startswith("RecipeError: unknown recipe 'no-such-recipe'")
