@@ -1,15 +1,17 @@
-"""The learning rate and epochs that follow data and encoder, beside the best of a grid of nine, on seven tables.
+"""The schedule that follows data and encoder, beside the best of a grid of nine, on seven tables.
 
     python benchmarks/schedule.py --model CHECKPOINT --data-dir DATA [--layers 6 2] [--rows 100 300 1000]
-                                  [--tables sst2 rte …] [--seeds 42] [--scored 300] [--recorded FILE]
+                                  [--tables sst2 rte …] [--seeds 42] [--scored 300] [--recorded FILE] [--again]
 
 A cell is a table of some rows, an encoder (the first layers of the checkpoint) and a seed. A run sees one file, of
-which it holds out a tenth, and is scored on other rows. Its grid: learning rates 2e-5, 5e-5, 1e-4 and 3, 6, 12 epochs.
+which it holds out a tenth, and is scored on other rows. Its grid: learning rates 2e-5, 5e-5, 1e-4 and 3, 6, 12 epochs,
+of which each run keeps the best by the tenth.
 The best of nine is the one with the highest score on the scored rows, so it is selected with their noise; each cell
 therefore has the interval of the paired difference to it too. Cells are added to SCHEDULE.json as they end, and those
-that are there are left out, so the command can be repeated. Seconds are CPU seconds of the process, with everything
-that `bertkit finetune` does but the states of the optimizer in checkpoints. `run_all.py --render` writes SCHEDULE.md
-and the sentence of the documentation.
+that are there are left out, so the command can be repeated; with ``--again`` the chosen schedule and the best of nine
+run again in cells of other commits. Seconds are CPU seconds of the process, with everything that `bertkit finetune`
+does but the states of the optimizer in checkpoints. `run_all.py --render` writes SCHEDULE.md and the sentence of the
+documentation.
 """
 
 from __future__ import annotations
@@ -180,25 +182,33 @@ def predictions(run: Path, file: Path) -> Any:
 
 
 def recipe_of(source: Source, file: Path, seed: int, given: dict[str, float]) -> Any:
-    """The recipe for a table, with these values of learning rate and epochs, or with those that follow the data."""
+    """The recipe for a table, with these values of learning rate and epochs, or a schedule that follows the data."""
     from dataclasses import replace
 
     from bertkit.tasks.registry import load_recipe
 
     recipe = load_recipe(source.recipe, {**source.settings, "data.train_file": str(file), "train.seed": seed})
     train = {key: value for key, value in recipe.train.items() if key not in GRID[0]}
-    every_epoch = {"eval_strategy": "epoch", "load_best_model_at_end": True, "save_only_model": True}
-    return replace(recipe, train={**train, **every_epoch, "fit_schedule": True, "report": False, **given})
+    always = {"eval_strategy": "epoch", "save_only_model": True, "fit_schedule": True, "report": False}
+    of_grid = {"load_best_model_at_end": True} if given else {}
+    return replace(recipe, train={**train, **always, **of_grid, **given})
 
 
-def cell(source: Source, folder: Path, model: str, seed: int) -> dict[str, Any]:
-    """Fine-tunes with the chosen values and with those of the grid; compares the scores."""
+def cell(
+    source: Source, folder: Path, model: str, seed: int, grid: list[dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Fine-tunes with the chosen values and with those of the grid; compares the scores.
+
+    Args:
+        grid: its runs, if they have been measured; then only the best of them is repeated.
+    """
     import bertkit
     from bertkit.inference.comparison import compare_systems
 
     train, other = (folder / f"{name}{source.suffix}" for name in ("train", "other"))
     systems, runs = [], []
-    for number, given in enumerate([{}, *GRID]):
+    best = None if grid is None else best_of(grid)
+    for number, given in enumerate([{}, *(GRID if best is None else [GRID[best]])]):
         started = time.process_time()
         out = folder / f"run-{number}"
         bertkit.finetune(recipe_of(source, train, seed, given), model=model, output_dir=out)
@@ -210,10 +220,21 @@ def cell(source: Source, folder: Path, model: str, seed: int) -> dict[str, Any]:
         print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
         for left in out.glob("**/*.safetensors"):
             left.unlink()
-    best = max(range(len(GRID)), key=lambda number: runs[1 + number]["score"])
-    test = compare_systems([systems[1 + best], systems[0]], source.metric).comparisons[0].by_example
+    if grid is None or best is None:
+        grid = runs[1:]
+        best = best_of(grid)
+        of_best = systems[1 + best]
+    else:
+        grid = [*grid[:best], runs[1], *grid[best + 1 :]]
+        of_best = systems[1]
+    test = compare_systems([of_best, systems[0]], source.metric).comparisons[0].by_example
     interval = None if test.low is None else [points(test.low), points(test.high)]
-    return {"chosen": runs[0], "best": runs[1 + best], "interval": interval, "grid": runs[1:]}
+    return {"chosen": runs[0], "best": grid[best], "interval": interval, "grid": grid}
+
+
+def best_of(grid: list[dict[str, Any]]) -> int:
+    """Number of the run of a grid with the highest score, the first of equal ones."""
+    return max(range(len(grid)), key=lambda number: grid[number]["score"])
 
 
 def points(score: float) -> float:
@@ -298,8 +319,9 @@ def page(record: dict[str, Any]) -> str:
         "",
         sentence(record),
         "",
-        "The scored rows are seen by no run; a run holds out a tenth of its rows, and keeps its best epoch by these. "
-        "The best of nine is selected on the scored rows, so chance favours it. Seconds are CPU seconds of a run.",
+        "The scored rows are seen by no run; a run holds out a tenth of its rows. Runs of the grid keep their best "
+        "epoch by these, the chosen one if they are at least 100. The best of nine is selected on the scored rows, so "
+        "chance favours it. Seconds are CPU seconds of a run.",
         "",
         f"| {' | '.join(HEAD)} |",
         f"|{' --- |' * len(HEAD)}",
@@ -365,12 +387,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[42])
     parser.add_argument("--scored", type=int, default=300, help="rows that are scored")
     parser.add_argument("--recorded", type=Path, default=FILE)
+    parser.add_argument("--again", action="store_true", help="repeat what is chosen in cells of other commits")
     args = parser.parse_args()
     from run_all import commit
 
     for wanted in cells_to_measure(args):
         record = record_of(args.recorded)
-        if key_of(wanted) in map(key_of, record["cells"]):
+        before = next((each for each in record["cells"] if key_of(each) == key_of(wanted)), None)
+        if before is not None if not args.again else before is None or before["commit"] == commit():
             continue
         source = SOURCES[wanted["table"]]
         with tempfile.TemporaryDirectory() as work:
@@ -379,9 +403,14 @@ def main() -> None:
             source.write(train[: wanted["rows"]], folder / f"train{source.suffix}")
             source.write(other[: args.scored], folder / f"other{source.suffix}")
             model = first_layers(args.model, wanted["layers"], folder / "model")
-            record["cells"].append({**wanted, "commit": commit(), **cell(source, folder, model, wanted["seed"])})
+            grid = None if before is None else before["grid"]
+            measured = {**wanted, "commit": commit(), **cell(source, folder, model, wanted["seed"], grid)}
+        if before is None:
+            record["cells"].append(measured)
+        else:
+            record["cells"][record["cells"].index(before)] = measured
         args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        print(json.dumps({**wanted, "below": round(below(record["cells"][-1]), 2)}), flush=True)
+        print(json.dumps({**wanted, "below": round(below(measured), 2)}), flush=True)
 
 
 if __name__ == "__main__":

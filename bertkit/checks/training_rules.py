@@ -11,6 +11,7 @@ from bertkit.checks.subject import Subject, checked
 from bertkit.progress import counted
 from bertkit.tasks.base import head_name
 from bertkit.tasks.splits import ColumnsOf
+from bertkit.training.schedule import FEWEST_STEPS
 
 _FEW_WORDS = 200
 _CASE_OF_SPANS = 0.3  # difference of the shares of capitalized words
@@ -171,7 +172,8 @@ def learning_rate(subject: Subject) -> Iterator[Finding]:
 def epochs(subject: Subject) -> Iterator[Finding]:
     """Checks the passes over the training data: more than 5 over a small set, more than 40 over a corpus.
 
-    A run that keeps its best epoch may have more over a small set: what it memorizes later is not kept.
+    A run that keeps its best epoch may have more over a small set: what it memorizes later is not kept. So may one of
+    the few steps that `bertkit.training.schedule` chooses for few examples.
     """
     if subject.task is not None:
         if subject.arguments.load_best_model_at_end:
@@ -179,7 +181,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
         examples = len(subject.trainer.train_dataset)
         steps_of_epoch = math.ceil(examples / subject.recipe.train["global_train_batch_size"])
         passes = subject.total_steps / max(steps_of_epoch, 1)
-        if examples < _SMALL_SET and passes > _MANY_EPOCHS:
+        if examples < _SMALL_SET and passes > _MANY_EPOCHS and subject.total_steps > FEWEST_STEPS + steps_of_epoch:
             yield warning(
                 "train.num_train_epochs",
                 f"{passes:.1f} epochs on {counted(examples, 'example', form=',')}, which a model memorizes; BERT §A.3 "

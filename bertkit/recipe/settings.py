@@ -191,8 +191,8 @@ class TrainSettings:
         gt=0,
     )
     fit_schedule: bool = setting(
-        "Whether a learning rate and epochs that the recipe does not give follow the number of training examples and "
-        "the size of the encoder; for fine-tuning.",
+        "Whether learning rate, epochs and whether the best one is kept, where the recipe does not say, follow the "
+        "numbers of examples and the size of the encoder; for fine-tuning.",
         default=False,
     )
     class_weights: str | dict[Any, Any] | None = option(

@@ -173,11 +173,13 @@ def prepare_finetuning(
     start = finetuning_start(recipe)
     task, splits = _load(recipe, task, run, with_tests)
     if recipe.train.get(FITS_DATA):
-        recipe = run.settle(*fitted_schedule(recipe, len(splits["train"].examples), start.config))
+        rows, scored = (len(splits[name].examples) for name in ("train", "validation"))
+        recipe = run.settle(*fitted_schedule(recipe, rows, scored, start.config))
     changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
     start = start.of_task(task, changes)
     is_bert = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
-    arguments = run.training_arguments(reaches_all_weights=is_bert, **comparison_arguments(task.main_metric, recipe))
+    of_best = {**best_checkpoint_arguments(recipe), **comparison_arguments(task.main_metric, recipe)}
+    arguments = run.training_arguments(reaches_all_weights=is_bert, **of_best)
     check_early_stopping(callbacks, arguments)
     teacher = _teacher(recipe, task, splits["train"], start, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)

@@ -31,7 +31,6 @@ from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
 from bertkit.training.batches import part_of_batch
 from bertkit.training.objectives import Objective
-from bertkit.training.schedule import FITS_DATA
 
 _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
@@ -203,8 +202,7 @@ def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
     else:
         saves_each = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
         fixed |= {"save_strategy": strategy, "save_steps": saves_each}
-    can_stop = "early_stopping_patience" in asked or train.get(FITS_DATA, False)
-    return fixed | {"restore_callback_states_from_checkpoint": can_stop}
+    return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
 
 
 def comparison_arguments(metric: str, recipe: Recipe) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Learning rate and epochs that follow the data and the encoder, for tables of one's own.
+"""Learning rate, epochs and kept weights that follow the data and the encoder, for tables of one's own.
 
 The recipes of the paper's tasks name their values. A table of one's own may have a hundred rows, and its encoder a
 tenth of BERT's weights: three epochs at BERT's rate then end before anything is learned. What helps is known: more
 steps for few examples (Mosbach et al. 2021, "On the Stability of Fine-tuning BERT"), and higher rates for small
-encoders (Turc et al. 2019, "Well-Read Students Learn Better", from 3e-5 to 3e-4). `benchmarks/schedule.py` compares
-these values with the best of a grid.
+encoders (Turc et al. 2019, "Well-Read Students Learn Better", from 3e-5 to 3e-4). The best epoch by a few held-out rows
+is mostly an early one with luck, so that the last is kept. `benchmarks/schedule.py` compares these values with the best
+of a grid.
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ from bertkit.recipe.load import Recipe
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
 
-FITTED = ("learning_rate", "num_train_epochs", "early_stopping_patience")
+FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_steps")
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
-_FEWEST_STEPS = 150
+FEWEST_STEPS = 150
+"""Steps that few examples are trained for."""
 _EPOCHS = 3, 50  # fewest and most
-_PATIENCE = 10  # evaluations
+_TELLING = 100  # scored examples from which on epochs can be told apart
+_SAVE_STEPS = 50  # steps that a killed run loses at most
 
 
-def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tuple[Recipe, str]:
-    """Returns the recipe with the values of its schedule that it leaves to the data, and a sentence on them.
+def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedConfig) -> tuple[Recipe, str]:
+    """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
-    ===========================  =====================================================================
-    ``learning_rate``            by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
-    ``num_train_epochs``         as many as make 150 steps, but 3 to 50; not with ``max_steps``
-    ``early_stopping_patience``  10 evaluations, with more epochs than that, chosen here, of which the best is kept
-    ===========================  =====================================================================
+    ==========================  ======================================================================
+    ``learning_rate``           by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
+    ``num_train_epochs``        as many as make 150 steps, but 3 to 50; not with ``max_steps``
+    ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
+    ``save_steps``              50, if the last weights are kept
+    ==========================  ======================================================================
 
     Args:
         recipe: a fine-tuning recipe with `FITS_DATA`.
         rows: number of training examples.
+        scored: number of examples of the validation set.
         config: configuration of the encoder.
     """
     train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
@@ -51,21 +56,28 @@ def fitted_schedule(recipe: Recipe, rows: int, config: PretrainedConfig) -> tupl
     steps = math.ceil(rows / train["global_train_batch_size"])
     if "num_train_epochs" not in train and not train.get("max_steps"):
         fewest, most = _EPOCHS
-        chosen["num_train_epochs"] = float(min(max(math.ceil(_FEWEST_STEPS / steps), fewest), most))
-        can_stop = train.get("load_best_model_at_end") and "early_stopping_patience" not in train
-        if can_stop and chosen["num_train_epochs"] > _PATIENCE:
-            chosen["early_stopping_patience"] = _PATIENCE
-    return dataclasses.replace(recipe, train={**train, **chosen}), _sentence(chosen, steps, rows, config)
+        chosen["num_train_epochs"] = float(min(max(math.ceil(FEWEST_STEPS / steps), fewest), most))
+    best_of = ("load_best_model_at_end", "early_stopping_patience")
+    if train.get("eval_strategy", "no") != "no" and not any(key in train for key in best_of):
+        chosen["load_best_model_at_end"] = scored >= _TELLING
+        if scored < _TELLING and "save_strategy" not in train and "save_steps" not in train:
+            chosen["save_steps"] = _SAVE_STEPS
+    return dataclasses.replace(recipe, train={**train, **chosen}), _sentence(chosen, steps, rows, scored, config)
 
 
-def _sentence(chosen: dict[str, Any], steps: int, rows: int, config: PretrainedConfig) -> str:
+def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int, config: PretrainedConfig) -> str:
     parts = []
     if "learning_rate" in chosen:
         parts.append(f"learning rate {chosen['learning_rate']:g} for a hidden size of {config.hidden_size}")
     if "num_train_epochs" in chosen:
         size = f"{counted(steps, 'step')} for {counted(rows, 'example', form=',')}"
-        ends = f", fewer if {_PATIENCE} evaluations bring nothing better" if "early_stopping_patience" in chosen else ""
-        parts.append(f"{chosen['num_train_epochs']:g} epochs of {size}{ends}")
+        parts.append(f"{chosen['num_train_epochs']:g} epochs of {size}")
     options = {"learning_rate": "--learning-rate", "num_train_epochs": "--num-train-epochs"}
     given = " or ".join(option for key, option in options.items() if key in chosen)
-    return f"chosen: {'; '.join(parts)}; give {given} for others" if parts else ""
+    lines = [f"chosen: {'; '.join(parts)}; give {given} for others"] if parts else []
+    if chosen.get("load_best_model_at_end") is False:
+        lines.append(
+            f"keeps the last weights: {counted(scored, 'validation example')} cannot tell epochs apart; "
+            "--set train.load_best_model_at_end=true keeps the best epoch"
+        )
+    return "\n".join(lines)

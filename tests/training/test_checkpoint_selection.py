@@ -244,6 +244,7 @@ def test_the_metric_is_the_one_of_the_labels_that_were_found(checkpoint, tmp_pat
     table.write_text("\n".join(rows) + "\n")
     overrides = {"data.train_file": str(table), "data.validation_file": str(table), "train.num_train_epochs": 2}
     overrides |= {"placement.mixed_precision": "no", "placement.device": "cpu", "data.max_seq_length": 16}
+    overrides |= {"train.load_best_model_at_end": True}
     out = tmp_path / "run"
     run = finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=overrides)
     assert {f"eval_{name}" for name in (metric, *others)} <= run.metrics.keys()

@@ -14,10 +14,12 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.training.schedule import FITS_DATA, FITTED, fitted_schedule
 
 
-def fitted(rows: int, config=None, **overrides):
+def fitted(rows: int, config=None, scored: int = 100, **overrides):
     given = {"data.train_file": "x.csv", **{f"train.{key}": value for key, value in overrides.items()}}
     recipe = load_recipe("finetune/classification", given)
-    recipe, sentence = fitted_schedule(recipe, rows, config or BertConfig(hidden_size=384, num_attention_heads=12))
+    recipe, sentence = fitted_schedule(
+        recipe, rows, scored, config or BertConfig(hidden_size=384, num_attention_heads=12)
+    )
     assert FITS_DATA not in recipe.train
     keys = (*FITTED, "max_steps")
     return {key: recipe.train[key] for key in keys if key in recipe.train}, sentence
@@ -30,8 +32,39 @@ def test_few_examples_are_seen_more_often(rows, epochs):
     values, sentence = fitted(rows)
     assert values["num_train_epochs"] == epochs
     assert f"{epochs} epochs" in sentence
-    assert values.get("early_stopping_patience") == (10 if epochs > 10 else None)
-    assert ("fewer if 10 evaluations bring nothing better" in sentence) == (epochs > 10)
+
+
+def test_the_best_epoch_is_kept_by_enough_examples():
+    values, sentence = fitted(1000, scored=100)
+    assert values["load_best_model_at_end"] is True
+    assert "save_steps" not in values
+    assert "keeps" not in sentence
+    values, sentence = fitted(1000, scored=99)
+    assert values["load_best_model_at_end"] is False
+    assert values["save_steps"] == 50
+    assert "keeps the last weights: 99 validation examples cannot tell epochs apart" in sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("load_best_model_at_end", True),
+        ("load_best_model_at_end", False),
+        ("early_stopping_patience", 3),
+        ("eval_strategy", "no"),
+    ],
+)
+def test_what_is_kept_can_be_given(key, value):
+    values, sentence = fitted(1000, scored=10, **{key: value})
+    assert values.get("load_best_model_at_end") == (value if key == "load_best_model_at_end" else None)
+    assert "save_steps" not in values
+    assert "keeps" not in sentence
+
+
+def test_given_checkpoints_are_left_alone():
+    values, _ = fitted(1000, scored=10, save_steps=7)
+    assert (values["load_best_model_at_end"], values["save_steps"]) == (False, 7)
+    assert "save_steps" not in fitted(1000, scored=10, save_strategy="no")[0]
 
 
 @pytest.mark.parametrize(
@@ -50,20 +83,20 @@ def test_given_values_win():
     assert "--num-train-epochs" in sentence
     assert "--learning-rate" not in sentence
     assert values["num_train_epochs"] == 38
-    assert fitted(100, num_train_epochs=40)[0] == {"learning_rate": 1e-4, "num_train_epochs": 40}
-    assert "early_stopping_patience" not in fitted(100, load_best_model_at_end=False)[0]
-    assert fitted(100, early_stopping_patience=3)[0]["early_stopping_patience"] == 3
-    assert fitted(100, learning_rate=1e-5, num_train_epochs=2) == ({"learning_rate": 1e-5, "num_train_epochs": 2.0}, "")
+    assert fitted(100, num_train_epochs=40)[0]["num_train_epochs"] == 40
+    assert fitted(100, learning_rate=1e-5, num_train_epochs=2, load_best_model_at_end=True)[1] == ""
     values, _ = fitted(100, max_steps=7)
-    assert values == {"learning_rate": 1e-4, "max_steps": 7}
+    assert (values["max_steps"], "num_train_epochs" in values) == (7, False)
 
 
 def test_recipes_of_the_paper_are_left_alone():
-    for recipe in (load_recipe("finetune/glue/sst2"), load_recipe("finetune/squad/v1"), recipe_of_paper()):
-        given = recipe.train
-        kept, sentence = fitted_schedule(recipe, 100, BertConfig())
-        assert kept.train == {key: value for key, value in given.items() if key != FITS_DATA}
-        assert not sentence
+    assert not load_recipe("finetune/glue/sst2").train.get(FITS_DATA)
+    assert not load_recipe("finetune/squad/v1").train.get(FITS_DATA)
+    recipe = recipe_of_paper()
+    kept, sentence = fitted_schedule(recipe, 100, 100, BertConfig())
+    given = {"load_best_model_at_end": True, **recipe.train}
+    assert kept.train == {key: value for key, value in given.items() if key != FITS_DATA}
+    assert not sentence
 
 
 def recipe_of_paper():
