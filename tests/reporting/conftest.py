@@ -24,7 +24,7 @@ QUICK = {
     "train.save_strategy": "steps",
     "train.save_steps": 2,
     "train.global_train_batch_size": 8,
-    "train.learning_rate": 1e-3,
+    "train.learning_rate": 1e-2,  # outputs of different texts differ by more than rounding
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
