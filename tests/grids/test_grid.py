@@ -355,7 +355,7 @@ main()
 @pytest.mark.multiprocess
 def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, table, quick):
     """Two workers, ten times killed with SIGKILL; then the command is given until the grid is complete."""
-    saving = {"train.save_strategy": "steps", "train.save_steps": 1, "train.max_steps": 6}
+    saving = {"train.save_strategy": "steps", "train.save_steps": 1, "train.max_steps": 6, "train.report": False}
     expected = grid("whole", grid=RATES, seeds=2, overrides=saving)
     values = {**quick, **saving, "data.train_file": str(table)}
     command = [forks.python, "-m", "bertkit", "finetune", "classification", "--model", str(checkpoint), "--json"]
@@ -372,7 +372,7 @@ def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, tabl
 
     processes = [start(), start("--worker")]
     for kill in range(10):
-        time.sleep(draw.uniform(0.2, 4))
+        time.sleep(draw.uniform(0.2, 2))
         victim = kill % 2
         processes[victim].send_signal(signal.SIGKILL)
         processes[victim].wait()

@@ -85,7 +85,7 @@ def executed(path, tmp_path, monkeypatch):
     notebook = nbformat.read(path, as_version=4)
     for setting, smaller in FEWER_STEPS.get(path.stem, {}).items():
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and setting in cell["source"]]
-        assert cells, f"{setting} is not in the notebook"
+        assert cells, f"{setting}, of FEWER_STEPS, is not in the notebook"
         for cell in cells:
             cell["source"] = cell["source"].replace(setting, smaller)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
