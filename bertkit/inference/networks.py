@@ -77,14 +77,16 @@ class EnsembleModel:
         ignored = getattr(self.config, "keys_to_ignore_at_inference", ())
         outputs = [member(**inputs) for member in self.members]
         names = [name for name, values in outputs[0].items() if name not in ignored and values is not None]
-        return {name: torch.stack([each[name].float() for each in outputs]).mean(dim=0) for name in names}
+        stacked = {name: torch.stack([each[name].float() for each in outputs]) for name in names}
+        # The sum of scores that are the lowest number, as those of padding choices, would be infinite.
+        return {name: each[0] + (each - each[0]).mean(dim=0) for name, each in stacked.items()}
 
 
 def mean_outputs(members: Sequence[Outputs]) -> Outputs:
     """Averages the outputs of several models for the same inputs."""
     if isinstance(members[0], tuple):
-        return tuple(np.mean(arrays, axis=0) for arrays in zip(*members, strict=True))
-    return np.asarray(np.mean(members, axis=0))
+        return tuple(np.mean(arrays, axis=0, dtype=np.float64) for arrays in zip(*members, strict=True))
+    return np.asarray(np.mean(members, axis=0, dtype=np.float64))
 
 
 def is_onnx(checkpoint: str) -> bool:

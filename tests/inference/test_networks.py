@@ -8,6 +8,7 @@ import pytest
 
 import bertkit
 from bertkit.errors import CheckpointError
+from tests.fine_tuned import fine_tuned
 
 
 def test_an_ensemble_is_neither_exported_nor_pushed(tmp_path):
@@ -20,3 +21,14 @@ def test_an_ensemble_is_neither_exported_nor_pushed(tmp_path):
     with pytest.raises(CheckpointError, match=message):
         bertkit.push(folder, "ada/film")
     assert not (tmp_path / "out").exists()
+
+
+def test_members_of_one_kind_predict_choices_of_any_number(checkpoint, tmp_path):
+    member = fine_tuned("choices", checkpoint, tmp_path / "ensemble" / "one")
+    (tmp_path / "ensemble" / "ensemble.json").write_text(json.dumps({"members": ["one"] * 3}))
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "ensemble" / name).write_bytes((member / name).read_bytes())
+    lines = ["the film\tis good\tis bad", "the plot\tis good\tis bad\tis awful"]
+    of_members, of_one = (bertkit.load(place).predict(lines) for place in (tmp_path / "ensemble", member))
+    for own, expected in zip(of_members, of_one, strict=True):
+        assert own["probabilities"] == pytest.approx(expected["probabilities"])
