@@ -82,6 +82,12 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
             module.apply(model._init_weights)
     if recipe.model.get("freeze_embeddings"):
         model.base_model.get_submodule("embeddings").requires_grad_(False)
+    # An encoder without a head, as for similarity, has no loss of its pooler.
+    if all("pooler" in name.split(".") for name, weight in model.named_parameters() if weight.requires_grad):
+        raise RecipeError(
+            f"recipe {recipe.name}: model.freeze_layers: with all layers and the embeddings frozen, this model has "
+            "nothing to train; freeze fewer layers, or not the embeddings"
+        )
     decay, lora = recipe.train.get("layer_lr_decay"), recipe.model.get(LORA)
     if lora is None and decay in (None, 1):
         return None

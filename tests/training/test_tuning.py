@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
-from bertkit import BertForPreTraining, finetune
+from bertkit import BertForPreTraining, BertModel, finetune
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.trainer import BertkitTrainer
@@ -54,6 +54,14 @@ def changed(weights, checkpoint):
     before = load_file(checkpoint / "model.safetensors")
     assert weights.keys() & before.keys()
     return {name for name in weights.keys() & before.keys() if not torch.equal(weights[name], before[name])}
+
+
+def test_an_encoder_that_is_frozen_whole_is_refused(tiny_config):
+    frozen = recipe(freeze_layers=tiny_config.num_hidden_layers, freeze_embeddings=True)
+    tune(BertForPreTraining(tiny_config), frozen)  # its heads are left
+    with pytest.raises(RecipeError, match=r"model\.freeze_layers: with all layers .* nothing to train"):
+        tune(BertModel(tiny_config), frozen)
+    tune(BertModel(tiny_config), recipe(freeze_layers=tiny_config.num_hidden_layers))
 
 
 def test_frozen_weights_stay(train, checkpoint):
