@@ -46,12 +46,14 @@ class Questions:
 
     Attributes:
         columns: ``id``, ``context``, ``question``, and ``answers`` as in `Answers`.
+        rows: row of each question in the table, from 0.
         misplaced: one line for each answer that is not at its ``answer_start``: the id of the question, the answer, and
             the text found at this position.
         dropped: number of questions left out because none of their answers is at its ``answer_start``.
     """
 
     columns: dict[str, list[Any]]
+    rows: Sequence[int]
     misplaced: tuple[str, ...]
     dropped: int = 0
 
@@ -130,7 +132,7 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
             f"{misplaced[0]}; answer_start counts characters (code points) from 0, not bytes"
         )
     left = {name: [values[row] for row in kept] for name, values in columns.items()}
-    return Questions(left, tuple(misplaced), len(table) - len(kept))
+    return Questions(left, kept, tuple(misplaced), len(table) - len(kept))
 
 
 def _existing(table: Table, name: str, names: ColumnNames) -> str:

@@ -184,7 +184,16 @@ class QuestionAnsweringTask(PerExampleTask):
         if negative and all(each["text"] for each in questions.columns["answers"]):
             notes += ("warning: every question has an answer; remove --version-2-with-negative for SQuAD 1.1",)
         doubts = {"misplaced-answers": notes[0]} if questions.misplaced else {}
-        return Split(Dataset.from_dict(questions.columns), table.source, table.fingerprint, notes, doubts)
+        numbers: Sequence[Any] = table.numbers_of_rows
+        return Split(
+            Dataset.from_dict(questions.columns),
+            table.source,
+            table.fingerprint,
+            notes,
+            doubts,
+            numbers=[numbers[row] for row in questions.rows],
+            unit=table.unit,
+        )
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 

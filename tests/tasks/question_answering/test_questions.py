@@ -85,6 +85,7 @@ def test_misplaced_answers_are_listed_and_dropped(tmp_path):
     )
     found = questions_of(table, unanswerable=True, drop=True)
     assert found.columns["id"] == ["two", "three", "four"]
+    assert list(found.rows) == [1, 2, 3]
     assert found.columns["answers"][1] == {"text": ["dog"], "answer_start": [4]}
     assert found.notes(len(table)) == (
         "answers that are not in the context at answer_start: 2, 1 of 4 questions dropped: "

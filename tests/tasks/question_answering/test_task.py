@@ -157,3 +157,15 @@ def test_a_csv_of_questions_is_read(tmp_path):
     task = QuestionAnsweringTask(TaskSettings(), DataSettings(train_file=str(file)))
     [example] = task.load(["train"])[1]["train"].examples
     assert (example["id"], example["answers"]) == ("1", {"text": ["a cat"], "answer_start": [10]})
+
+
+def test_dropped_questions_do_not_move_the_places_of_others(tmp_path):
+    rows = [
+        {"question": "who?", "context": "a dog", "answers": {"text": ["dog"], "answer_start": [start]}}
+        for start in (2, 0, 2)
+    ]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = QuestionAnsweringTask(TaskSettings(), DataSettings(train_file=str(path)))
+    train = task.load(["train"])[1]["train"]
+    assert [train.place(row) for row in range(len(train.examples))] == ["line 1", "line 3"]
