@@ -85,7 +85,7 @@ class EnsembleModel:
 def mean_outputs(members: Sequence[Outputs]) -> Outputs:
     """Averages the outputs of several models for the same inputs."""
     if isinstance(members[0], tuple):
-        return tuple(np.mean(arrays, axis=0, dtype=np.float64) for arrays in zip(*members, strict=True))
+        return tuple(np.asarray(np.mean(arrays, axis=0, dtype=np.float64)) for arrays in zip(*members, strict=True))
     return np.asarray(np.mean(members, axis=0, dtype=np.float64))
 
 
