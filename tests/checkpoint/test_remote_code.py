@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,20 +68,26 @@ def add_code(folder: Path, auto_class: str, reference: str, family: str = "their
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def run(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bertkit", *map(str, arguments)]
-    home.mkdir(exist_ok=True)
-    environment = {**os.environ, "HOME": str(home), "HF_MODULES_CACHE": str(home / "modules")}
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+@pytest.fixture
+def run(forks: Any, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``run(arguments)``: the command in a fork, for which the folder ``home`` is that of the user."""
+    (tmp_path / "home").mkdir()
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        environment = {**forks.environment, "HOME": str(tmp_path / "home")}
+        command = [forks.folder / "bertkit", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    return run
 
 
-def test_code_runs_only_on_request(with_code, tmp_path):
+def test_code_runs_only_on_request(run, with_code, tmp_path):
     home = tmp_path / "home"
-    refused = run(home, "predict", with_code, "a film")
+    refused = run("predict", with_code, "a film")
     assert refused.returncode == 2
     assert "--trust-remote-code" in refused.stderr
     assert not (home / "ran").exists()
-    done = run(home, "predict", with_code, "a film", "--trust-remote-code", "--json")
+    done = run("predict", with_code, "a film", "--trust-remote-code", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["predictions"][0]["label"] == "good"
     assert f"{with_code}: running code, configuration_theirs.py of the folder {with_code}\n" in done.stderr
@@ -88,28 +96,28 @@ def test_code_runs_only_on_request(with_code, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_other_commands_run_it_too(with_code, tmp_path):
-    home, rest = tmp_path / "home", ("--trust-remote-code",)
+def test_the_other_commands_run_it_too(run, with_code, tmp_path):
+    rest = ("--trust-remote-code",)
     (tmp_path / "validation.csv").write_text("sentence,label\na film,good\na plot,bad\n")
     data = ("--validation-file", tmp_path / "validation.csv", "--text-column", "sentence")
-    scored = run(home, "evaluate", with_code, *data, *rest, "--json")
+    scored = run("evaluate", with_code, *data, *rest, "--json")
     assert scored.returncode == 0, scored.stderr
     assert json.loads(scored.stdout)["metrics"]["eval_accuracy"] == 0.5
-    exported = run(home, "export", with_code, tmp_path / "stock", *rest)
+    exported = run("export", with_code, tmp_path / "stock", *rest)
     assert exported.returncode == 2
     assert "export it with --to onnx" in exported.stderr
     assert not (tmp_path / "stock").exists()
-    filled = run(home, "fill-mask", with_code, "a [MASK]", *rest)
+    filled = run("fill-mask", with_code, "a [MASK]", *rest)
     assert filled.returncode == 2
     assert "AutoModelForMaskedLM" in filled.stderr
 
 
 @pytest.mark.slow
-def test_the_server_runs_it_too(with_code, tmp_path):
+def test_the_server_runs_it_too(run, with_code, tmp_path):
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     pytest.importorskip("prometheus_client")
-    refused = run(tmp_path / "home", "serve", with_code, "--port", "0")
+    refused = run("serve", with_code, "--port", "0")
     assert refused.returncode == 2
     assert "--trust-remote-code" in refused.stderr
     command = [sys.executable, "-m", "bertkit", "serve", str(with_code), "--port", "0", "--trust-remote-code"]
@@ -137,19 +145,19 @@ def test_the_server_runs_it_too(with_code, tmp_path):
     ],
 )
 @pytest.mark.slow
-def test_code_that_cannot_be_run_is_one_message(with_code, tmp_path, family, code, said):
+def test_code_that_cannot_be_run_is_one_message(run, with_code, tmp_path, family, code, said):
     reference = "modeling_theirs.TheirModelForSequenceClassification"
     add_code(with_code, "AutoModelForSequenceClassification", reference, family)
     (with_code / "configuration_theirs.py").write_text(code)
-    done = run(tmp_path / "home", "predict", with_code, "a film", "--trust-remote-code")
+    done = run("predict", with_code, "a film", "--trust-remote-code")
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_checkpoint_without_code_says_so(stock_models, tmp_path):
+def test_a_checkpoint_without_code_says_so(run, stock_models, tmp_path):
     folder = stock_models.stock_checkpoint(tmp_path / "bert", "bert", "AutoModelForSequenceClassification")
-    done = run(tmp_path / "home", "predict", folder, "a film", "--trust-remote-code")
+    done = run("predict", folder, "a film", "--trust-remote-code")
     assert done.returncode == 0
     assert f"{folder} needs no code of its own; --trust-remote-code changes nothing" in done.stderr
 
