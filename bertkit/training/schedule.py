@@ -76,8 +76,6 @@ def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int, config
     given = " or ".join(option for key, option in options.items() if key in chosen)
     lines = [f"chosen: {'; '.join(parts)}; give {given} for others"] if parts else []
     if chosen.get("load_best_model_at_end") is False:
-        lines.append(
-            f"keeps the last weights: {counted(scored, 'validation example')} cannot tell epochs apart; "
-            "--set train.load_best_model_at_end=true keeps the best epoch"
-        )
+        few = counted(scored, "validation example")
+        lines.append(f"keeps the last weights, not those of the best epoch: {few} cannot tell epochs apart")
     return "\n".join(lines)

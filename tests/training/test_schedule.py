@@ -42,7 +42,10 @@ def test_the_best_epoch_is_kept_by_enough_examples():
     values, sentence = fitted(1000, scored=99)
     assert values["load_best_model_at_end"] is False
     assert values["save_steps"] == 50
-    assert "keeps the last weights: 99 validation examples cannot tell epochs apart" in sentence
+    assert (
+        "keeps the last weights, not those of the best epoch: 99 validation examples cannot tell epochs apart"
+        in sentence
+    )
 
 
 @pytest.mark.parametrize(
