@@ -29,6 +29,7 @@ _RATE_OF_LARGE = 2e-5
 FEWEST_STEPS = 150
 """Steps that few examples are trained for."""
 _EPOCHS = 3, 50  # fewest and most
+_SOME_EPOCHS, _SOME_STEPS = 10, 300  # the fewest of more examples, whichever is less
 _TELLING = 100  # scored examples from which on epochs can be told apart
 _SAVE_STEPS = 50  # steps that a killed run loses at most
 
@@ -38,7 +39,8 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
 
     ==========================  ======================================================================
     ``learning_rate``           by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
-    ``num_train_epochs``        as many as make 150 steps, but 3 to 50; not with ``max_steps``
+    ``num_train_epochs``        as many as make 150 steps, at most 50; at least 10, or as many as make 300
+                                steps; at least 3; not with ``max_steps``
     ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
     ``save_steps``              50, if the last weights are kept
     ==========================  ======================================================================
@@ -56,7 +58,8 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
     steps = math.ceil(rows / train["global_train_batch_size"])
     if "num_train_epochs" not in train and not train.get("max_steps"):
         fewest, most = _EPOCHS
-        chosen["num_train_epochs"] = float(min(max(math.ceil(FEWEST_STEPS / steps), fewest), most))
+        few, some = (math.ceil(wanted / steps) for wanted in (FEWEST_STEPS, _SOME_STEPS))
+        chosen["num_train_epochs"] = float(max(min(few, most), min(some, _SOME_EPOCHS), fewest))
     best_of = ("load_best_model_at_end", "early_stopping_patience")
     if train.get("eval_strategy", "no") != "no" and not any(key in train for key in best_of):
         chosen["load_best_model_at_end"] = scored >= _TELLING

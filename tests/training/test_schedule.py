@@ -26,7 +26,8 @@ def fitted(rows: int, config=None, scored: int = 100, **overrides):
 
 
 @pytest.mark.parametrize(
-    ("rows", "epochs"), [(1, 50), (96, 50), (100, 38), (320, 15), (480, 10), (1000, 5), (1600, 3), (1_000_000, 3)]
+    ("rows", "epochs"),
+    [(1, 50), (96, 50), (100, 38), (320, 15), (480, 10), (960, 10), (1600, 6), (3200, 3), (1_000_000, 3)],
 )
 def test_few_examples_are_seen_more_often(rows, epochs):
     values, sentence = fitted(rows)
