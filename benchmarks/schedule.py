@@ -321,7 +321,8 @@ def page(record: dict[str, Any]) -> str:
         "",
         "The scored rows are seen by no run; a run holds out a tenth of its rows. Runs of the grid keep their best "
         "epoch by these, the chosen one if they are at least 100. The best of nine is selected on the scored rows, so "
-        "chance favours it. Seconds are CPU seconds of a run.",
+        "chance favours it. Seconds are CPU seconds of a run. In a cell that was measured again (`--again`), the other "
+        "eight runs of the grid are of earlier commits.",
         "",
         f"| {' | '.join(HEAD)} |",
         f"|{' --- |' * len(HEAD)}",

@@ -1,4 +1,4 @@
-"""What a run that goes on must have in common with the one that began: its recipe and its data."""
+"""Checks of a resumed run: its recipe and its data are those that it was started with."""
 
 from __future__ import annotations
 

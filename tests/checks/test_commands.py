@@ -204,7 +204,7 @@ def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
 
 
 def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial):
-    """As the run says of it: choices differ in number and length."""
+    """Choices differ in number and length; the run prints the same."""
     rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": row % 2} for row in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
