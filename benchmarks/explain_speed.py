@@ -44,13 +44,13 @@ def seconds_of(network: Network, text: str) -> tuple[dict[str, float], int]:
     shown = Explanation(network.name, network.family, pieces_of(network, [text]))
     if network.task is not None:
         subject = timed("prediction", lambda: explained_subject(network, [text]))
-        shown.attribution = timed("attribution", lambda: attribution_of(network, subject))
+        shown.attributions = timed("attribution", lambda: attribution_of(network, subject))
     else:
-        shown.filling = timed("filling", lambda: filling_of(network, shown.pieces))
+        shown.masked = timed("masked", lambda: filling_of(network, shown.pieces))
     shown.pieces = timed("pieces", lambda: with_summands(network, shown.pieces))
-    shown.attention = timed("attention", lambda: attention_of(network, shown.pieces))
+    shown.heads = timed("attention", lambda: attention_of(network, shown.pieces))
     timed("page", shown.html)
-    steps = [reason.steps for reason in shown.attribution.reasons] if shown.attribution is not None else [0]
+    steps = [reason.steps for reason in shown.attributions.reasons] if shown.attributions is not None else [0]
     return {**seconds, "all": sum(seconds.values())}, max(steps)
 
 

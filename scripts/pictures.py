@@ -37,9 +37,9 @@ WIDTH, HEIGHT = 1100, 900  # of pages, pixels
 INSIDE_WIDTH = 820  # of pages whose parts are pictures
 INSIDE = {
     "pieces": ("why", "#pieces"),
-    "why": ("why", "#attribution"),
+    "why": ("why", "#attributions"),
     "attention": ("why", "#one-head"),
-    "filling": ("pair", "#filling"),
+    "masked": ("pair", "#masked"),
     "next_sentence": ("pair", "#next_sentence"),
     "contexts": ("bank", "section"),
     "seen": ("seen", "section"),

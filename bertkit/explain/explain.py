@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
@@ -22,16 +22,19 @@ from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.recipe.load import Recipe
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _PAGES = (".html", ".htm")
 
 HEADINGS = {
     "pieces": "Pieces",
-    "attribution": "Why this prediction",
+    "attributions": "Why this prediction",
     "attention": "Attention",
-    "filling": "What it would fill in",
+    "masked": "What it would fill in",
     "next_sentence": "Next sentence",
 }
-PARTS = ("attribution", "attention", "filling", "next_sentence")
+PARTS = ("attributions", "attention", "masked", "next_sentence")
 
 
 @dataclass(repr=False)
@@ -42,9 +45,9 @@ class Explanation(Shown):
         checkpoint: its name.
         family: model type, such as ``bert``.
         pieces: words, pieces and ids.
-        attention: of all heads; None if the family does not return it.
-        attribution: what each word adds to the prediction of a fine-tuned checkpoint.
-        filling: what a masked language model would fill in for each word.
+        heads: attention of all heads, and what each does on the text; None if the family does not return it.
+        attributions: what each word adds to the prediction of a fine-tuned checkpoint.
+        masked: what a masked language model would fill in for each word.
         next_sentence: whether the second text follows the first.
         missing: name of a part → the reason why it is not there.
     """
@@ -52,9 +55,9 @@ class Explanation(Shown):
     checkpoint: str
     family: str
     pieces: Pieces
-    attention: Attention | None = None
-    attribution: Attribution | None = None
-    filling: Filling | None = None
+    heads: Attention | None = None
+    attributions: Attribution | None = None
+    masked: Filling | None = None
     next_sentence: NextSentence | None = None
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -65,9 +68,21 @@ class Explanation(Shown):
         """Title of the page: the texts."""
         return " · ".join(each if len(each) <= 80 else f"{each[:79]}…" for each in self.pieces.texts)
 
+    @property
+    def attention(self) -> np.ndarray | None:
+        """Attention of all heads, (layers, heads, tokens, tokens) float32: from a token (row) to a token (column)."""
+        return None if self.heads is None else self.heads.weights
+
     def parts(self) -> dict[str, Any]:
         """Returns the parts that are there, by name."""
-        return {name: getattr(self, name) for name in ("pieces", *PARTS) if getattr(self, name) is not None}
+        parts = {
+            "pieces": self.pieces,
+            "attributions": self.attributions,
+            "attention": self.heads,
+            "masked": self.masked,
+            "next_sentence": self.next_sentence,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
 
     def lines(self) -> list[str]:
         lines = [line for part in self.parts().values() for line in part.lines()]
@@ -80,8 +95,8 @@ class Explanation(Shown):
     def drawn(self) -> dict[str, Any]:
         return {
             "headings": HEADINGS,
-            "attention": None if self.attention is None else drawn_attention(self.attention),
-            **({} if self.attribution is None else drawn_attribution(self.attribution)),
+            "attention": None if self.heads is None else drawn_attention(self.heads),
+            **({} if self.attributions is None else drawn_attribution(self.attributions)),
         }
 
 
@@ -149,7 +164,7 @@ def explain(
     Examples:
         ```python
         inside = bertkit.explain("my-reviews", "a lovely film", output="film.html")
-        inside.attention.weights.shape  # layers, heads, tokens, tokens
+        inside.attention.shape  # layers, heads, tokens, tokens
         ```
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
@@ -241,15 +256,15 @@ def explanation_of(
     except (CheckpointError, DataError) as error:
         if label is not None:
             raise
-        missing["attribution"] = str(error)
+        missing["attributions"] = str(error)
         pieces = pieces_of(network, texts, window=window or 0)
     compute: dict[str, Callable[[], Any]] = {
         "attention": lambda: attention_of(network, pieces),
-        "filling": lambda: filling_of(network, pieces),
+        "masked": lambda: filling_of(network, pieces),
         "next_sentence": lambda: next_sentence_of(network, pieces, sentences),
     }
     if subject is not None:
-        compute["attribution"] = lambda: attribution_of(network, subject, unit)
+        compute["attributions"] = lambda: attribution_of(network, subject, unit)
     computed: dict[str, Any] = {}
     for name in parts:
         if name in compute:
@@ -258,4 +273,13 @@ def explanation_of(
             except BertkitError as error:
                 missing[name] = str(error)
     missing = {name: missing[name] for name in parts if name in missing}
-    return Explanation(network.name, network.family, with_summands(network, pieces), **computed, missing=missing)
+    return Explanation(
+        network.name,
+        network.family,
+        with_summands(network, pieces),
+        heads=computed.get("attention"),
+        attributions=computed.get("attributions"),
+        masked=computed.get("masked"),
+        next_sentence=computed.get("next_sentence"),
+        missing=missing,
+    )

@@ -57,7 +57,7 @@ def inside_of(
 
     if use == "predict" and (find_spec("captum") is None or not subject_of.knows(loaded.predictor.task)):
         return None
-    parts = ("attribution",) if use == "predict" else ("filling", "next_sentence")
+    parts = ("attributions",) if use == "predict" else ("masked", "next_sentence")
 
     @cache
     def network() -> Network:  # with another attention than the one that predicts, so a copy
@@ -65,7 +65,7 @@ def inside_of(
 
     def html(texts: Sequence[str]) -> str:
         shown = explanation_of(network(), [text for text in texts if text.strip()], parts=parts)
-        if not any(getattr(shown, part) for part in parts):
+        if not shown.parts().keys() & set(parts):
             raise DataError(next(iter(shown.missing.values())))
         return replace(shown, checkpoint=Path(loaded.name).name).framed()  # a page shows no folders of its machine
 

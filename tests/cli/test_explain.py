@@ -61,10 +61,10 @@ def test_every_result_is_json(bertkit, checkpoint, fine_tuned, tmp_path):
         return json.loads(done.out)
 
     text = result(checkpoint, "a lovely film", "the plot")
-    assert text.keys() == {"checkpoint", "family", "pieces", "attention", "filling", "next_sentence", "missing"}
+    assert text.keys() == {"checkpoint", "family", "pieces", "attention", "masked", "next_sentence", "missing"}
     assert [len(layer) for layer in text["attention"]["heads"]] == [4, 4]
-    assert [word["text"] for word in text["filling"]["words"]] == ["a", "lovely", "film", "the", "plot"]
-    why = result(fine_tuned("film"), "a lovely film", "--label", "good")["attribution"]
+    assert [word["text"] for word in text["masked"]["words"]] == ["a", "lovely", "film", "the", "plot"]
+    why = result(fine_tuned("film"), "a lovely film", "--label", "good")["attributions"]
     assert (why["words"], why["reasons"][0]["name"]) == (["a", "lovely", "film"], "good")
     assert len(why["reasons"][0]["occlusion"]) == 3
     for model in (fine_tuned("film"), checkpoint):

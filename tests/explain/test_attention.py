@@ -37,7 +37,7 @@ def test_attention_is_the_models_own(of_family):
     from transformers import AutoModel
 
     inside = explain(of_family, TEXT)
-    weights = inside.attention.weights
+    weights = inside.attention
     length = len(inside.pieces.tokens)
     model = AutoModel.from_pretrained(of_family, attn_implementation="eager").eval()
     with torch.inference_mode():
@@ -45,7 +45,7 @@ def test_attention_is_the_models_own(of_family):
     np.testing.assert_allclose(weights, torch.cat(own).numpy(), atol=1e-5)
     assert weights.shape == (model.config.num_hidden_layers, 4, length, length)
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
-    assert inside.attention.padding.to_padding == 0
+    assert inside.heads.padding.to_padding == 0
     assert "attention" not in inside.missing
 
 
@@ -192,5 +192,5 @@ def test_a_page_of_many_heads_is_small(tmp_path):
         BertConfig(vocab_size=60, max_position_embeddings=128, initializer_range=0.5, **sizes)
     ).save_pretrained(tmp_path / "model")
     inside = explain(tmp_path / "model", "a good film " * 60, output=tmp_path / "page.html")
-    assert inside.attention.weights.shape == (12, 12, 128, 128)
+    assert inside.attention.shape == (12, 12, 128, 128)
     assert (tmp_path / "page.html").stat().st_size <= 2_000_000

@@ -38,8 +38,8 @@ def check_sums(attribution):
 @pytest.mark.parametrize("kind", TEXTS)
 def test_attributions_sum_to_the_difference(fine_tuned, kind):
     inside = explain(fine_tuned(kind), *TEXTS[kind])
-    assert "attribution" not in inside.missing
-    check_sums(inside.attribution)
+    assert "attributions" not in inside.missing
+    check_sums(inside.attributions)
     page = inside.html()
     assert "Why this prediction" in page
     assert ("Start and end over the passage" in page) == (kind in ("answers", "maybe"))
@@ -58,8 +58,8 @@ def test_every_family_is_attributed(encoder, tmp_path):
     encoder.initializer_range = 0.2
     AutoModelForSequenceClassification.from_config(encoder).save_pretrained(tmp_path / "model")
     inside = explain(tmp_path / "model", "a good film, the plot is lovely")
-    assert "attribution" not in inside.missing
-    check_sums(inside.attribution)
+    assert "attributions" not in inside.missing
+    check_sums(inside.attributions)
 
 
 @pytest.mark.numeric
@@ -76,21 +76,21 @@ def test_tags_of_a_stock_checkpoint(checkpoint, tmp_path):
     BertForTokenClassification(config).save_pretrained(tmp_path / "model")
     load_tokenizer(str(checkpoint)).save_pretrained(tmp_path / "model")
     inside = explain(tmp_path / "model", "a badly film", label="badly")
-    assert "attribution" not in inside.missing
-    assert [word.text for word in inside.attribution.words] == ["a", "badly", "film"]
-    assert [word.end - word.start for word in inside.attribution.words] == [1, 3, 1]
-    check_sums(inside.attribution)
+    assert "attributions" not in inside.missing
+    assert [word.text for word in inside.attributions.words] == ["a", "badly", "film"]
+    assert [word.end - word.start for word in inside.attributions.words] == [1, 3, 1]
+    check_sums(inside.attributions)
 
 
 @pytest.mark.numeric
 def test_value_is_that_of_the_prediction(fine_tuned):
     run, text = fine_tuned("film"), TEXTS["film"][0]
     predicted = bertkit.load(run).predict(text)[0]
-    reason = explain(run, text).attribution.reasons[0]
+    reason = explain(run, text).attributions.reasons[0]
     assert (reason.name, reason.probability) == (predicted["label"], pytest.approx(predicted["probability"], abs=1e-5))
-    other = explain(run, text, label="fair").attribution.reasons[0]
+    other = explain(run, text, label="fair").attributions.reasons[0]
     assert other.probability == pytest.approx(predicted["probabilities"]["fair"], abs=1e-5)
-    regression = explain(fine_tuned("pairs"), *TEXTS["pairs"]).attribution.reasons[0]
+    regression = explain(fine_tuned("pairs"), *TEXTS["pairs"]).attributions.reasons[0]
     score = bertkit.load(fine_tuned("pairs")).predict("\t".join(TEXTS["pairs"]))[0]["score"]
     assert (regression.value, regression.unit) == (pytest.approx(score, abs=1e-5), "score")
 
@@ -99,8 +99,8 @@ def test_value_is_that_of_the_prediction(fine_tuned):
 @pytest.mark.parametrize("kind", ["film", "topics", "entities", "answers", "maybe"])
 def test_probabilities_are_attributed(fine_tuned, kind):
     inside = explain(fine_tuned(kind), *TEXTS[kind], unit="probability")
-    check_sums(inside.attribution)
-    for reason in inside.attribution.reasons:
+    check_sums(inside.attributions)
+    for reason in inside.attributions.reasons:
         assert reason.unit == "probability"
         assert reason.value == pytest.approx(reason.probability, abs=1e-5)
         assert 0 <= reason.baseline <= 1
@@ -134,16 +134,16 @@ def test_calibrated_probabilities_of_a_trained_model(checkpoint, tmp_path, probl
     predicted = bertkit.load(run.output_dir).predict(text)[0]["probabilities"]
     reasons = {}
     for label in ("lovely", "bad"):
-        (reasons[label],) = explain(run.output_dir, text, label=label, unit="probability").attribution.reasons
+        (reasons[label],) = explain(run.output_dir, text, label=label, unit="probability").attributions.reasons
         assert reasons[label].value == pytest.approx(predicted[label], abs=1e-5)
         assert reasons[label].probability == pytest.approx(predicted[label], abs=1e-5)
-        (logit,) = explain(run.output_dir, text, label=label).attribution.reasons
+        (logit,) = explain(run.output_dir, text, label=label).attributions.reasons
         assert logit.probability == pytest.approx(predicted[label], abs=1e-5)
         if problem == "multi_label":
             assert logit.value / run.metrics["eval_temperature"] == pytest.approx(
                 np.log(predicted[label] / (1 - predicted[label])), abs=1e-3
             )
-    check_sums(explain(run.output_dir, text, unit="probability").attribution)
+    check_sums(explain(run.output_dir, text, unit="probability").attributions)
     if problem == "single_label":
         largest = abs(reasons["bad"].gradients).max()
         np.testing.assert_allclose(reasons["lovely"].gradients, -reasons["bad"].gradients, atol=0.02 * largest)
@@ -153,7 +153,7 @@ def test_calibrated_probabilities_of_a_trained_model(checkpoint, tmp_path, probl
 @pytest.mark.parametrize("kind", ["pairs", "choices"])
 def test_numbers_without_a_probability_are_named(fine_tuned, kind):
     inside = explain(fine_tuned(kind), *TEXTS[kind], unit="probability")
-    assert "has no probability that depends on this input alone" in inside.missing["attribution"]
+    assert "has no probability that depends on this input alone" in inside.missing["attributions"]
     assert inside.attention is not None
 
 
@@ -169,7 +169,7 @@ def test_occlusion_equals_a_plain_loop(fine_tuned):
     from bertkit.explain.network import load_network
 
     run, text = fine_tuned("film"), TEXTS["film"][0]
-    attribution = explain(run, text).attribution
+    attribution = explain(run, text).attributions
     network = load_network(str(run))
 
     def logits(ids):
@@ -185,7 +185,7 @@ def test_occlusion_equals_a_plain_loop(fine_tuned):
 
 def test_best_answers_are_those_of_the_prediction(fine_tuned):
     run, (question, context) = fine_tuned("maybe"), TEXTS["maybe"]
-    curve = explain(run, question, context).attribution.curve
+    curve = explain(run, question, context).attributions.curve
     predicted = bertkit.load(run).predict(question=question, context=context)[0]
     spans = dict(curve.spans)
     assert spans["(no answer)"] == pytest.approx(predicted["no_answer_probability"], abs=1e-5)
@@ -197,7 +197,7 @@ def test_best_answers_are_those_of_the_prediction(fine_tuned):
 
 def test_tags_are_asked_for_by_word(fine_tuned):
     inside = explain(fine_tuned("entities"), TEXTS["entities"][0], label="plot")
-    assert [reason.name.partition(":")[0] for reason in inside.attribution.reasons] == ["plot"]
+    assert [reason.name.partition(":")[0] for reason in inside.attributions.reasons] == ["plot"]
     with pytest.raises(DataError, match="expected a word of the text: 'a', 'good'"):
         explain(fine_tuned("entities"), TEXTS["entities"][0], label="nowhere")
 
@@ -213,7 +213,7 @@ def test_tags_are_asked_for_by_word(fine_tuned):
 )
 def test_texts_that_do_not_fit_leave_the_rest(fine_tuned, kind, texts, message):
     inside = explain(fine_tuned(kind), *texts)
-    assert message in inside.missing["attribution"]
+    assert message in inside.missing["attributions"]
     assert inside.attention is not None
 
 
@@ -223,7 +223,7 @@ def test_an_unknown_label_is_named(fine_tuned):
 
 
 def test_a_pretrained_checkpoint_predicts_no_label(checkpoint):
-    assert "was not fine-tuned" in explain(checkpoint, "a film").missing["attribution"]
+    assert "was not fine-tuned" in explain(checkpoint, "a film").missing["attributions"]
 
 
 def test_without_captum_the_rest_comes(fine_tuned, monkeypatch):
@@ -231,7 +231,7 @@ def test_without_captum_the_rest_comes(fine_tuned, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "captum.attr", None)
     inside = explain(fine_tuned("film"), "a film")
-    assert inside.missing["attribution"].endswith("pip install 'bertkit[explain]'")
+    assert inside.missing["attributions"].endswith("pip install 'bertkit[explain]'")
     assert inside.attention is not None
 
 

@@ -124,9 +124,9 @@ def test_pictures_are_read_back(browser, checkpoint, tmp_path):
     inside = explain(checkpoint, "a lovely film", output=tmp_path / "page.html")
     page = opened(browser, tmp_path / "page.html", 1440)
     label = page.locator("#matrix svg").get_attribute("aria-label")
-    layer, head = inside.attention.strongest()
-    weights = inside.attention.weights[layer, head]
-    tokens = inside.attention.tokens
+    layer, head = inside.heads.strongest()
+    weights = inside.attention[layer, head]
+    tokens = inside.heads.tokens
     for row, token in enumerate(tokens):
         best = float(weights[row].max())
         shown = float(label.split("; ")[row].removeprefix("Attention as a matrix. Most of each token: ").split()[-1])

@@ -76,21 +76,21 @@ def test_vectors_of_words_are_the_models_own(of_family, tmp_path, monkeypatch):
 @pytest.mark.numeric
 def test_attention_does_not_depend_on_the_batch(of_family):
     """The first half of a text has the same attention beside the whole text, with padding, and alone."""
-    beside = explain(of_family, LONGER).attention.padding
+    beside = explain(of_family, LONGER).heads.padding
     length = int(beside.mask.sum())
     words = LONGER.replace(",", " ,").split()
     alone = explain(of_family, " ".join(words[: (len(words) + 1) // 2])).attention
-    assert alone.weights.shape[-1] == length < len(beside.mask)
-    np.testing.assert_allclose(beside.attention[:length, :length], alone.weights[-1].mean(axis=0), atol=1e-5)
+    assert alone.shape[-1] == length < len(beside.mask)
+    np.testing.assert_allclose(beside.attention[:length, :length], alone[-1].mean(axis=0), atol=1e-5)
 
 
 @pytest.mark.numeric
 @pytest.mark.parametrize("kind", ["film", "entities", "maybe"])
 def test_attribution_does_not_depend_on_the_batch(fine_tuned, kind, monkeypatch):
     texts = (TEXT, LONGER) if kind == "maybe" else (TEXT,)
-    together = explain(fine_tuned(kind), *texts).attribution.reasons
+    together = explain(fine_tuned(kind), *texts).attributions.reasons
     monkeypatch.setattr(attribution, "_TOKENS", 1)  # a batch for each input
-    alone = explain(fine_tuned(kind), *texts).attribution.reasons
+    alone = explain(fine_tuned(kind), *texts).attributions.reasons
     for one, other in zip(alone, together, strict=True):
         assert (one.name, one.steps) == (other.name, other.steps)
         np.testing.assert_allclose(one.gradients, other.gradients, atol=1e-4)

@@ -36,12 +36,12 @@ def plain_loop(network, pieces):
 def test_filling_equals_a_plain_loop(of_family):
     inside = explain(of_family, TEXT)
     expected = plain_loop(load_network(str(of_family)), inside.pieces)
-    words = inside.filling.words
+    words = inside.masked.words
     assert [word.text for word in words] == TEXT.split()
     assert max(word.pieces for word in words) > 1
     np.testing.assert_allclose([word.log_probability for word in words], expected, atol=1e-4)
     number = sum(word.pieces for word in words)
-    assert inside.filling.perplexity == pytest.approx(math.exp(-sum(expected) / number), rel=1e-4)
+    assert inside.masked.perplexity == pytest.approx(math.exp(-sum(expected) / number), rel=1e-4)
     for word in words:
         values = [probability for _, probability in word.best]
         assert values == sorted(values, reverse=True)
@@ -56,14 +56,14 @@ def test_ranks_do_not_depend_on_the_batch(checkpoint, tmp_path):
     scores = {text: perplexity for text, perplexity, _ in ranking.scores}
     assert list(scores.values()) == sorted(scores.values())
     for text in texts:
-        assert scores[text] == pytest.approx(explain(checkpoint, text).filling.perplexity, rel=1e-4)
+        assert scores[text] == pytest.approx(explain(checkpoint, text).masked.perplexity, rel=1e-4)
     assert explain(checkpoint, rank=texts).scores[0][0] == ranking.scores[0][0]
 
 
 @pytest.mark.numeric
 def test_minimal_pairs_are_compared(checkpoint, tmp_path):
     texts = ["a good film", "film good a", "the plot is lovely"]
-    likelihood = {text: explain(checkpoint, text).filling.log_likelihood for text in texts}
+    likelihood = {text: explain(checkpoint, text).masked.log_likelihood for text in texts}
     good, bad = (f(texts[:2], key=likelihood.__getitem__) for f in (max, min))
     (tmp_path / "pairs.tsv").write_text(f"good\tbad\n{good}\t{bad}\n{bad}\t{good}\n{good}\t{bad}\n")
     pairs = explain(checkpoint, pairs=tmp_path / "pairs.tsv")
@@ -93,8 +93,8 @@ def test_one_subject_is_asked_for(checkpoint):
 
 def test_a_fine_tuned_checkpoint_fills_nothing(fine_tuned):
     inside = explain(fine_tuned("film"), "a good film")
-    assert inside.filling is None
-    assert "has no masked-LM head" in inside.missing["filling"]
+    assert inside.masked is None
+    assert "has no masked-LM head" in inside.missing["masked"]
     assert inside.attention is not None
     with pytest.raises(CheckpointError, match="has no masked-LM head"):
         explain(fine_tuned("film"), rank=["a film"])
@@ -149,7 +149,7 @@ def test_albert_tells_the_order(tmp_path):
     assert inside.next_sentence.objective == "order"
     assert inside.next_sentence.probability == pytest.approx(float(logits.sop_logits.softmax(-1)[0, 0]), abs=1e-5)
     assert "in this order" in inside.html()
-    assert inside.filling is not None
+    assert inside.masked is not None
 
 
 def test_a_masked_lm_has_no_next_sentence(of_family):
@@ -160,10 +160,10 @@ def test_a_masked_lm_has_no_next_sentence(of_family):
 @pytest.mark.parametrize(
     ("family", "head", "parts", "missing"),
     [
-        ("Longformer", "ForMaskedLM", {"pieces", "filling"}, "models of type 'longformer' do not return the attention"),
+        ("Longformer", "ForMaskedLM", {"pieces", "masked"}, "models of type 'longformer' do not return the attention"),
         ("Electra", "ForPreTraining", {"pieces", "attention"}, "it has no masked-LM head"),  # the discriminator
         ("Bert", "ForNextSentencePrediction", {"pieces", "attention", "next_sentence"}, "it has no masked-LM head"),
-        ("MegatronBert", "ForPreTraining", {"pieces", "attention", "filling", "next_sentence"}, "was not fine-tuned"),
+        ("MegatronBert", "ForPreTraining", {"pieces", "attention", "masked", "next_sentence"}, "was not fine-tuned"),
     ],
 )
 def test_parts_that_do_not_fit_are_left_out(tmp_path, family, head, parts, missing):

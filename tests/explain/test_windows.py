@@ -28,8 +28,8 @@ def test_windows_are_those_of_the_tasks(checkpoint):
         assert (inside.pieces.window, inside.pieces.windows) == (number, len(windowed.windows))
         assert f"this is window {number}, from “" in str(inside)
         assert f"this is window {number}, from “" in inside.html()
-        assert inside.attention.weights.shape[-1] == len(inputs["input_ids"])
-        assert len(inside.filling.words) == len(inside.pieces.words)
+        assert inside.attention.shape[-1] == len(inputs["input_ids"])
+        assert len(inside.masked.words) == len(inside.pieces.words)
         start, end = windowed.offsets[[windowed.windows[number].start, windowed.windows[number].end - 1], [0, 1]]
         assert "".join(word.text for word in inside.pieces.words) == LONG[start:end].replace(" ", "")
 
@@ -56,7 +56,7 @@ def test_a_text_that_the_task_cuts_has_one_window(fine_tuned):
     inside = explain(fine_tuned("film"), LONG)
     assert len(inside.pieces.ids) == 24
     assert (inside.pieces.windows, inside.pieces.left_out) == (1, 1 + len_of(fine_tuned("film"), LONG) - 24)
-    assert "attribution" not in inside.missing
+    assert "attributions" not in inside.missing
 
 
 def len_of(checkpoint, text):
@@ -78,12 +78,12 @@ def test_pooled_windows_are_attributed_alone(fine_tuned):
     with torch.inference_mode():
         logits = [float(network.model(torch.tensor([each["input_ids"]])).logits[0, label]) for each in windows]
     inside = explain(run, LONG)
-    (reason,) = inside.attribution.reasons
-    assert inside.attribution.prediction.startswith(predicted["label"])
+    (reason,) = inside.attributions.reasons
+    assert inside.attributions.prediction.startswith(predicted["label"])
     assert inside.pieces.window == int(np.argmax(logits))
-    assert f"the prediction is of all {len(windows)} windows together" in inside.attribution.note
+    assert f"the prediction is of all {len(windows)} windows together" in inside.attributions.note
     for number, logit in enumerate(logits):
-        reason = explain(run, LONG, window=number).attribution.reasons[0]
+        reason = explain(run, LONG, window=number).attributions.reasons[0]
         assert (reason.name, reason.value) == (predicted["label"], pytest.approx(logit, abs=1e-4))
         assert reason.gradients.sum() == pytest.approx(reason.value - reason.baseline, abs=0.05)
 
@@ -95,10 +95,10 @@ def test_tags_are_attributed_in_their_window(fine_tuned):
     tagged = {}
     for number in range(explain(run, LONG).pieces.windows):
         inside = explain(run, LONG, window=number)
-        assert [word.text for word in inside.attribution.words] == [word.text for word in inside.pieces.words]
+        assert [word.text for word in inside.attributions.words] == [word.text for word in inside.pieces.words]
         joined = "".join(inside.pieces.tokens[1:-1]).replace("##", "")
         assert "".join(word.text for word in inside.pieces.words) == joined
-        for reason in inside.attribution.reasons:
+        for reason in inside.attributions.reasons:
             tagged.setdefault(reason.name.partition(": ")[0], number)
     assert len(tagged) > 1
     word, number = next(iter(tagged.items()))
@@ -111,13 +111,13 @@ def test_answers_are_attributed_in_their_window(fine_tuned):
     predicted = bertkit.load(run).predict(question=question, context=LONG)[0]
     inside = explain(run, question, LONG)
     assert inside.pieces.windows > 1
-    assert inside.attribution.curve.spans[0][0] == predicted["answer"]
+    assert inside.attributions.curve.spans[0][0] == predicted["answer"]
     assert predicted["answer"].split()[0].strip(",") in [word.text for word in inside.pieces.words if word.segment == 1]
     assert [word.text for word in inside.pieces.words if word.segment == 0] == question.split()
     for number in range(inside.pieces.windows):
         other = explain(run, question, LONG, window=number)
-        assert other.attribution.prediction == inside.attribution.prediction
-        assert f"the best answer in window {number}" in other.attribution.note
+        assert other.attributions.prediction == inside.attributions.prediction
+        assert f"the best answer in window {number}" in other.attributions.note
         joined = "".join(other.pieces.tokens).replace("##", "").replace("[CLS]", "").split("[SEP]")[1]
         assert "".join(word.text for word in other.pieces.words if word.segment == 1) == joined
 
@@ -126,7 +126,7 @@ def test_answers_are_attributed_in_their_window(fine_tuned):
 def test_a_long_question_is_cut(fine_tuned):
     """The task reads the first 8 tokens of a question."""
     inside = explain(fine_tuned("answers"), "is a film good or bad or awful or lovely", "the plot is lovely")
-    assert "attribution" not in inside.missing
+    assert "attributions" not in inside.missing
     assert [word.text for word in inside.pieces.words if word.segment == 0] == "is a film good or bad or awful".split()
 
 

@@ -215,7 +215,7 @@ def test_the_inside_of_a_pretrained_checkpoint(page_of: Any, checkpoint: Path):
     opened.page.locator("#show-inside").click()
     frame = opened.page.frame_locator("#inside iframe")
     assert "give a second text" in frame.locator("[aria-label='Not shown']").inner_text()
-    assert frame.locator("#filling tbody th").all_inner_texts() == ["the", "plot", "is", "lovely"]
+    assert frame.locator("#masked tbody th").all_inner_texts() == ["the", "plot", "is", "lovely"]
     opened.page.locator("#inside-text-1 textarea").fill("a good film")
     opened.page.locator("#show-inside").click()
     frame.locator("#next_sentence").wait_for()
