@@ -41,7 +41,7 @@ _PUBLIC = {
     "copy_recipe": "bertkit.recipe.files:copy_recipe",
     "demo": "bertkit.serving.demo:demo",
     "distill": "bertkit.run.distill:distill",
-    "embed": "bertkit.inference.files:embed_texts",
+    "embed": "bertkit.inference.vector_files:embed_texts",
     "embed_folder": "bertkit.scaling.folders:embed_folder",
     "ensemble": "bertkit.grids.ensemble:ensemble",
     "environment": "bertkit.placement.environment:environment",

@@ -117,59 +117,33 @@ class Embedder:
     def embed(
         self,
         texts: Sequence[str],
-        pooling: Pooling | Literal["none"] | None,
-        layers: Sequence[int],
-        max_seq_length: int | None,
-        stride: int | None,
+        pooling: Pooling | Literal["none"] | None = None,
+        layers: Sequence[int] = (-1,),
+        max_seq_length: int | None = None,
+        stride: int | None = None,
         on_progress: Reached | None = None,
-    ) -> Vectors:
-        """Returns the vectors of texts, or without pooling those of their tokens; see
+    ) -> Any:
+        """Returns the `Vectors` of texts, or without pooling of their tokens; see
         `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
-        if pooling == "none":
-            return self.tokens(texts, layers, max_seq_length, stride, on_progress)
-        return self.pooled(texts, pooling or self.pooling, layers, max_seq_length, stride, on_progress)
-
-    def pooled(
-        self,
-        texts: Sequence[str],
-        pooling: Pooling,
-        layers: Sequence[int],
-        max_seq_length: int | None,
-        stride: int | None,
-        on_progress: Reached | None = None,
-    ) -> np.ndarray:
-        """Returns one vector per text, (N, K * H) float32."""
-        if pooling not in ("cls", "mean", "max"):
+        if pooling not in ("cls", "mean", "max", "none", None):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
-        vectors = [
-            _pooled(windows, states, pooling)
-            for windows, states in self._encoded(texts, layers, max_seq_length, stride, on_progress)
-        ]
+        encoded = self._encoded(texts, layers, max_seq_length, stride, on_progress)
+        if pooling == "none":
+            return [self._tokens(text, *each) for text, each in zip(texts, encoded, strict=True)]
+        how = pooling or self.pooling
+        vectors = [_pooled(windows, states, how) for windows, states in encoded]
         return np.stack(vectors) if vectors else np.zeros((0, self.size(layers)), np.float32)
 
-    def tokens(
-        self,
-        texts: Sequence[str],
-        layers: Sequence[int],
-        max_seq_length: int | None,
-        stride: int | None,
-        on_progress: Reached | None = None,
-    ) -> list[TokenEmbeddings]:
-        """Returns the vectors of every token."""
-        embeddings = []
-        encoded = self._encoded(texts, layers, max_seq_length, stride, on_progress)
-        for text, (windows, states) in zip(texts, encoded, strict=True):
-            own = [window.is_own & ~window.is_special for window in windows]
-            ids = [np.asarray(window.inputs["input_ids"])[mask] for window, mask in zip(windows, own, strict=True)]
-            embeddings.append(
-                TokenEmbeddings(
-                    text,
-                    self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist()),
-                    np.concatenate([window.offsets[mask] for window, mask in zip(windows, own, strict=True)]),
-                    np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)]),
-                )
-            )
-        return embeddings
+    def _tokens(self, text: str, windows: Sequence[_Window], states: Sequence[np.ndarray]) -> TokenEmbeddings:
+        """Returns the vectors of the tokens of a text."""
+        own = [window.is_own & ~window.is_special for window in windows]
+        ids = [np.asarray(window.inputs["input_ids"])[mask] for window, mask in zip(windows, own, strict=True)]
+        return TokenEmbeddings(
+            text,
+            self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist()),
+            np.concatenate([window.offsets[mask] for window, mask in zip(windows, own, strict=True)]),
+            np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)]),
+        )
 
     def _encoded(
         self,

@@ -1,17 +1,14 @@
-"""Predictions and vectors for texts from arguments, a file, a table or a pipe, block by block."""
+"""Predictions for texts from arguments, a file, a table or a pipe, block by block."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, OutputError, raise_listed
-from bertkit.inference.embedding import TEXTS_AT_ONCE, Vectors
 from bertkit.inference.inputs import (
-    BLOCK,
     Block,
     blocks_of,
     inputs_at_once,
@@ -20,14 +17,11 @@ from bertkit.inference.inputs import (
     process_blocks,
     read_inputs,
 )
-from bertkit.inference.loaded import load
-from bertkit.inference.pooling import Pooling
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task
-from bertkit.inference.skipping import advising, reported, skipping
+from bertkit.inference.skipping import listing_skipped, readable
 from bertkit.inference.unsure import check_unsure_below, or_unsure, unsure_on_validation
 from bertkit.inference.writing import (
-    VECTOR_FILES,
     CsvRows,
     GrowingFile,
     Row,
@@ -37,13 +31,11 @@ from bertkit.inference.writing import (
 )
 from bertkit.json_text import dumps
 from bertkit.placement.inference import Precision
-from bertkit.progress import Reached, printable, say, unreported
+from bertkit.progress import Reached, printable, say
 from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tables.documents import is_document
-from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tables.objects import kind_of_table, table_of
-from bertkit.tables.table import the_text_column
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
@@ -153,17 +145,17 @@ def predict_stream(
         )
     if questions is not None and passage is not None:
         how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
-    reasons: list[str] | None = None if on_error == "stop" else []
+    skipped: list[str] | None = None if on_error == "stop" else []
     per_file = per_file or (input_file is not None and is_document(input_file))
     if per_file and input_file is None:
         raise DataError("--per-file: is for files; give them with --input")
     if input_file is not None:
-        blocks = _read(input_file, task, at_once, per_file, reasons)
+        blocks = _read(input_file, task, at_once, per_file, skipped)
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
         given = list_of_texts(questions if texts is None else texts)
-        blocks = blocks_of(_with_words(given, "question" if texts is None else "text", reasons), at_once)
+        blocks = blocks_of(_with_words(given, "question" if texts is None else "text", skipped), at_once)
 
     def read(block: Block) -> tuple[Columns, Columns, Columns]:
         if per_file and isinstance(block.inputs, Table):
@@ -181,9 +173,9 @@ def predict_stream(
         return columns, how.repeated(columns), how.repeated(columns)
 
     predictor = build_predictor(name, task, config, precision=precision)
-    readable = advising(read) if reasons is None else skipping(read, reasons)
-    predictions = _stream(predictor, blocks, readable, output_file, colours, csv_safe, form, unsure_below)
-    return predictions if reasons is None else reported(predictions, reasons, lambda block: len(block.rows))
+    read_what_can_be = readable(read, skipped)
+    predictions = _stream(predictor, blocks, read_what_can_be, output_file, colours, csv_safe, form, unsure_below)
+    return listing_skipped(predictions, skipped, lambda block: len(block.rows))
 
 
 def _with_words(texts: list[str], what: str, left_out: list[str] | None) -> list[str]:
@@ -292,110 +284,3 @@ def _stream(
 def _line(prediction: str, inputs: Iterable[Any]) -> str:
     texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in inputs]
     return printable("\t".join([prediction, *texts]).replace("\n", " "))
-
-
-def embed_texts(
-    checkpoint: str | Path,
-    output_file: str | Path,
-    texts: Sequence[str] | None = None,
-    input_file: Path | None = None,
-    text_column: str | None = None,
-    pooling: Pooling | Literal["none"] | None = None,
-    layers: Sequence[int] = (-1,),
-    max_seq_length: int | None = None,
-    stride: int | None = None,
-    precision: Precision = "auto",
-    revision: str | None = None,
-    trust_remote_code: bool = False,
-    per_file: bool = False,
-    on_error: Literal["stop", "skip"] = "stop",
-) -> tuple[int, int]:
-    """Writes the vectors of texts to a file, block by block in the order of the texts.
-
-    The file is called ``FILE.partial`` until it is complete. Memory does not grow with the number of texts, except for
-    ``.npz``, whose arrays are held in memory.
-
-    With pooling each text is a row of ``text`` and ``embedding``; in ``.npz`` the arrays are ``texts`` (N) and
-    ``embeddings`` (N, D). Without pooling: in ``.jsonl`` a line is a text with its ``tokens``, each of ``token``,
-    ``start``, ``end`` and ``embedding``; in ``.parquet`` a row is a token with the number of its ``text`` from 0; in
-    ``.npz`` the arrays are ``texts`` (N), and ``text`` (T), ``tokens`` (T), ``offsets`` (T, 2) and ``embeddings``
-    (T, D) of all T tokens.
-
-    Args:
-        checkpoint: a run directory, a folder or a Hub id.
-        output_file: a new file; its ending selects the format.
-        texts: the texts themselves, or a table of pandas, polars, Arrow or ``datasets``, or rows as dictionaries; or
-            ``None``. `bertkit.load` gives predictions for a table as a table of its kind.
-        input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
-        text_column: of a table; unless given, one of a usual name, which is printed unless it is ``text``.
-        pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
-        precision, revision, trust_remote_code: as for `bertkit.load`.
-        per_file: ``input_file`` is a folder whose files are one text each, as for `predict_stream`. The results have
-            ``file``, or in ``.npz`` ``files``; not without pooling.
-        on_error: as for `predict_stream`.
-
-    Returns:
-        The number of texts and the length of their vectors.
-
-    Raises:
-        BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint;
-            or, after the blocks before it were written, an invalid input.
-
-    Examples:
-        ```python
-        bertkit.embed("my-bert", "vectors.npz", texts=["a good film", "an awful plot"])
-        vectors = numpy.load("vectors.npz")["embeddings"]  # 2, hidden size
-        ```
-    """
-    if (texts is None) == (input_file is None):
-        raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
-    output_file = Path(output_file)
-    form = VECTOR_FILES.get(output_file.suffix.lower())
-    if form is None:
-        raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(VECTOR_FILES)}")
-    check_growing_file(output_file, f"--output {output_file}")
-    if text_column is not None and input_file is not None and not is_table(input_file):
-        raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
-    at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
-    reasons: list[str] | None = None if on_error == "stop" else []
-    per_file = per_file or (input_file is not None and is_document(input_file))
-    if per_file and (input_file is None or pooling == "none"):
-        raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
-    if input_file is not None:
-        blocks = read_inputs(input_file, at_once, per_file, reasons)
-    elif kind_of_table(texts) is not None:
-        blocks = one_block(table_of(texts))
-    else:
-        blocks = blocks_of(list_of_texts(texts), at_once)
-    embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
-
-    said: set[str] = set()  # what is said once of all blocks
-
-    def read(block: Block) -> tuple[list[str], list[str] | None]:
-        inputs = block.inputs
-        if not isinstance(inputs, Table):
-            return inputs, None
-        column = the_text_column(list(inputs.columns), text_column, inputs.source)
-        if column not in (text_column or "text", *said):
-            said.add(column)
-            say(f"{inputs.source}: texts in {column!r}")
-        return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if per_file else None
-
-    readable = advising(read) if reasons is None else skipping(read, reasons)
-
-    def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
-        of_block, files = readable(block)
-        return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress), files
-
-    count, size = 0, embedder.size(layers)
-    with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
-        blocks_of_vectors = process_blocks(blocks, "embedding", embed)
-        if reasons is not None:
-            blocks_of_vectors = reported(blocks_of_vectors, reasons, lambda block: len(block[0]))
-        for of_block, vectors, files in blocks_of_vectors:
-            if of_block:  # else all inputs of the block were skipped
-                writer.add(of_block, vectors, files)
-                count += len(of_block)
-        if not count:  # a file of no texts, with the columns or arrays of others
-            writer.add(*embed(Block([], 0, 0), unreported))
-    return count, size

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bertkit.errors import DataError
 from bertkit.inference.inputs import Block
@@ -18,45 +17,47 @@ Inputs = TypeVar("Inputs")
 Done = TypeVar("Done")
 
 
-def skipping(read: Callable[[Block], Inputs], reasons: list[str]) -> Callable[[Block], Inputs]:
-    """Returns a function that reads the inputs of a block that can be read, and adds why the others cannot."""
+def readable(read: Callable[[Block], Inputs], skipped: list[str] | None) -> Callable[[Block], Inputs]:
+    """Returns a function that reads the inputs of a block.
 
-    def readable(inputs: Table | list[str], first: int) -> list[int]:
-        try:
-            read(Block(inputs, first, None))
-        except DataError as error:
-            if len(inputs) == 1:
-                reasons.append(str(error))
-                return []
-            half = len(inputs) // 2
-            begun = readable(_part(inputs, range(half)), first)
-            return begun + [half + row for row in readable(_part(inputs, range(half, len(inputs))), first + half)]
-        return list(range(len(inputs)))
+    Args:
+        read: reads a block, or raises DataError.
+        skipped: the inputs that cannot be read are left out, and the reasons are added to it; None for an error, which
+            names ``--on-error skip`` where that leaves some of them out.
+    """
 
-    def read_the_rest(block: Block) -> Inputs:
-        rows = readable(block.inputs, block.first)
-        return read(block._replace(inputs=_part(block.inputs, rows)))
-
-    return read_the_rest
-
-
-def advising(read: Callable[[Block], Inputs]) -> Callable[[Block], Inputs]:
-    """Returns a function that reads the inputs of a block; its errors name ``--on-error skip`` where that leaves some
-    of them out."""
-
-    def read_or_advise(block: Block) -> Inputs:
+    def read_block(block: Block) -> Inputs:
         try:
             return read(block)
         except DataError as error:
-            reasons: list[str] = []
-            with suppress(DataError):
-                skipping(read, reasons)(block)
-            if 0 < len(reasons) < len(block.inputs):
-                advice = f"--on-error skip leaves out {counted(len(reasons), 'such input')} of {len(block.inputs)}"
+            faults: list[str] = []
+            rows = _readable_rows(read, block.inputs, block.first, faults)
+            if skipped is None:
+                if not 0 < len(rows) < len(block.inputs):
+                    raise
+                advice = f"--on-error skip leaves out {counted(len(faults), 'such input')} of {len(block.inputs)}"
                 raise DataError(f"{error}\n{advice}") from error
-            raise
+        skipped.extend(faults)
+        return read(block._replace(inputs=_part(block.inputs, rows)))
 
-    return read_or_advise
+    return read_block
+
+
+def _readable_rows(
+    read: Callable[[Block], Any], inputs: Table | list[str], first: int, skipped: list[str]
+) -> list[int]:
+    """Returns the numbers of the inputs that can be read, from 0, and adds why the others cannot to ``skipped``."""
+    try:
+        read(Block(inputs, first, None))
+    except DataError as error:
+        if len(inputs) == 1:
+            skipped.append(str(error))
+            return []
+        half = len(inputs) // 2
+        begun = _readable_rows(read, _part(inputs, range(half)), first, skipped)
+        rest = _readable_rows(read, _part(inputs, range(half, len(inputs))), first + half, skipped)
+        return begun + [half + row for row in rest]
+    return list(range(len(inputs)))
 
 
 def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:
@@ -64,22 +65,25 @@ def _part(inputs: Table | list[str], rows: Sequence[int]) -> Table | list[str]:
     return inputs.part(rows) if isinstance(inputs, Table) else [inputs[row] for row in rows]
 
 
-def reported(blocks: Iterator[Done], reasons: Sequence[str], number: Callable[[Done], int]) -> Iterator[Done]:
+def listing_skipped(
+    blocks: Iterator[Done], skipped: Sequence[str] | None, number: Callable[[Done], int]
+) -> Iterator[Done]:
     """Yields what was computed for blocks, then says what was skipped; DataError if all inputs were skipped.
 
     Args:
         blocks: what was computed for each block.
-        reasons: what was skipped, of the blocks so far.
+        skipped: what was skipped, of the blocks so far, as of `readable`.
         number: returns the number of inputs of a block that were not skipped.
     """
     count = 0
     for block in blocks:
         count += number(block)
         yield block
-    for reason in reasons[:_MOST_LISTED]:
+    if not skipped:
+        return
+    for reason in skipped[:_MOST_LISTED]:
         say(f"skipped: {reason}")
-    if reasons:
-        say(f"{counted(len(reasons), 'input')} skipped, {count:,} done")
-    if reasons and not count:
-        were = "input was" if len(reasons) == 1 else "inputs were"
-        raise DataError(f"all {len(reasons)} {were} skipped; the first: {reasons[0]}")
+    say(f"{counted(len(skipped), 'input')} skipped, {count:,} done")
+    if not count:
+        were = "input was" if len(skipped) == 1 else "inputs were"
+        raise DataError(f"all {len(skipped)} {were} skipped; the first: {skipped[0]}")

@@ -157,7 +157,7 @@ def embed_folder(
         checkpoint, input, output_dir, output_format, on_error, workers: as for `predict_folder`.
         shard_rows: rows of a shard; 8,192, or 256 without pooling, unless given.
         text_column, pooling, layers, max_seq_length, stride, precision, revision: as for
-            `bertkit.inference.files.embed_texts`.
+            `bertkit.inference.vector_files.embed_texts`.
         per_line: as for `predict_folder`.
 
     Raises:

@@ -94,7 +94,7 @@ class EmbedService(Service):
             return answers
         self.tokens += sum(tokens[number] for number in accepted)
         kept = [text for number in accepted for text in jobs[number].columns["text"]]
-        vectors = self.embedder.pooled(kept, self.embedder.pooling, (-1,), None, None, unreported)
+        vectors = self.embedder.embed(kept, on_progress=unreported)
         start = 0
         for number in accepted:
             end = start + jobs[number].count

@@ -17,7 +17,7 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference.embedding import Embedder, load_encoder
 from bertkit.inference.pooling import MODES, Pooling, recorded_pooling
-from bertkit.progress import without_library_bars
+from bertkit.progress import unreported, without_library_bars
 from bertkit.sharing.stock import SENTENCES, Comparison, write_stock
 
 TOLERANCE = 1e-5
@@ -103,7 +103,7 @@ def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, lo
     lengths = [len(embedder.tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
     texts = [text for text, length in zip(texts, lengths, strict=True) if length <= longest]
     lengths = [length for length in lengths if length <= longest]
-    ours = embedder.pooled(texts, pooling, (-1,), None, None, on_progress=lambda done, of: None)
+    ours = embedder.embed(texts, pooling, on_progress=unreported)
     with without_library_bars():
         theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, show_progress_bar=False)
     sizes = np.linalg.norm(ours, axis=-1, keepdims=True)

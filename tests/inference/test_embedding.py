@@ -17,8 +17,8 @@ import bertkit
 from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
-from bertkit.inference import files
-from bertkit.inference.files import embed_texts
+from bertkit.inference import vector_files
+from bertkit.inference.vector_files import embed_texts
 
 pytestmark = pytest.mark.numeric
 
@@ -193,8 +193,8 @@ class TestFiles:
             embed_texts("no-checkpoint", tmp_path / "out.txt", ["a"])
 
     def test_blocks_of_texts_leave_no_trace(self, checkpoint, tmp_path, monkeypatch):
-        monkeypatch.setattr(files, "BLOCK", 2)
-        monkeypatch.setattr(files, "TEXTS_AT_ONCE", 2)
+        monkeypatch.setattr(vector_files, "BLOCK", 2)
+        monkeypatch.setattr(vector_files, "TEXTS_AT_ONCE", 2)
         texts = [TEXTS[0], "", *TEXTS[1:]]
         for pooling in ("mean", "none"):
             embed_texts(checkpoint, tmp_path / f"{pooling}.parquet", texts, pooling=pooling)
@@ -211,7 +211,7 @@ class TestFiles:
 
     def test_what_breaks_off_can_be_read(self, checkpoint, tmp_path, monkeypatch):
         """The third row is of the second block, and has no text."""
-        monkeypatch.setattr(files, "BLOCK", 2)
+        monkeypatch.setattr(vector_files, "BLOCK", 2)
         lines = tmp_path / "in.csv"
         lines.write_text('text,id\na plot,1\na film,2\n"",3\n')
         for name in ("out.parquet", "out.npz", "out.jsonl"):

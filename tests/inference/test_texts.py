@@ -13,8 +13,9 @@ import pytest
 
 import bertkit
 from bertkit.errors import DataError
-from bertkit.inference.files import embed_texts, predict_stream
+from bertkit.inference.files import predict_stream
 from bertkit.inference.inputs import list_of_texts
+from bertkit.inference.vector_files import embed_texts
 from bertkit.tables.objects import kind_of_table
 
 TEXTS = ["a good film", "an awful plot"]

@@ -11,7 +11,8 @@ import pytest
 
 import bertkit
 from bertkit.errors import DataError
-from bertkit.inference.files import embed_texts, predict_stream
+from bertkit.inference.files import predict_stream
+from bertkit.inference.vector_files import embed_texts
 from bertkit.scaling.folders import predict_folder
 from bertkit.tables import read_table
 from bertkit.tables.documents import document_parts, read_document, text_of_html
