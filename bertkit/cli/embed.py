@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -42,10 +42,7 @@ def embed(
     stride: Annotated[
         int | None, options.option(help="Tokens that neighbouring windows share; by default a quarter of a window.")
     ] = None,
-    per_file: Annotated[
-        bool,
-        typer.Option("--per-file", help="Each file of the folder of --input is a text: .txt, .md, .html or .eml."),
-    ] = False,
+    per_file: options.PerFile = False,
     folder: Folder,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
@@ -53,22 +50,24 @@ def embed(
     json: options.AsJson = False,
 ) -> None:
     """Compute vectors of texts, or of their tokens. Any encoder will do; long texts are read in windows."""
+    how: dict[str, Any] = {
+        "text_column": text_column,
+        "pooling": pooling,
+        "layers": numbers(layers, "--layers"),
+        "max_seq_length": max_seq_length,
+        "stride": stride,
+        "precision": precision,
+        "revision": revision,
+    }
     if folder.output_dir is not None:
-        others = {"TEXT": texts, "--output": output_file, "--trust-remote-code": trust_remote_code}
-        others["--per-file"] = per_file
+        others = {
+            "TEXT": texts,
+            "--output": output_file,
+            "--trust-remote-code": trust_remote_code,
+            "--per-file": per_file,
+        }
         refuse(others, "is not for --output-dir; remove it")
-        done = bertkit.embed_folder(
-            checkpoint,
-            text_column=text_column,
-            pooling=pooling,
-            layers=numbers(layers, "--layers"),
-            max_seq_length=max_seq_length,
-            stride=stride,
-            precision=precision,
-            revision=revision,
-            **folder.arguments(input_file),
-        )
-        print_folder(done, json)
+        print_folder(bertkit.embed_folder(checkpoint, **how, **folder.arguments(input_file)), json)
         return
     folder.check_unused("on_error")
     if output_file is None:
@@ -78,16 +77,10 @@ def embed(
         output_file,
         texts or None,  # no argument is an empty list
         None if input_file is None else Path(input_file),
-        text_column,
-        pooling,
-        numbers(layers, "--layers"),
-        max_seq_length,
-        stride,
-        precision,
-        revision,
-        trust_remote_code,
-        per_file,
-        folder.on_error or "stop",
+        trust_remote_code=trust_remote_code,
+        per_file=per_file,
+        on_error=folder.on_error or "stop",
+        **how,
     )
     line = f"{counted(count, 'text')}, {size} numbers {'per token' if pooling == 'none' else 'each'}: {output_file}"
     print_result({"texts": count, "size": size, "output": str(output_file)}, [line], json)

@@ -118,6 +118,14 @@ MorePaths = Annotated[
         show_default=False,
     ),
 ]
+TextColumns = Annotated[
+    list[str] | None,
+    option(help="Text column of a table; twice for a pair. By default as in training, or a usual name."),
+]
+PerFile = Annotated[
+    bool,
+    typer.Option("--per-file", help="Each file of the folder of --input is a text: .txt, .md, .html or .eml."),
+]
 Precision = Annotated[
     Literal["auto", "float32", "bf16", "fp16"],
     typer.Option("--precision", help="auto: float32 on CPUs, fp16 on GPUs."),

@@ -61,20 +61,14 @@ def predict(
         str | None,
         options.option("--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM"),
     ] = None,
-    text_column: Annotated[
-        list[str] | None,
-        options.option(help="Text column of a table; twice for a pair. By default as in training, or a usual name."),
-    ] = None,
+    text_column: options.TextColumns = None,
     aggregation: Annotated[
         Literal["none", "simple", "first", "average", "max"] | None,
         options.option(
             help="Entities from the tokens of a checkpoint that bertkit did not write; first by default.", rare=True
         ),
     ] = None,
-    per_file: Annotated[
-        bool,
-        typer.Option("--per-file", help="Each file of the folder of --input is a text: .txt, .md, .html or .eml."),
-    ] = False,
+    per_file: options.PerFile = False,
     folder: Folder,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
@@ -84,6 +78,15 @@ def predict(
     """Predict with a fine-tuned checkpoint. It may be of bertkit or stock; the task is read from it."""
     from bertkit.progress import counted, say, wants_colours
 
+    how: dict[str, Any] = {
+        "all_probabilities": all_probabilities,
+        "threshold": threshold,
+        "unsure_below": unsure_below,
+        "text_columns": text_column,
+        "aggregation": aggregation,
+        "precision": precision,
+        "revision": revision,
+    }
     if folder.output_dir is not None:
         others: dict[str, Any] = {
             "TEXT": texts,
@@ -91,45 +94,29 @@ def predict(
             "--question": question,
             "--csv-safe": csv_safe,
             "--as": form,
+            "--per-file": per_file,
+            "--trust-remote-code": trust_remote_code,  # each worker would run it
+            "--context": context,
+            "--context-file": context_file,
         }
-        others["--per-file"] = per_file
-        others["--trust-remote-code"] = trust_remote_code  # each worker would run it
-        refuse({**others, "--context": context, "--context-file": context_file}, "is not for --output-dir; remove it")
-        done = bertkit.predict_folder(
-            checkpoint,
-            all_probabilities=all_probabilities,
-            threshold=threshold,
-            unsure_below=unsure_below,
-            text_columns=text_column,
-            aggregation=aggregation,
-            precision=precision,
-            revision=revision,
-            **folder.arguments(input_file),
-        )
-        print_folder(done, json)
+        refuse(others, "is not for --output-dir; remove it")
+        print_folder(bertkit.predict_folder(checkpoint, **how, **folder.arguments(input_file)), json)
         return
     folder.check_unused("on_error")
-    passage = one_context(context, context_file)
     blocks = bertkit.predict(
         checkpoint,
         texts or None,  # no argument is an empty list
         None if input_file is None else Path(input_file),
         output_file,
         question or None,
-        passage,
+        one_context(context, context_file),
         colours=wants_colours(),
         csv_safe=csv_safe,
-        all_probabilities=all_probabilities,
-        threshold=threshold,
-        unsure_below=unsure_below,
         form=form,
-        text_columns=text_column,
-        aggregation=aggregation,
-        precision=precision,
-        revision=revision,
         trust_remote_code=trust_remote_code,
         per_file=per_file,
         on_error=folder.on_error or "stop",
+        **how,
     )
     if json:
         print_list("predictions", (block.rows for block in blocks))

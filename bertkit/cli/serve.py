@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,19 +12,39 @@ from bertkit.cli import options
 from bertkit.cli.printing import print_address
 
 
-def serve(
-    checkpoint: options.Checkpoint,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 8000,
-    allowed_host: options.AllowedHost = None,
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """Options of both commands; `bertkit.cli.commands.command` turns the fields into options."""
+
+    host: options.Host = "127.0.0.1"
+    port: options.Port = 8000
+    allowed_host: options.AllowedHost = None
     as_: Annotated[
         Literal["predict", "fill-mask", "embed"] | None,
-        options.option("--as", help="What to serve; decided by the head of the checkpoint."),
-    ] = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    revision: options.Revision = None,
-    trust_remote_code: options.TrustRemoteCode = False,
+        options.option("--as", help="Use of the checkpoint; decided by its head."),
+    ] = None
+    device: options.Device = "auto"
+    precision: options.Precision = "auto"
+    revision: options.Revision = None
+    trust_remote_code: options.TrustRemoteCode = False
+    json: options.AddressAsJson = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the options as arguments of `bertkit.serve` and `bertkit.demo`."""
+        given = {name: value for name, value in vars(self).items() if name not in ("allowed_host", "json")}
+        return {**given, "allowed_hosts": self.allowed_host or (), "ready": print_address if self.json else None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Server):
+    """Options of the page, with another port."""
+
+    port: options.Port = 7860
+
+
+def serve(
+    checkpoint: options.Checkpoint,
+    server: Server,
     token: Annotated[
         str | None,
         options.option(envvar="BERTKIT_SERVE_TOKEN", show_envvar=True, help="Bearer token that requests need."),
@@ -33,7 +54,6 @@ def serve(
     max_client_batch_size: Annotated[int, typer.Option(help="Texts of a request.")] = 32,
     max_request_tokens: Annotated[int, typer.Option(help="Tokens of a request.")] = 32768,
     max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
-    json: options.AddressAsJson = False,
 ) -> None:
     """Serve a checkpoint over HTTP. For InferenceClient and the clients of text-embeddings-inference."""
     from bertkit.serving.server import Limits
@@ -45,47 +65,9 @@ def serve(
         max_request_tokens=max_request_tokens,
         max_body_bytes=max_body_bytes,
     )
-    bertkit.serve(
-        checkpoint,
-        host=host,
-        port=port,
-        allowed_hosts=allowed_host or (),
-        as_=as_,
-        device=device,
-        precision=precision,
-        revision=revision,
-        trust_remote_code=trust_remote_code,
-        token=token,
-        limits=limits,
-        ready=print_address if json else None,
-    )
+    bertkit.serve(checkpoint, token=token, limits=limits, **server.arguments())
 
 
-def demo(
-    checkpoint: options.Checkpoint,
-    host: options.Host = "127.0.0.1",
-    port: options.Port = 7860,
-    allowed_host: options.AllowedHost = None,
-    as_: Annotated[
-        Literal["predict", "fill-mask", "embed"] | None,
-        options.option("--as", help="What to show; decided by the head of the checkpoint."),
-    ] = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    revision: options.Revision = None,
-    trust_remote_code: options.TrustRemoteCode = False,
-    json: options.AddressAsJson = False,
-) -> None:
+def demo(checkpoint: options.Checkpoint, page: Page) -> None:
     """Show a page in the browser to try a checkpoint."""
-    bertkit.demo(
-        checkpoint,
-        host=host,
-        port=port,
-        allowed_hosts=allowed_host or (),
-        as_=as_,
-        device=device,
-        precision=precision,
-        revision=revision,
-        trust_remote_code=trust_remote_code,
-        ready=print_address if json else None,
-    )
+    bertkit.demo(checkpoint, **page.arguments())
