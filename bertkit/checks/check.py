@@ -12,7 +12,7 @@ from typing import Any
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.checks.corpus_rules import Sample, sample
 from bertkit.checks.findings import Finding, Report, error, in_order, note, rules
-from bertkit.checks.fix import faults_of_rows
+from bertkit.checks.fix import CheckedTable, checked_tables
 from bertkit.checks.fix import fix as write_fixed
 from bertkit.checks.label_rules import check_installed
 from bertkit.checks.plan import evaluated_batches, memory, micro_batches, plan
@@ -40,6 +40,7 @@ from bertkit.run.finetune import prepare_finetuning
 from bertkit.run.pretrain import prepare_pretraining
 from bertkit.run.resuming import check_same_data
 from bertkit.tasks.arguments import with_settings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, load_splits
 from bertkit.training.arguments import finetuning_recipe, with_absolute_paths
@@ -124,7 +125,9 @@ def check(
         subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
         if subject.trainer is None:
-            findings = _with_faults_of_rows(findings, resolved, fix)
+            tables = checked_tables(with_absolute_paths(resolved))
+            findings = _with_faults_of_rows(findings, tables, fix)
+            _load_sound_rows(subject, tables)
         for rule in rules():
             findings += rule.findings(subject)
         numbers = {}
@@ -306,11 +309,20 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     return subject
 
 
-def _with_faults_of_rows(findings: Sequence[Finding], recipe: Recipe, fix: str | Path | None) -> list[Finding]:
+def _load_sound_rows(subject: Subject, tables: Mapping[str, CheckedTable]) -> None:
+    """Loads the tables without the rows that have faults, so that one report has the findings on the others too."""
+    sound = {name: table.sound for name, table in tables.items() if table.sound is not None}
+    task = task_of_recipe(subject.recipe) if "train" in sound and subject.splits is None else None
+    if isinstance(task, ClassificationTask):
+        with suppress(DataError):  # of the table as a whole, and among the findings already
+            subject.task, subject.splits = task.load_tables(sound, ("train", "validation"))
+
+
+def _with_faults_of_rows(
+    findings: Sequence[Finding], tables: Mapping[str, CheckedTable], fix: str | Path | None
+) -> list[Finding]:
     """Adds the faults of rows that other faults hide, and names ``--fix`` where it leaves rows of a finding out."""
-    if not isinstance(recipe.data, FineTuningData):
-        return list(findings)
-    faults = faults_of_rows(with_absolute_paths(recipe))
+    faults = [fault for table in tables.values() for fault in table.faults]
     left_out = {fault.message for fault in faults if fault.is_left_out}
     said = "\n".join(finding.message for finding in findings)
     hidden = [fault.message for fault in faults if fault.message not in said]

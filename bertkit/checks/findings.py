@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from bertkit.checks.subject import Subject
-from bertkit.pages.notebook import notebook_html
+from bertkit.pages.summary import Summarized, Summary
 from bertkit.progress import counted
 
 Level = Literal["error", "warning", "note"]
@@ -54,7 +54,7 @@ def note(where: str, message: str, remedy: str) -> Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Summarized):
     """Result of `bertkit.check`.
 
     Attributes:
@@ -76,10 +76,12 @@ class Report:
         """Number of warnings."""
         return sum(finding.level == "warning" for finding in self.findings)
 
-    def _repr_html_(self) -> str:
-        """Returns the findings as a table, which Jupyter shows."""
-        rows = {f"{each.level}: {each.code}": f"{each.where}: {each.message} → {each.remedy}" for each in self.findings}
-        return notebook_html(f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}", rows)
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        rows = [
+            (f"{each.level}: {each.code}", f"{each.where}: {each.message} → {each.remedy}") for each in self.findings
+        ]
+        return Summary(f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}", rows)
 
     def strict(self) -> Report:
         """Returns the report with warnings as errors."""

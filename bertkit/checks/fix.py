@@ -184,32 +184,49 @@ class RowFault(NamedTuple):
     is_left_out: bool
 
 
-def faults_of_rows(recipe: Recipe) -> list[RowFault]:
-    """Returns what is wrong with the tables of text classification, also what an earlier fault of a table hides: rows
-    without a text or a label, beside rows of a wrong number of fields or labels of several kinds."""
-    task, faults = task_of_recipe(recipe), list[RowFault]()
-    if not isinstance(task, ClassificationTask):
-        return []
-    for source, is_fixed in ((recipe.data.train_file, True), (recipe.data.validation_file, False)):
-        if source is None:
-            continue
-        try:
-            table, of_fields = _read(source)
-            table, label, texts = _with_columns(table, recipe)
-        except DataError as unreadable:
-            faults.append(RowFault(str(unreadable), False))
-            continue
-        faults += [RowFault(message, is_fixed) for message in of_fields]
-        for column in texts:
-            values = table.columns[column]
-            for row, message in faults_of_texts(table, column).items():
-                faults.append(RowFault(message, is_fixed and is_missing(values[row])))
-        faults += [RowFault(message, is_fixed) for message in _odd(table, label, recipe).values()]
-        if recipe.task.label_separator is None:  # a row may have none of several labels
-            for row, value in enumerate(table.columns[label]):
-                if is_missing(value):
-                    faults.append(RowFault(f"{table.place(row)}: no value for {label!r}", is_fixed))
-    return faults
+class CheckedTable(NamedTuple):
+    """A table of text classification: its faults, and its rows without any; None if it cannot be read."""
+
+    faults: list[RowFault]
+    sound: Table | None = None
+
+
+def checked_tables(recipe: Recipe) -> dict[str, CheckedTable]:
+    """Returns the training and the validation table of text classification, by name; none of another task.
+
+    Their faults are also those that an earlier one hides: rows without a text or a label, beside rows of a wrong number
+    of fields or labels of several kinds.
+    """
+    if not isinstance(task_of_recipe(recipe), ClassificationTask):
+        return {}
+    sources = {"train": recipe.data.train_file, "validation": recipe.data.validation_file}
+    return {
+        name: _checked(source, recipe, is_fixed=name == "train")
+        for name, source in sources.items()
+        if source is not None
+    }
+
+
+def _checked(source: str, recipe: Recipe, is_fixed: bool) -> CheckedTable:
+    try:
+        table, of_fields = _read(source)
+        table, label, texts = _with_columns(table, recipe)
+    except DataError as unreadable:
+        return CheckedTable([RowFault(str(unreadable), False)])
+    faults = [RowFault(message, is_fixed) for message in of_fields]
+    faulty: set[int] = set()
+    for column in texts:
+        values, of_texts = table.columns[column], faults_of_texts(table, column)
+        faults += [RowFault(message, is_fixed and is_missing(values[row])) for row, message in of_texts.items()]
+        faulty |= of_texts.keys()
+    of_labels = _odd(table, label, recipe)
+    if recipe.task.label_separator is None:  # a row may have none of several labels
+        missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
+        of_labels |= {row: f"{table.place(row)}: no value for {label!r}" for row in missing}
+    faults += [RowFault(message, is_fixed) for message in of_labels.values()]
+    faulty |= of_labels.keys()
+    sound = [row for row in range(len(table)) if row not in faulty]
+    return CheckedTable(faults, table.part(sound) if sound else None)
 
 
 def _odd(table: Table, label: str, recipe: Recipe) -> dict[int, str]:

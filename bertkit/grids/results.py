@@ -23,6 +23,7 @@ from bertkit.inference.networks import mean_outputs
 from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best
+from bertkit.pages.summary import Summarized, Summary
 from bertkit.progress import counted
 from bertkit.run.directory import contents
 from bertkit.run.listing import GRID_RESULTS
@@ -66,7 +67,7 @@ class SettingResult:
 
 
 @dataclass(frozen=True)
-class GridResults:
+class GridResults(Summarized):
     """Results of `bertkit.finetune_grid`, also written to ``grid_results.json``.
 
     Attributes:
@@ -99,11 +100,10 @@ class GridResults:
     test: Mapping[str, float | None] | None = None
     out_of_fold: Mapping[str, float] | None = None
 
-    def _repr_html_(self) -> str:
-        from bertkit.pages.notebook import notebook_html
-
-        scores = {each.name: "–" if each.mean is None else f"{each.mean:.4f}" for each in self.settings}
-        return notebook_html(f"Grid {self.output_dir}: {self.metric}", scores, [f"best: {self.best}; {self.note}"])
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        scores = [(each.name, "–" if each.mean is None else each.mean) for each in self.settings]
+        return Summary(f"Grid {self.output_dir}: {self.metric}", scores, [f"best: {self.best}; {self.note}"])
 
     @property
     def best_setting(self) -> SettingResult | None:

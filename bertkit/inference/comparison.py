@@ -17,6 +17,7 @@ from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
+from bertkit.pages.summary import Summarized, Summary
 from bertkit.tasks.base import per_example
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
@@ -111,7 +112,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Comparisons:
+class Comparisons(Summarized):
     """Result of `compare`.
 
     Attributes:
@@ -128,13 +129,12 @@ class Comparisons:
     notes: tuple[str, ...]
     verdicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def _repr_html_(self) -> str:
-        from bertkit.pages.notebook import notebook_html
-
-        answers = {f"A {each.a}, B {each.b}": f"{each.models} {each.settings}" for each in self.comparisons}
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        answers = [(f"A {each.a}, B {each.b}", f"{each.models} {each.settings}") for each in self.comparisons]
         verdicts = [f"{name}: {sentence}" for name, sentences in self.verdicts.items() for sentence in sentences]
         title = f"{self.metric} on {self.examples:,} examples"
-        return notebook_html(title, answers, [*verdicts, *(f"Note: {note}" for note in self.notes)])
+        return Summary(title, answers, [*verdicts, *(f"Note: {note}" for note in self.notes)])
 
 
 def compare_systems(systems: Sequence[System], metric: str | None = None) -> Comparisons:

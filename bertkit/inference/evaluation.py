@@ -17,6 +17,7 @@ from bertkit.inference.networks import is_ensemble
 from bertkit.inference.predicted import Outcome, all_scores, further_metrics, predicted
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
+from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import Bar, Reached, is_of_class, say, unreported
 from bertkit.recipe.files import absolute, read_recipe_file
@@ -30,7 +31,7 @@ _ROWS_AT_ONCE = 4096  # of a split; the lists of numbers that `Task.encode` retu
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Summarized):
     """The result of `evaluate`.
 
     Attributes:
@@ -48,11 +49,10 @@ class Evaluation:
     truncation: dict[str, int]
     collapse: str | None = None
 
-    def _repr_html_(self) -> str:
-        from bertkit.pages.notebook import notebook_html
-
-        scores = {name.removeprefix("eval_"): value for name, value in self.metrics.items() if not is_of_class(name)}
-        return notebook_html(f"{self.examples} examples of {self.source}", scores, filter(None, [self.collapse]))
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        scores = [(name.removeprefix("eval_"), value) for name, value in self.metrics.items() if not is_of_class(name)]
+        return Summary(f"{self.examples} examples of {self.source}", scores, filter(None, [self.collapse]))
 
 
 def evaluate(

@@ -17,6 +17,7 @@ from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
+from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
 from bertkit.tables.labels import texts as texts_of_column
@@ -65,7 +66,7 @@ def load(
     return loaded
 
 
-class LoadedCheckpoint:
+class LoadedCheckpoint(Summarized):
     """A checkpoint for inference, built by `load`; the weights of each head are loaded when first needed."""
 
     def __init__(
@@ -83,23 +84,19 @@ class LoadedCheckpoint:
         self._data = data
         self._config = load_config(name, any_encoder=True)
 
-    def _facts(self) -> dict[str, object]:
-        """Returns what a reader has to know of the checkpoint, by name; loads no weights."""
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks; loads no weights."""
         facts: dict[str, object] = {"family": self._config.model_type, "head": self.architecture or "none"}
         if self.is_fine_tuned:
             task, _ = load_task(self.name, self._data)
             facts |= {"task": task.name, "labels": ", ".join(getattr(task.task, "label_names", ()))}
         sizes = {name: getattr(self._config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size")}
-        return {name: value for name, value in {**facts, **sizes}.items() if value not in (None, "")}
+        known = [(name, value) for name, value in {**facts, **sizes}.items() if value not in (None, "")]
+        return Summary(f"Checkpoint {self.name}", known)
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name}={value!r}" for name, value in self._facts().items())
+        facts = ", ".join(f"{name}={value!r}" for name, value in self.summary().values)
         return f"{type(self).__name__}({self.name!r}, {facts})"
-
-    def _repr_html_(self) -> str:
-        from bertkit.pages.notebook import notebook_html
-
-        return notebook_html(f"Checkpoint {self.name}", self._facts())
 
     @property
     def is_fine_tuned(self) -> bool:

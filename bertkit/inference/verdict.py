@@ -94,6 +94,9 @@ class Verdict:
     sentences: tuple[str, ...] = ()
     proposal: Proposal | None = None
 
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
 
 NO_VERDICT = Verdict()
 

@@ -22,6 +22,7 @@ from bertkit.errors import OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, read_json, write_json
 from bertkit.inference.verdict import NO_VERDICT, Verdict
 from bertkit.locks import LOCK_FILE, RunLock
+from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.processor import processor
@@ -49,7 +50,7 @@ _at_end: ContextVar[ExitStack | None] = ContextVar("at_end", default=None)
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Summarized):
     """Result of `bertkit.pretrain` and `bertkit.finetune`.
 
     Attributes:
@@ -65,12 +66,11 @@ class Run:
     collapse: str | None = None
     verdict: Verdict = NO_VERDICT
 
-    def _repr_html_(self) -> str:
-        from bertkit.pages.notebook import notebook_html
-
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
         names = [name for name in self.metrics if name.startswith("eval_") and is_score(name) and not is_of_class(name)]
-        scores = {name.removeprefix("eval_"): self.metrics[name] for name in names}
-        return notebook_html(f"Run {self.output_dir}", scores, self.verdict.sentences)
+        scores = [(name.removeprefix("eval_"), self.metrics[name]) for name in names]
+        return Summary(f"Run {self.output_dir}", scores, self.verdict.sentences)
 
 
 @dataclass

@@ -32,8 +32,14 @@ PAIRS = (
     ("text1", "text2"),
     ("sentence_A", "sentence_B"),
 )
-_TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment"))
-_LABELS = (("label",), ("labels",), ("class", "category", "target"), ("score",), ("accept",))
+_TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment", "tweet"))
+_LABELS = (
+    ("label",),
+    ("labels",),
+    ("class", "category", "target", "sentiment", "topic", "intent"),
+    ("score", "rating", "stars"),
+    ("accept",),
+)
 
 
 @dataclass(frozen=True, eq=False)

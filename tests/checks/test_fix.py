@@ -175,6 +175,16 @@ def test_the_near_label_is_suggested(table, no_trial):
     assert "'positve' (2 rows): did you mean 'positive'" in finding.message
 
 
+def test_faults_of_rows_hide_nothing_of_the_other_rows(table, no_trial):
+    """A row without a text would stop the run; the misspelt label of another one is reported nevertheless."""
+    for row in (*table.train, *table.validation):
+        row["label"] = {"yes": "positive", "no": "negative"}[row["label"]]
+    table.train[3]["label"], table.train[5]["text"] = "positve", ""
+    findings = {each.code: each.message for each in table.report().findings}
+    assert "line 7: text is empty" in findings["data"]
+    assert "'positve' (1 row): did you mean 'positive'" in findings["label-typo"]
+
+
 @pytest.mark.parametrize(("name", "message"), [("out.xlsx", "ends in .csv"), ("out", "ends in .csv")])
 def test_other_files_are_refused(table, dirty, tmp_path, name, message):
     with pytest.raises(RecipeError, match=message):

@@ -245,6 +245,8 @@ def test_results_show_themselves_in_notebooks(fine_tuned):
     assert scores._repr_html_() == (
         "<b>4 examples of x.csv</b><p>all are &#x27;x&#x27;</p><table><tr><th>accuracy</th><td>0.5000</td></tr></table>"
     )
+    assert str(run) == "Run a<b\n1 < 2.\naccuracy  0.5000"
+    assert str(run.verdict) == "1 < 2."
     loaded = load(fine_tuned("film"))
     assert "<tr><th>labels</th><td>bad, fair, good</td></tr>" in loaded._repr_html_()
     assert "labels='bad, fair, good'" in repr(loaded)

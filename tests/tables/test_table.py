@@ -97,8 +97,8 @@ def test_requested_columns_win_over_usual_names():
         (label_column, ["text", "label"], ["lable"],
          "--label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"),
         (label_column, ["a", "b"], [None],
-         "none of its columns (a, b) is named label, labels, class, category, target, score, accept; give the column "
-         "of the labels with --label-column"),
+         "none of its columns (a, b) is named label, labels, class, category, target, sentiment, topic, intent, "
+         "score, rating, stars, accept; give the column of the labels with --label-column"),
         (text_columns, ["text", "label"], [["txt"], "label"],
          "--text-column: no column 'txt'; available: 'text', 'label'; did you mean 'text'?"),
         (text_columns, ["text", "body"], [["text"], "text"],

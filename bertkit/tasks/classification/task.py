@@ -141,7 +141,10 @@ class ClassificationTask(TableTask, TextClassification):
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
-        tables = self.data.tables(splits)
+        return self.load_tables(self.data.tables(splits), splits)
+
+    def load_tables(self, tables: Mapping[str, Table], splits: Sequence[str]) -> tuple[Self, dict[str, Split]]:
+        """Returns what `load` does, of tables that have been read: use, such as ``train``, → table."""
         if not tables:
             return self, {}
         first = next(iter(tables))  # the training set, if it is read
