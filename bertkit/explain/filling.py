@@ -16,6 +16,7 @@ from bertkit.errors import CheckpointError, DataError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
+from bertkit.inference.fill_mask import check_fills
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.masked_words import MaskedPiece, predict_pieces
 from bertkit.metrics.intervals import proportion_interval
@@ -80,29 +81,22 @@ class Filling:
         return lines
 
 
-def check_fills(network: Network) -> None:
+def _check_fills(network: Network) -> None:
     """Raises CheckpointError unless a checkpoint predicts masked tokens."""
-    if network.task is not None:
-        raise CheckpointError(
-            f"{network.name}: it was fine-tuned ({network.task.name}) and has no masked-LM head; give a pre-trained "
-            "checkpoint"
-        )
-    if getattr(network.model.config, "attention", None) == "left_to_right":
-        raise CheckpointError(f"{network.name}: its attention is left to right, so it fills no masks")
-    if network.tokenizer.mask_token_id is None:
-        raise CheckpointError(f"{network.name}: its tokenizer has no mask token")
+    task = None if network.task is None else network.task.name
+    check_fills(network.name, network.model.config, network.tokenizer, task)
     if network.model.get_output_embeddings() is None:
         raise CheckpointError(f"{network.name}: it has no masked-LM head; give a pre-trained checkpoint")
 
 
 def filling_of(network: Network, pieces: Pieces) -> Filling:
-    """Masks each word of a text in turn; raises as `check_fills`."""
+    """Masks each word of a text in turn; raises as `_check_fills`."""
     return fillings(network, [pieces])[0]
 
 
 def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     """Masks each word of several texts in turn; see `filling_of`."""
-    check_fills(network)
+    _check_fills(network)
     pieces = [
         MaskedPiece(number, position, word.end)
         for number, text in enumerate(texts)
@@ -232,7 +226,7 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
 
 def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
     """Cuts texts into pieces."""
-    check_fills(network)
+    _check_fills(network)
     every = []
     for number, text in enumerate(texts, start=1):
         pieces = pieces_of(network, [text], name=f"text {number}")

@@ -98,7 +98,8 @@ def evaluate(
         ```
     """
     data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
-    data = {key: table_path(value, key) for key, value in data.items() if value is not None}
+    data = {key: value for key, value in data.items() if value is not None}
+    data = {key: table_path(value, key) if key.endswith("_file") else value for key, value in data.items()}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     name = at_revision(checkpoint, revision, trust_remote_code)
     names = [*map(absolute, metrics), *_metrics_of_run(name, trust_remote_code)]

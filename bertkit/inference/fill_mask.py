@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.encoders import longest_input, model_inputs
-from bertkit.errors import RecipeError, raise_all
+from bertkit.errors import CheckpointError, RecipeError, raise_all
 from bertkit.inference.forward import forward_in_batches
 from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,21 @@ class MaskPrediction:
     token: str
     probability: float
     text: str
+
+
+def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, task: str | None) -> None:
+    """Raises CheckpointError unless a checkpoint may predict masked tokens; ``task`` is what it was fine-tuned for."""
+    if task is not None:
+        raise CheckpointError(
+            f"{name}: it was fine-tuned ({task}) and has no masked-LM head; give a pre-trained checkpoint"
+        )
+    if tokenizer.mask_token_id is None:
+        raise CheckpointError(f"{name}: its tokenizer has no mask token")
+    if getattr(config, "attention", None) == "left_to_right":
+        raise CheckpointError(
+            f"{name}: its attention is left to right, so it predicts the next token and fills no masks; it can embed "
+            "texts, or be fine-tuned"
+        )
 
 
 class MaskFiller:

@@ -11,9 +11,8 @@ import numpy as np
 
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
-from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
+from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
@@ -241,13 +240,8 @@ class LoadedCheckpoint(Summarized):
         """
         config = load_config(self.name, any_encoder=True)
         tokenizer = load_tokenizer(self.name, config=config)
-        if tokenizer.mask_token_id is None:
-            raise CheckpointError(f"{self.name}: its tokenizer has no mask token")
-        if getattr(config, "attention", None) == "left_to_right":
-            raise CheckpointError(
-                f"{self.name}: its attention is left to right, so it predicts the next token and fills no masks; it "
-                "can embed texts, or be fine-tuned"
-            )
+        task = load_task(self.name, self._data)[0].name if self.is_fine_tuned else None
+        check_fills(self.name, config, tokenizer, task)
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
         return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)

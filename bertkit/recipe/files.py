@@ -241,7 +241,7 @@ def list_recipes() -> list[str]:
 
 
 def find_recipe(name_or_file: str | Path) -> Path:
-    """Returns the file of a recipe given by name, by the end of its name (``bert-mini``), or as a path.
+    """Returns the file of a recipe given by name, by the end or a part of its name (``bert-mini``), or as a path.
 
     Raises:
         RecipeError: the recipe does not exist, or the end matches several names.
@@ -262,6 +262,7 @@ def find_recipe(name_or_file: str | Path) -> Path:
         raise RecipeError(f"recipe {name_or_file}: no such file")
     wanted, known = str(name_or_file).strip("/"), list_recipes()
     matches = [name for name in known if name == wanted] or [name for name in known if name.endswith(f"/{wanted}")]
+    matches = matches or [name for name in known if f"/{wanted}/" in name]  # a folder, such as squad
     if len(matches) == 1:
         return recipe_folder() / f"{matches[0]}.yaml"
     if matches:

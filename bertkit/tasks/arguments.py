@@ -51,7 +51,7 @@ def table_path(value: Any, name: str) -> Any:
     """Returns the path of a file with the rows of a table object, in the cache of bertkit; other values unchanged.
 
     Raises:
-        RecipeError: several tables by their names, such as a ``DatasetDict``.
+        RecipeError: it is no table, such as a column, or several tables by their names, such as a ``DatasetDict``.
     """
     if isinstance(value, Mapping):
         first = next(iter(value), "train")
@@ -59,8 +59,14 @@ def table_path(value: Any, name: str) -> Any:
             f"{name}: is a {type(value).__name__} of {quoted(map(str, value))}; give one of them: "
             f"{name}=tables[{str(first)!r}]"
         )
-    if kind_of_table(value) is None:
+    if value is None or isinstance(value, str | Path):
         return value
+    if kind_of_table(value) is None:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        raise RecipeError(
+            f"{name}: is a {kind}; expected a file, or rows with named columns: a DataFrame, an Arrow table, a "
+            "datasets.Dataset, or a list of dictionaries"
+        )
     from huggingface_hub.constants import HF_HOME
 
     return stored(value, Path(HF_HOME) / "bertkit" / "tables", name)

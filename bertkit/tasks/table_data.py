@@ -176,8 +176,9 @@ class TableData(HubData):
                     f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
                     "--label-column"
                 )
+            grouped = "" if groups is None else f" in {len(set(groups))} groups that stay together"
             raise DataError(
-                f"{train.source}: {rows} rows are too few to hold out {self.validation_fraction} of "
+                f"{train.source}: {rows} rows{grouped} are too few to hold out {self.validation_fraction} of "
                 f"{'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )

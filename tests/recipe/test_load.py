@@ -309,6 +309,8 @@ def test_recipes_are_found_by_names_and_files():
     path = find_recipe("finetune/glue/sst2")
     assert path == find_recipe("sst2") == find_recipe(path)
     assert path.name == "sst2.yaml"
+    with pytest.raises(RecipeError, match=r"'squad' is ambiguous: finetune/squad/v1, finetune/squad/v2; give the full"):
+        find_recipe("squad")
 
 
 def test_copying_keeps_comments_and_never_overwrites(tmp_path):
