@@ -69,6 +69,11 @@ class Search:
         """Returns the numbers of the pruned trials."""
         return {trial.number for trial in self._trials() if trial.state.name == "PRUNED"}
 
+    def failed(self) -> list[Setting]:
+        """Returns the settings of trials that ended with a failed run, which a repeated command tries again."""
+        trials = [trial for trial in self._trials() if trial.state.name == "FAIL"]
+        return [self._setting(trial) for trial in trials if self._is_sampled(trial)]
+
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         if not (self.folder / JOURNAL).is_file():
             return []

@@ -131,7 +131,11 @@ class AllCells:
 
 
 class SampledCells:
-    """Source of a search: the cells of the running trials; a new trial begins when all of these are taken."""
+    """Source of a search: the cells of the running trials; a new trial begins when all of these are taken.
+
+    Failed runs without a record are tried again. What they give then counts in the results, and not for the sampling,
+    for which their trials have ended.
+    """
 
     def __init__(self, definition: Definition, folder: Path):
         self.definition, self.folder, self.search = definition, folder, Search(definition, folder)
@@ -141,6 +145,7 @@ class SampledCells:
             settings: list[Setting] = self.search.advance(lambda cell: record_of(self.folder, cell))
             if not settings and (setting := self.search.ask()) is not None:
                 settings = [setting]
+            settings = [*self.search.failed(), *settings]
         every = (cell for setting in settings for cell in self.definition.cells(setting))
         return [cell for cell in every if record_of(self.folder, cell) is None]
 

@@ -94,6 +94,21 @@ def test_a_failed_run_ends_its_trial(searched, tmp_path):
     assert source.cells()[0].setting.number == 1
 
 
+def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
+    definition, source = searched
+    failed = source.cells()[1]
+    for cell in source.cells():
+        finish(tmp_path, cell, 0.5)
+    (tmp_path / workers.RECORDS / f"{failed.name}.json").write_text('{"error": "diverged"}')
+    worked(definition, source, tmp_path)
+    assert source.cells() == []
+    workers.forget_failures(tmp_path)
+    repeated = SampledCells(definition, tmp_path)
+    assert repeated.cells() == [failed]
+    finish(tmp_path, failed, 0.6)
+    assert repeated.cells() == []
+
+
 def test_the_runs_of_a_search(grid):
     results = grid(search=["train.learning_rate=1e-4..1e-2:log"], trials=2)
     assert [row.n for row in results.settings] == [1, 1]
