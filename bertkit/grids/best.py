@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertkit.files import read_json
 from bertkit.grids.definition import RUNS, Definition
 from bertkit.grids.results import GridResults, best_cells
 from bertkit.grids.workers import record_of, write_record
@@ -19,7 +20,7 @@ from bertkit.run.in_progress import write_report
 from bertkit.tasks.registry import has_room
 from bertkit.tasks.splits import splits_to_write
 
-_REPORT = "report.html"
+_REPORT, _RESULTS = "report.html", "predict_results.json"
 
 
 def complete_best(definition: Definition, results: GridResults, tests: Sequence[str]) -> None:
@@ -33,21 +34,24 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
     cells = sorted(best_cells(definition, results), key=lambda cell: cell.name != results.best_run) if tests else []
     for cell in cells:
         place = folder / RUNS / cell.name
-        if (place / "predict_results.json").is_file():
-            continue
-        if (score := _predict(place, tests)) is None:
+        if not (place / _RESULTS).is_file():
+            _predict(place, tests)
+        written = read_json(place / _RESULTS)
+        names = [f"predict_{results.metric}{suffix_of(name)}" for name in tests]
+        scores = [written[name] for name in names if name in written]
+        if not scores:
             break  # without labels the predictions of the best run are enough
-        write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": score})
+        # A process may be killed between the results and the record.
+        write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": statistics.mean(scores)})
     best = folder / RUNS / results.best_run
     is_wanted = definition.recipe.train.get("report", True) and has_room("reporting") and has_room("sharing")
     if is_wanted and not (best / _REPORT).is_file():
         write_report(best, outcome_of(best, with_training=True))
 
 
-def _predict(place: Path, tests: Sequence[str]) -> float | None:
-    """Writes predictions and results of test sets; returns the mean main metric of those with labels, or None."""
+def _predict(place: Path, tests: Sequence[str]) -> None:
+    """Writes predictions and results of test sets, with the scores of those that have labels."""
     metrics: dict[str, float] = {}
-    scores = []
     for name in tests:
         outcome = outcome_of(place, name)
         task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
@@ -56,8 +60,6 @@ def _predict(place: Path, tests: Sequence[str]) -> float | None:
         if set(task.label_columns) <= set(outcome.features):
             known = {key: value for key, value in all_scores(task, *columns, None).items() if math.isfinite(value)}
             metrics |= {f"predict_{key}{suffix}": value for key, value in known.items()}
-            scores += [known[task.main_metric]] if task.main_metric in known else []
         if name in splits_to_write(task, tests):
             say(f"{name} predictions: {task.write_predictions(name, *columns, place)}")
     write_results(place, "predict", metrics)
-    return statistics.mean(scores) if scores else None

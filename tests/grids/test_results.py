@@ -100,6 +100,13 @@ def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, t
     metrics = [json.loads((folder / "predict_results.json").read_text()) for folder in folders]
     assert results.test["mean"] == pytest.approx(mean(each["predict_accuracy"] for each in metrics))
     assert results.test["n"] == len(metrics) == 2
+    # A process was killed between the results of a run and its record.
+    record = results.output_dir / "records" / f"{results.best_run}.json"
+    known = json.loads(record.read_text())
+    del known["test_score"]
+    record.write_text(json.dumps(known))
+    again = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2, overrides=with_tests)
+    assert again.test == results.test
     # As a single run predicts it.
     rate = results.best_setting.values["train.learning_rate"]
     values = {**quick, **with_tests, "data.train_file": str(table), "train.learning_rate": rate}
@@ -115,9 +122,10 @@ def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, t
 
 def test_a_test_set_without_labels_is_predicted_by_the_best_run(grid, tmp_path):
     (tmp_path / "test.jsonl").write_text('{"text": "a lovely film"}\n{"text": "an awful plot"}\n')
-    results = grid(seeds=2, overrides={"data.test_file": str(tmp_path / "test.jsonl")})
-    [predicted] = results.output_dir.glob("runs/*/predictions.jsonl")
-    assert predicted.parent.name == results.best_run
+    for _ in range(2):  # a repeated command predicts it by no other run
+        results = grid(seeds=2, overrides={"data.test_file": str(tmp_path / "test.jsonl")})
+        [predicted] = results.output_dir.glob("runs/*/predictions.jsonl")
+        assert predicted.parent.name == results.best_run
     assert results.test is None
 
 
