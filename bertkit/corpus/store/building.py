@@ -221,7 +221,8 @@ def _work_folder(
 ) -> Iterator[Path]:
     """Yields the folder of the parts with its plan; records of other text or settings are removed first.
 
-    A build locks the folder, a share its own file in it.
+    A build locks the folder, a share its own file in it. A fault of the text ends a build and removes the folder; it
+    ends a share alone, since the folder has the parts of other shares too.
     """
     work = _work_of(place)
     try:
@@ -253,8 +254,9 @@ def _work_folder(
         remove_unfinished(work)
         try:
             yield work
-        except DataError:  # the text has to change, and the parts are of this text
-            shutil.rmtree(work, ignore_errors=True)
+        except DataError:
+            if share is None:  # the text has to change, and the parts are of this text
+                shutil.rmtree(work, ignore_errors=True)
             raise
 
 

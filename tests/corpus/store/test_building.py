@@ -181,6 +181,20 @@ class TestShares:
         with pytest.raises(OutputError, match="was begun in 2 parts; give --part 1/2"):
             build(corpus, files, part="1/3")
 
+    def test_a_fault_of_the_text_keeps_the_parts_of_other_shares(self, corpus, files):
+        [bad] = corpus.write(bad="t1\n\n" * 2000 + "\0")  # eight units, the last of which is of the second share
+        texts = [bad, *files]
+        build(corpus, texts, part="1/2")
+        finished = set((corpus.folder / "store.building").glob("unit-*.json"))
+        with pytest.raises(DataError, match="NUL byte"):
+            build(corpus, texts, part="2/2")
+        assert finished
+        assert all(path.is_file() for path in finished)
+        bad.write_text("t1\n\n" * 2000 + "\n", encoding="utf-8")
+        for part in ("1/2", "2/2"):
+            build(corpus, texts, part=part)
+        assert contents(join_store(corpus.folder / "store")) == contents(build(corpus, texts, "whole"))
+
     def test_nothing_to_join(self, corpus):
         with pytest.raises(OutputError, match="no build in this folder"):
             join_store(corpus.folder / "store")
