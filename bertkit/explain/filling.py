@@ -83,8 +83,8 @@ class Filling:
 
 def _check_fills(network: Network) -> None:
     """Raises CheckpointError unless a checkpoint predicts masked tokens."""
-    task = None if network.task is None else network.task.name
-    check_fills(network.name, network.model.config, network.tokenizer, task)
+    head = None if network.task is None else type(network.model).__name__
+    check_fills(network.name, network.model.config, network.tokenizer, head)
     if network.model.get_output_embeddings() is None:
         raise CheckpointError(f"{network.name}: it has no masked-LM head; give a pre-trained checkpoint")
 

@@ -31,11 +31,11 @@ class MaskPrediction:
     text: str
 
 
-def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, task: str | None) -> None:
-    """Raises CheckpointError unless a checkpoint may predict masked tokens; ``task`` is what it was fine-tuned for."""
-    if task is not None:
+def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, head: str | None) -> None:
+    """Raises CheckpointError unless a checkpoint may predict masked tokens; ``head`` is that of a fine-tuned one."""
+    if head is not None:
         raise CheckpointError(
-            f"{name}: it was fine-tuned ({task}) and has no masked-LM head; give a pre-trained checkpoint"
+            f"{name}: it was fine-tuned ({head}) and has no masked-LM head; give a pre-trained checkpoint"
         )
     if tokenizer.mask_token_id is None:
         raise CheckpointError(f"{name}: its tokenizer has no mask token")

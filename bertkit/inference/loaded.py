@@ -240,8 +240,7 @@ class LoadedCheckpoint(Summarized):
         """
         config = load_config(self.name, any_encoder=True)
         tokenizer = load_tokenizer(self.name, config=config)
-        task = load_task(self.name, self._data)[0].name if self.is_fine_tuned else None
-        check_fills(self.name, config, tokenizer, task)
+        check_fills(self.name, config, tokenizer, self.architecture if self.is_fine_tuned else None)
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
         return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)

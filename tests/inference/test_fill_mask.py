@@ -97,13 +97,12 @@ def test_rows_beyond_the_vocabulary_are_no_guesses(checkpoint, tmp_path):
     assert {guess.token for guess in masks[0]} == set(tokenizer.get_vocab())
 
 
-def test_a_fine_tuned_checkpoint_is_refused(fine_tuned):
-    with pytest.raises(CheckpointError, match=r"was fine-tuned \(classification\) and has no masked-LM head"):
+def test_a_checkpoint_without_the_head_is_refused(fine_tuned, checkpoint, tmp_path):
+    with pytest.raises(
+        CheckpointError, match=r"fine-tuned \(BertForSequenceClassification\) and has no masked-LM head"
+    ):
         bertkit.load(fine_tuned("film")).fill_mask("a [MASK]")
-
-
-def test_a_checkpoint_without_the_head_is_refused(checkpoint, tmp_path):
-    bertkit.BertForSequenceClassification(load_config(str(checkpoint))).save_pretrained(tmp_path)
+    bertkit.BertModel(load_config(str(checkpoint))).save_pretrained(tmp_path)
     load_tokenizer(checkpoint).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match=r"lack cls\.predictions.* not a complete BertForMaskedLM"):
         bertkit.load(tmp_path).fill_mask("a [MASK]")
