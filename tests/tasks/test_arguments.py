@@ -45,7 +45,7 @@ def test_settings_are_found_in_their_blocks():
         ({"train_file": []}, "train_file: is a list; expected a file, or rows with named columns: a DataFrame, "),
         (
             {"train_file": np.array(["a"])},
-            "train_file: is a numpy.ndarray; expected a file, or rows with named columns",
+            "train_file: is a numpy.ndarray; expected a file, or rows with named",
         ),
         ({"token_column": "a"}, "token_column: no argument and no setting of this task"),
         ({"learning_rate": 1}, "learning_rate: is in overrides too, as train.learning_rate; keep one of them"),
