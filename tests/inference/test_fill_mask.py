@@ -98,9 +98,7 @@ def test_rows_beyond_the_vocabulary_are_no_guesses(checkpoint, tmp_path):
 
 
 def test_a_checkpoint_without_the_head_is_refused(fine_tuned, checkpoint, tmp_path):
-    with pytest.raises(
-        CheckpointError, match=r"tuned \(BertForSequenceClassification\) and has no masked-LM head"
-    ):
+    with pytest.raises(CheckpointError, match=r"tuned \(BertForSequenceClassification\) and has no masked-LM head"):
         bertkit.load(fine_tuned("film")).fill_mask("a [MASK]")
     bertkit.BertModel(load_config(str(checkpoint))).save_pretrained(tmp_path)
     load_tokenizer(checkpoint).save_pretrained(tmp_path)
