@@ -11,6 +11,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from functools import singledispatch
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -350,6 +351,26 @@ def padded(
     """Pads the inputs of N rows to the longest, (N, S) int64; on the right, so that tokens keep their positions."""
     columns = {name: [list(row[name]) for row in rows] for name in inputs}
     return tokenizer.pad(columns, padding_side="right", return_tensors="pt")
+
+
+def grouped(columns: Mapping[str, Sequence[Any]], counts: Sequence[int]) -> dict[str, list[Any]]:
+    """Returns columns of inputs as columns of lists, of which the first has ``counts[0]`` inputs, and so on.
+
+    >>> grouped({"input_ids": ["a", "b", "c"]}, [1, 2])
+    {'input_ids': [['a'], ['b', 'c']]}
+    """
+    borders = np.cumsum([0, *counts]).tolist()
+    return {name: [column[start:end] for start, end in pairwise(borders)] for name, column in columns.items()}
+
+
+def padded_lists(
+    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str], most: int
+) -> dict[str, Tensor]:
+    """Pads rows of lists of inputs, (B, ``most``, S) int64; fewer inputs are followed by copies of the last one."""
+    lists = [
+        {name: row[name][min(number, len(row[name]) - 1)] for name in inputs} for row in rows for number in range(most)
+    ]
+    return {name: values.view(len(rows), most, -1) for name, values in padded(lists, tokenizer, inputs).items()}
 
 
 def one_array(outputs: Outputs) -> np.ndarray:

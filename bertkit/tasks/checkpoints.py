@@ -76,10 +76,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
             f"{name}: config.json has a bertkit_task that this version of bertkit does not know "
             f"({'; '.join(checker.faults)}); update bertkit, or get a complete copy of the checkpoint"
         )
-    known = {field.name for field in dataclasses.fields(kept)}
-    for key in data:
-        if key not in known:
-            raise RecipeError(f"data.{key}: {name} was fine-tuned for {kind}, which has no such data setting")
+    _check_known(data, task_class, f"{name} was fine-tuned for {kind}")
     try:
         task = task_class(settings, dataclasses.replace(kept, **data))
     except ValueError as error:
@@ -115,7 +112,7 @@ class StockTask(Task):
 _TASKS = {
     "BertForSequenceClassification": "bertkit.tasks.classification.stock:StockClassification",
     "BertForTokenClassification": "bertkit.tasks.ner.stock:StockNer",
-    "BertForQuestionAnswering": "bertkit.tasks.question_answering.task:StockQuestionAnswering",
+    "BertForQuestionAnswering": "bertkit.tasks.question_answering.stock:StockQuestionAnswering",
 }
 _OTHER_USES = {
     "BertForMaskedLM": "fill-mask and embed use its masked language model",
@@ -153,16 +150,21 @@ def stock_task(config: PreTrainedConfig, name: str, data: Mapping[str, Any]) -> 
         )
     module, _, class_name = place.partition(":")
     task_class = getattr(import_module(module), class_name)
-    known = {field.name for field in dataclasses.fields(task_class.data_settings)}
-    for key in data:
-        if key not in known:
-            raise RecipeError(f"data.{key}: {name} is used for {task_class.kind}, which has no such data setting")
+    _check_known(data, task_class, f"{name} is used for {task_class.kind}")
     longest = min(longest_input(config), longest_of_tokenizer(name))
     try:
         task: Task = task_class.of_config(config, name, longest, data)
     except ValueError as error:
         raise RecipeError(f"data.{error}") from error
     return task
+
+
+def _check_known(data: Mapping[str, Any], task_class: type[Task], use: str) -> None:
+    """Checks that a task has the values of the ``data`` block; RecipeError, with ``use``, if it has no such setting."""
+    known = {field.name for field in dataclasses.fields(task_class.data_settings)}
+    for key in data:
+        if key not in known:
+            raise RecipeError(f"data.{key}: {use}, which has no such data setting")
 
 
 def labels_of(config: PreTrainedConfig, name: str) -> list[str]:

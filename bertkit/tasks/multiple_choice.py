@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import CheckpointError, DataError, collected, noted, raise_all, raise_listed
+from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
 from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts
 from bertkit.tables.table import find_column
-from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, padded, softmax, texts_of
+from bertkit.tasks.base import Outputs, PerExampleTask, grouped, labels_of, one_array, padded_lists, softmax, texts_of
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask
 from bertkit.tasks.windows import cut_rows
@@ -89,24 +88,18 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        splits = self.splits if splits is None else splits
-        tables = self.data.tables(splits)
-        task = self
-        if tables and not self._settled:
-            task = self._with_columns(next(iter(tables.values())))  # the training set, where it is read
-        found = collected(task._split_of, tables)
-        counts = [len(endings) for split in found.values() for endings in split.examples["endings"][:]]
-        task = task.with_settings(num_choices=max([task.task.num_choices, *counts]))
-        task, found = task._with_validation(splits, found)
-        return task, task._limited(splits, found)
+        task, loaded = super().load(splits)
+        counts = [len(endings) for split in loaded.values() for endings in split.examples["endings"][:]]
+        return task.with_settings(num_choices=max([task.task.num_choices, *counts])), loaded
 
     @property
     def _settled(self) -> bool:
         """Returns whether all columns are set, as in a checkpoint; ``start_column`` may be ``None`` there."""
         return bool(self.task.num_choices and self.task.context_column and self.task.ending_columns)
 
-    def _with_columns(self, table: Table) -> Self:
-        """Returns a copy of the task with the column names of the table."""
+    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+        if self._settled:
+            return self, ()
         settings, names = self.task, list(table.columns)
         context = settings.context_column or find_column(
             names, None, _CONTEXTS, table.source, "--context-column", "contexts"
@@ -114,12 +107,13 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         endings = settings.ending_columns
         if not endings and not (set(_ENDINGS) & set(names)):
             endings = _numbered(names)
-        return self.with_settings(
+        task = self.with_settings(
             context_column=context,
             start_column=settings.start_column or ("sent2" if context == "sent1" and "sent2" in names else None),
             ending_columns=endings or [find_column(names, None, _ENDINGS, table.source, "--ending-column", "endings")],
             label_column=settings.label_column or next((name for name in _LABELS if name in names), "label"),
         )
+        return task, ()
 
     def _split_of(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
@@ -200,11 +194,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
             padding=False,
             return_token_type_ids=True,
         )
-        borders = np.cumsum([0, *counts]).tolist()
-        features = {
-            name: [column[start:end] for start, end in pairwise(borders)]
-            for name, column in {**cut, "whole": whole}.items()
-        }
+        features = grouped({**cut, "whole": whole}, counts)
         features["full_length"] = [sum(map(len, row)) for row in features.pop("whole")]
         features["length"] = [sum(map(len, row)) for row in features["input_ids"]]
         features["choice_count"] = counts
@@ -229,14 +219,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         import torch
 
         counts = [len(row["input_ids"]) for row in rows]
-        most = max(self.task.num_choices, *counts)
-        choices = [
-            {name: row[name][min(choice, count - 1)] for name in inputs}
-            for row, count in zip(rows, counts, strict=True)
-            for choice in range(most)
-        ]
-        flat = padded(choices, tokenizer, inputs)
-        shaped = {name: values.view(len(rows), most, -1) for name, values in flat.items()}
+        shaped = padded_lists(rows, tokenizer, inputs, max(self.task.num_choices, *counts))
         return labels_of(rows) | {"choice_counts": torch.tensor(counts)} | shaped
 
     def prepare(self, model: PreTrainedModel) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import DataError, collected, quoted
+from bertkit.errors import DataError, quoted
 from bertkit.metrics import MetricSettings
 from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
 from bertkit.options import option, setting
@@ -83,21 +83,10 @@ class RerankingTask(TableTask, TextClassification):
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
-    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        splits = self.splits if splits is None else splits
-        tables = self.data.tables(splits)
-        task = self
-        if tables and not (self.task.text_columns and (self.task.label_column or self.task.negative_columns)):
-            task = self._with_columns(next(iter(tables.values())))
-        loaded = collected(task._split_of, tables)
-        if task is not self and "train" in loaded:
-            loaded["train"] = replace(loaded["train"], notes=(task._choice(), *loaded["train"].notes))
-        task, loaded = task._with_validation(splits, loaded)
-        return task, task._limited(splits, loaded)
-
-    def _with_columns(self, table: Table) -> Self:
-        """Returns a copy of the task with the column names of the table."""
+    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         settings, names = self.task, list(table.columns)
+        if settings.text_columns and (settings.label_column or settings.negative_columns):
+            return self, ()
         given = [*settings.text_columns, *settings.negative_columns]
         texts = [matching(name, names) or name for name in given] or usual_texts(names, table.source)
         label = settings.label_column and (matching(settings.label_column, names) or settings.label_column)
@@ -111,13 +100,11 @@ class RerankingTask(TableTask, TextClassification):
                 f"{table.source}: pairs of {texts[0]} and {texts[1]} without others to compare with; give a column of "
                 "their relevance with --label-column, or passages that do not answer the query with --negative-column"
             )
-        return self.with_settings(text_columns=texts[:2], negative_columns=texts[2:], label_column=label)
-
-    def _choice(self) -> str:
-        """Returns a sentence on the columns of the table."""
-        (query, passage), negatives = self.task.text_columns, self.task.negative_columns
-        more = f"negatives in {quoted(negatives)}" if negatives else f"relevance in {self.task.label_column!r}"
-        return f"columns: queries in {query!r}, passages in {passage!r}, {more}"
+        query, passage, *negatives = texts
+        more = f"negatives in {quoted(negatives)}" if negatives else f"relevance in {label!r}"
+        line = f"columns: queries in {query!r}, passages in {passage!r}, {more}"
+        columns = {"text_columns": [query, passage], "negative_columns": negatives, "label_column": label}
+        return self.with_settings(**columns), (line,)
 
     def _split_of(self, name: str, table: Table) -> Split:
         query, passage = self.task.text_columns
@@ -131,12 +118,8 @@ class RerankingTask(TableTask, TextClassification):
                 passage: [text for _, text, _ in pairs],
                 "labels": [label for _, _, label in pairs],
             }
-            split = Split.of_table(columns, table)
             places: Sequence[Any] = table.numbers_of_rows
-            return Split(
-                split.examples, table.source, table.fingerprint, numbers=[places[row] for row, _, _ in pairs],
-                unit=table.unit,
-            )  # fmt: skip
+            return replace(Split.of_table(columns, table), numbers=[places[row] for row, _, _ in pairs])
         read = read_texts(table, [query, passage])
         columns = {query: [row[0] for row in read], passage: [row[1] for row in read]}
         if self._needs_labels(name) or self.task.label_column in table.columns:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, collected
 from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.splits import hold_out
@@ -194,6 +194,26 @@ class TableTask(Task):
 
     data: TableData
     scored_split = "validation"  # of a Hub data set
+
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
+        splits = self.splits if splits is None else splits
+        tables = self.data.tables(splits)
+        task, notes = self, tuple[str, ...]()
+        if tables:
+            task, notes = self._learnt_from(next(iter(tables.values())))  # the training set, where it is read
+        loaded = collected(task._split_of, tables)
+        if notes and "train" in loaded:
+            loaded["train"] = replace(loaded["train"], notes=(*notes, *loaded["train"].notes))
+        task, loaded = task._with_validation(splits, loaded)
+        return task, task._limited(splits, loaded)
+
+    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+        """Returns the task with the settings that the first table determines, and notes on them."""
+        return self, ()
+
+    def _split_of(self, name: str, table: Any) -> Split:
+        """Builds the examples of a table; DataError with all its faults."""
+        raise NotImplementedError
 
     def _with_validation(
         self,

@@ -20,7 +20,6 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.options import check_ranges, option, setting
 from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.base import Outputs, PerExampleTask, encoding_notes, texts_of, truncation_hint
-from bertkit.tasks.checkpoints import StockTask
 from bertkit.tasks.folds import strata
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, text_columns_of
@@ -32,7 +31,7 @@ from bertkit.tasks.table_data import HubData
 if TYPE_CHECKING:
     from datasets import Dataset
     from torch import Tensor
-    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _POSITIONS = ("start_positions", "end_positions")
 
@@ -328,61 +327,6 @@ class QuestionAnsweringTask(PerExampleTask):
 def _(task: QuestionAnsweringTask, examples: Dataset) -> list[bool] | None:
     """Returns whether each question has an answer, if some may have none."""
     return [bool(answers["text"]) for answers in examples["answers"]] if task.task.version_2_with_negative else None
-
-
-# ---- checkpoints that record no task --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class StockDataSettings(DataSettings):
-    """Sources of the questions, window sizes, and whether questions may have no answer."""
-
-    version_2_with_negative: bool = setting(
-        "Predict no answer where it scores higher than every answer, as for SQuAD 2.0.", default=False
-    )
-
-
-class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
-    """Question answering by a checkpoint that records no task; questions without answers are inferred from the data."""
-
-    data_settings = StockDataSettings
-    data: StockDataSettings
-
-    @classmethod
-    def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
-        """Infers the task from a configuration, see `bertkit.tasks.checkpoints.stock_task`."""
-        default = DataSettings()
-        length = data.get("max_seq_length", min(longest, default.max_seq_length))
-        sizes = {
-            "max_seq_length": length,
-            "max_query_length": min(default.max_query_length, max(length // 4, 1)),
-            "doc_stride": min(default.doc_stride, length // 4),
-        }
-        settings = StockDataSettings(**{**sizes, **data})
-        task = cls(TaskSettings(version_2_with_negative=settings.version_2_with_negative), settings)
-        task.assumptions = (
-            "answers are spans of the text",
-            "a question may have no answer" if settings.version_2_with_negative else "every question has an answer",
-            f"windows of {settings.max_seq_length} tokens that share {settings.doc_stride}",
-        )
-        return task
-
-    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        """Reads questions as `QuestionAnsweringTask.load`; if one has no answer, they are scored as SQuAD 2.0."""
-        task, loaded = super().load(splits)
-        if all(answers["text"] for split in loaded.values() for answers in split.examples["answers"]):
-            return task, loaded
-        return task.with_settings(version_2_with_negative=True), loaded
-
-    def _split_of(self, name: str, table: Table) -> Split:
-        values = table.columns.get(self._names.answers, ())
-        unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in values)
-        if not unanswered or self.task.version_2_with_negative:
-            return super()._split_of(name, table)
-        task = self.with_settings(version_2_with_negative=True)
-        split = super(StockQuestionAnswering, task)._split_of(name, table)
-        note = f"{unanswered} of {len(table)} questions have no answer: scored as SQuAD 2.0"
-        return replace(split, notes=(note, *split.notes))
 
 
 @hub_dataset.register(QuestionAnsweringTask)

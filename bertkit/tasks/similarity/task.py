@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, collected, noted, raise_all
+from bertkit.errors import DataError, noted, raise_all
 from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
 from bertkit.options import option, setting
 from bertkit.tables import Table
-from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, padded, texts_of
+from bertkit.tasks.base import Outputs, PerExampleTask, grouped, labels_of, padded_lists, texts_of
 from bertkit.tasks.folds import groups
 from bertkit.tasks.similarity.columns import Form, label_values, read_texts, settled_columns
 from bertkit.tasks.splits import Columns, Split
@@ -110,23 +108,22 @@ class SimilarityTask(TableTask, PerExampleTask):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        splits = self.splits if splits is None else splits
-        if "train" in splits:
+        if "train" in (self.splits if splits is None else splits):
             from bertkit.tasks.similarity.losses import check_extra
 
             check_extra()
-        tables = self.data.tables(splits)
-        task, line = self, ""
-        if tables and (self.task.form is None or len(self.task.text_columns) < 2):
-            try:
-                changes, line = settled_columns(self.task, next(iter(tables.values())))
-                task = self.with_settings(**changes)
-            except ValueError as error:
-                raise DataError(f"task.{error}") from error
-        task, loaded = task._with_validation(splits, collected(partial(task._split_of, line), tables))
-        return task, task._limited(splits, loaded)
+        return super().load(splits)
 
-    def _split_of(self, line: str, name: str, table: Table) -> Split:
+    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+        if self.task.form is not None and len(self.task.text_columns) >= 2:
+            return self, ()
+        try:
+            changes, line = settled_columns(self.task, table)
+            return self.with_settings(**changes), (line,)
+        except ValueError as error:
+            raise DataError(f"task.{error}") from error
+
+    def _split_of(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
         table = table.with_names(filter(None, [self.task.label_column]))
@@ -136,7 +133,7 @@ class SimilarityTask(TableTask, PerExampleTask):
             with noted(faults):
                 columns["labels"] = label_values(self.task, table, is_trained=name == "train")
         raise_all(faults)
-        return Split.of_table(columns, table, notes=(line,) if line and name == "train" else ())
+        return Split.of_table(columns, table)
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``texts``: a list of texts per row."""
@@ -158,11 +155,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         limit, cut = self.data.max_seq_length, whole
         if max(lengths, default=0) > limit:
             cut = tokenizer(flat, truncation=True, max_length=limit, padding=False, return_token_type_ids=True)
-        borders = np.cumsum([0, *map(len, examples["texts"])]).tolist()
-        features: dict[str, list[Any]] = {
-            name: [column[start:end] for start, end in pairwise(borders)]
-            for name, column in {**cut, "whole": lengths}.items()
-        }
+        features = grouped({**cut, "whole": lengths}, list(map(len, examples["texts"])))
         features["full_length"] = list(map(max, features.pop("whole")))
         features["length"] = [max(map(len, row)) for row in features["input_ids"]]
         if "labels" in examples:
@@ -176,13 +169,7 @@ class SimilarityTask(TableTask, PerExampleTask):
     ) -> dict[str, Tensor]:
         """Collates as `Task.collate`, with inputs (B, C, S); fewer than C texts are followed by copies of the last."""
         most = max(len(row["input_ids"]) for row in rows)
-        texts = [
-            {name: row[name][min(number, len(row["input_ids"]) - 1)] for name in inputs}
-            for row in rows
-            for number in range(most)
-        ]
-        flat = padded(texts, tokenizer, inputs)
-        return labels_of(rows) | {name: values.view(len(rows), most, -1) for name, values in flat.items()}
+        return labels_of(rows) | padded_lists(rows, tokenizer, inputs, most)
 
     def prepare(self, model: PreTrainedModel) -> None:
         from bertkit.tasks.similarity.losses import SentenceForward, add_classifier
