@@ -13,8 +13,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -378,30 +376,3 @@ def readable_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
     return f"{size} bytes"
-
-
-# ---- Ctrl-C -------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Defers Ctrl-C to the end of the block, so that no line is truncated; a second Ctrl-C takes effect at once."""
-    interrupt = signal.getsignal(signal.SIGINT)
-    if not callable(interrupt) or threading.current_thread() is not threading.main_thread():  # then no signal arrives
-        yield
-        return
-    came = False
-
-    def wait(number: int, frame: Any) -> None:
-        nonlocal came
-        if came:
-            interrupt(number, frame)
-        came = True
-
-    signal.signal(signal.SIGINT, wait)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, interrupt)
-    if came:
-        interrupt(signal.SIGINT, None)

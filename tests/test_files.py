@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,6 @@ from bertkit.files import (
     is_temporary,
     new_folder,
     remove_unfinished,
-    uninterrupted,
     write_json_lines,
     write_whole,
 )
@@ -35,75 +33,6 @@ from bertkit.progress import without_library_bars
 from bertkit.recipe.files import copy_recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tour.quickstart import new_weights
-
-
-@pytest.fixture(autouse=True)
-def interruptible():
-    """SIGINT as Python has it; where the tests run in the background it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def interrupt():
-    signal.raise_signal(signal.SIGINT)
-
-
-def test_ctrl_c_waits_for_what_is_within():
-    done = []
-
-    def work():
-        with uninterrupted():
-            interrupt()
-            done.append("whole")
-        done.append("after")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done == ["whole"]
-    with pytest.raises(KeyboardInterrupt):  # and is as it was before
-        interrupt()
-
-
-def test_a_second_ctrl_c_does_not_wait():
-    done = []
-
-    def work():
-        with uninterrupted():
-            interrupt()
-            done.append("once")
-            interrupt()
-            done.append("twice")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done == ["once"]
-
-
-def test_an_error_within_goes_on(tmp_path):
-    with pytest.raises(OSError, match="Is a directory"), uninterrupted():
-        os.open(tmp_path, os.O_WRONLY)
-
-
-def test_it_does_nothing_where_no_ctrl_c_comes():
-    """In other threads than the first, which alone gets signals, and where the process ignores them."""
-    done = []
-
-    def work():
-        with uninterrupted():
-            done.append("thread")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with uninterrupted():
-            interrupt()
-            done.append("ignored")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert done == ["thread", "ignored"]
 
 
 def test_a_folder_appears_when_it_is_whole(tmp_path):

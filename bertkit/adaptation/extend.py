@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.adaptation.pieces import NewPiece
-from bertkit.adaptation.start import start_of
+from bertkit.adaptation.start import set_rows, start_of
 from bertkit.adaptation.usage import Effect, Usage, effect_on, usage_of, usage_table
 from bertkit.adaptation.vocabulary import Growth, grow, splitting
 from bertkit.adaptation.words import count_words
@@ -201,7 +201,6 @@ def _write_model(
     name: str,
 ) -> Comparison:
     """Adds the rows, writes the checkpoint, and compares the outputs for old ids with those before."""
-    from bertkit.adaptation.rows import set_rows
     from bertkit.sharing.stock import TOLERANCE, compare, comparison_inputs, torch_run, write_stock
 
     batches, old_size = comparison_inputs(tokenizer, model), model.config.vocab_size

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.adaptation.sources import Sources, find_sources_of_pieces
-from bertkit.adaptation.start import start_of
+from bertkit.adaptation.start import set_rows, start_of
 from bertkit.adaptation.usage import Usage, usage_of, usage_table
 from bertkit.adaptation.words import count_words
 from bertkit.checkpoint.encoders import longest_input, positions_follow_padding
@@ -108,7 +108,6 @@ def swap_tokenizer(
     sources = find_sources_of_pieces(new, old)
     new.model_max_length = longest_input(start.config)
     with new_folder(Path(output_dir)) as folder, without_library_bars():
-        from bertkit.adaptation.rows import set_rows
         from bertkit.sharing.stock import write_stock
 
         model = start.model()

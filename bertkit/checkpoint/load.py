@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.encoders import (
@@ -32,6 +29,7 @@ from bertkit.checkpoint.faults import (
     reading,
     reason,
 )
+from bertkit.checkpoint.imports import bert_tokenizer_class, without_collector
 from bertkit.errors import CheckpointError, RecipeError, listed
 
 if TYPE_CHECKING:
@@ -76,27 +74,6 @@ def load_config(
         RecipeError: a changed field does not exist, or is impossible for this checkpoint.
     """
     return read_config(name_or_path, any_encoder=any_encoder).build(changes or {})
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Turns the garbage collector off in the block, and on again if it was on.
-
-    Imports of torch and transformers create a million objects that stay. Examining them many times would take a fifth
-    of the time of a first prediction. After a block that has imported modules they count as old.
-    """
-    was_on, modules = gc.isenabled(), len(sys.modules)
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            # Counting frozen objects goes through all of them, so it is left out where nothing was imported. What the
-            # caller has frozen would be unfrozen.
-            if len(sys.modules) > modules and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -348,7 +325,7 @@ def _tokenizer_class(settings: Mapping[str, Any], config: PreTrainedConfig | Non
     """Returns the class to load a tokenizer with: BERT's own where AutoTokenizer would find it, else AutoTokenizer,
     which imports the tables of all models."""
     if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:
-        return _bert_tokenizer()
+        return bert_tokenizer_class()
     from transformers import AutoTokenizer
 
     return AutoTokenizer
@@ -383,24 +360,3 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> No
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
-
-
-def _bert_tokenizer() -> Any:
-    """Returns transformers' ``BertTokenizer``, without importing the package ``transformers.models``.
-
-    That package reads the source of all models again, a tenth of the time of a first prediction. A stand-in takes its
-    place during the import; later imports get the package.
-    """
-    import transformers
-
-    package = "transformers.models"
-    is_imported = package in sys.modules
-    if not is_imported:
-        stand_in = sys.modules[package] = ModuleType(package)
-        stand_in.__path__ = [str(Path(transformers.__file__).parent / "models")]
-    try:
-        from transformers.models.bert.tokenization_bert import BertTokenizer
-    finally:
-        if not is_imported:
-            del sys.modules[package]
-    return BertTokenizer

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bertkit.errors import OutputError
-from bertkit.files import uninterrupted
 from bertkit.json_text import dumps
+from bertkit.placement.processes import uninterrupted
 from bertkit.progress import printable, wrapped
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from bertkit.errors import OutputError
-from bertkit.files import check_new_file, lock, output_error, uninterrupted, unlocked
+from bertkit.files import check_new_file, lock, output_error, unlocked
 from bertkit.inference.embedding import TokenEmbeddings, Vectors, rows_of_vectors
 from bertkit.json_text import dumps
+from bertkit.placement.processes import uninterrupted
 from bertkit.progress import say
 
 if TYPE_CHECKING:

@@ -209,6 +209,24 @@ def handled(signals: Sequence[signal.Signals], handle: Handler) -> Iterator[None
             signal.signal(each, handler)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Defers Ctrl-C to the end of the block, so that no line is truncated; a second Ctrl-C takes effect at once."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    came = False
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came and callable(interrupt):
+            interrupt(number, frame)
+        came = True
+
+    with handled([signal.SIGINT] if callable(interrupt) else [], wait):
+        yield
+    if came and callable(interrupt):
+        interrupt(signal.SIGINT, None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workers:
     """Processes that divide work among them; its result does not depend on them, except on ``threads``.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import textwrap
+import threading
 
 import pytest
 
 from bertkit.errors import DataError
-from bertkit.placement.processes import failing_together, first_on_machine, from_main_process, gathered
+from bertkit.placement.processes import failing_together, first_on_machine, from_main_process, gathered, uninterrupted
 
 # The processes of a run, whose collective operations of training wait for two seconds.
 PROGRAM = """
@@ -86,3 +89,52 @@ def test_one_process_does_the_work_alone():
     for context in (first_on_machine, failing_together):
         with pytest.raises(DataError, match="here"), context():
             raise DataError("here")
+
+
+# ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT as Python has it; where the tests run in the background it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_waits_and_a_second_one_does_not(interruptible, times):
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        for time in range(times):
+            signal.raise_signal(signal.SIGINT)
+            done.append(time)
+    assert done == [0]
+    with pytest.raises(KeyboardInterrupt):  # and is as it was before
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_error_within_goes_on(interruptible, tmp_path):
+    with pytest.raises(OSError, match="Is a directory"), uninterrupted():
+        os.open(tmp_path, os.O_WRONLY)
+
+
+def test_it_does_nothing_where_no_ctrl_c_comes(interruptible):
+    """In other threads than the first, which alone gets signals, and where the process ignores them."""
+    done = []
+
+    def work():
+        with uninterrupted():
+            done.append("thread")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append("ignored")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == ["thread", "ignored"]

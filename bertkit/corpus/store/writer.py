@@ -17,7 +17,7 @@ from bertkit.corpus.sentences import RULES_VERSION, split_sentences
 from bertkit.corpus.store.encoding import EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.store.parts import write_manifest, write_parts
 from bertkit.corpus.store.token_store import FORMAT, TokenStore, intact_store
-from bertkit.errors import DataError
+from bertkit.errors import DataError, RecipeError
 from bertkit.files import new_folder, remove_unfinished
 from bertkit.json_text import dumps
 
@@ -39,7 +39,6 @@ def build_token_store(
     splitter: Splitter = split_sentences,
     *,
     cache_dir: str | Path,
-    splitter_version: str | None = None,
     num_workers: int = 1,
     progress: Progress | None = None,
 ) -> TokenStore:
@@ -59,7 +58,6 @@ def build_token_store(
         tokenizer: a fast tokenizer; its truncation and padding settings are neither used nor changed.
         splitter: paragraph → sentences; not used with ``form.sentence_per_line``.
         cache_dir: folder of the stores; created if missing.
-        splitter_version: version of the results of ``splitter``; by default that of `splitter_id`.
         num_workers: number of processes that split and tokenize; 1 for the current process only, which also processes
             every corpus below 4 MiB.
         progress: called as ``progress(done_bytes, total_bytes)`` during tokenization; in the last call both are equal.
@@ -68,10 +66,10 @@ def build_token_store(
     Raises:
         DataError: as raised by the sources; or none of them has text.
         PlacementError: as `encode_batches`.
-        ValueError: as `splitter_id`.
+        RecipeError: as `splitter_id`.
     """
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
-    origin = store_origin(sources, form, encode, splitter, splitter_version)
+    origin = store_origin(sources, form, encode, splitter)
     key = origin_key(origin)
     place = Path(cache_dir) / key
     if place.exists() and (store := intact_store(place)) is not None:
@@ -173,19 +171,18 @@ def store_origin(
     form: DocumentForm,
     encode: SentenceEncoder,
     splitter: Splitter,
-    splitter_version: str | None = None,
 ) -> dict[str, Any]:
     """Returns what determines the tokens of a store: text, form, splitter and tokenizer.
 
     Raises:
         DataError: a source cannot be read.
-        ValueError: as `splitter_id`.
+        RecipeError: as `splitter_id`.
     """
     return {
         "format": FORMAT,
         "sources": [source.fingerprint() for source in sources],
         "form": asdict(form),
-        "splitter": "" if form.sentence_per_line else splitter_id(splitter, splitter_version),
+        "splitter": "" if form.sentence_per_line else splitter_id(splitter),
         "tokenizer": encode.tokenizer_digest,
     }
 
@@ -203,25 +200,23 @@ def _is_store(folder: Path) -> bool:
     return True
 
 
-def splitter_id(splitter: Splitter, version: str | None = None) -> str:
-    """Returns an identifier of a splitter and its results: its name and version.
+def splitter_id(splitter: Splitter) -> str:
+    """Returns an identifier of a splitter and its results: its name, and a version.
 
-    Args:
-        splitter: paragraph → sentences.
-        version: by default `RULES_VERSION` for bertkit's rules; for other splitters their ``version`` attribute, or a
-            digest of their source code.
+    The version is `RULES_VERSION` for bertkit's rules; for other splitters their attribute ``version``, or without one
+    a digest of their source code.
 
     Raises:
-        ValueError: ``version`` is None and the source code of the splitter is not available.
+        RecipeError: the splitter has no version, and its source code is not available.
     """
     name = f"{getattr(splitter, '__module__', '')}.{getattr(splitter, '__qualname__', type(splitter).__qualname__)}"
-    if version is None and splitter is split_sentences:
-        version = RULES_VERSION
-    if version is None:
-        version = getattr(splitter, "version", None)
+    version = RULES_VERSION if splitter is split_sentences else getattr(splitter, "version", None)
     if version is None:
         try:
             version = hashlib.sha256(inspect.getsource(splitter).encode()).hexdigest()
         except (OSError, TypeError) as error:
-            raise ValueError(f"splitter_version: required, since the source code of {name} is not available") from error
+            raise RecipeError(
+                f"data.sentence_splitter: the source code of {name} is not available; give it an attribute version, "
+                "which says when its results change"
+            ) from error
     return f"{name}:{version}"

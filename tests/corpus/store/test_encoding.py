@@ -141,7 +141,7 @@ class TestSeveralProcesses:
     @on_linux
     def test_a_splitter_that_cannot_be_pickled(self, corpus, files):
         plain = corpus.build(files, splitter=halves)
-        store = corpus.build(files, splitter=lambda text: text.split("|"), splitter_version="1", num_workers=2)
+        store = corpus.build(files, splitter=lambda text: text.split("|"), num_workers=2)
         assert corpus.was_built
         assert store.fingerprint == plain.fingerprint
 
