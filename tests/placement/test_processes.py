@@ -105,10 +105,16 @@ def interruptible():
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_waits_and_a_second_one_does_not(interruptible, times):
     done = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        for time in range(times):
-            signal.raise_signal(signal.SIGINT)
-            done.append(time)
+
+    def work():
+        with uninterrupted():
+            for time in range(times):
+                signal.raise_signal(signal.SIGINT)
+                done.append(time)
+        done.append("after")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert done == [0]
     with pytest.raises(KeyboardInterrupt):  # and is as it was before
         signal.raise_signal(signal.SIGINT)
