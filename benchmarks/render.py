@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import schedule as chosen
+import schedule_page as chosen
 from rows import ROWS
 
 HERE = Path(__file__).parent

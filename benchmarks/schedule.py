@@ -1,17 +1,18 @@
 """The schedule that follows data and encoder, beside the best of a grid of nine, on seven tables.
 
     python benchmarks/schedule.py --model CHECKPOINT --data-dir DATA [--layers 6 2] [--rows 100 300 1000]
-                                  [--tables sst2 rte …] [--seeds 42] [--scored 300] [--recorded FILE] [--again]
+                                  [--tables sst2 rte …] [--seeds 42] [--recorded FILE] [--again]
 
 A cell is a table of some rows, an encoder (the first layers of the checkpoint) and a seed. A run sees one file, of
 which it holds out a tenth, and is scored on other rows. Its grid: learning rates 2e-5, 5e-5, 1e-4 and 3, 6, 12 epochs,
 of which each run keeps the best by the tenth.
 The best of nine is the one with the highest score on the scored rows, so it is selected with their noise; each cell
-therefore has the interval of the paired difference to it too. Cells are added to SCHEDULE.json as they end, and those
-that are there are left out, so the command can be repeated; with ``--again`` the chosen schedule and the best of nine
-run again in cells of other commits. Seconds are CPU seconds of the process, with everything that `bertkit finetune`
-does but the states of the optimizer in checkpoints. `run_all.py --render` writes SCHEDULE.md and the sentence of the
-documentation.
+therefore has the interval of the paired difference to it too, and the score of always answering the most frequent
+class: where no run exceeds that by more than chance, nothing was learned that a schedule could lose. Cells are added
+to SCHEDULE.json as they end, and those that are there are left out, so the command can be repeated; with ``--again``
+the chosen schedule and the best of nine run again in cells of other commits. Seconds are CPU seconds of the process,
+with everything that `bertkit finetune` does but the states of the optimizer in checkpoints. `run_all.py --render`
+writes SCHEDULE.md and the sentence of the documentation, by `schedule_page.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +32,7 @@ from statistics import mean
 from typing import Any
 
 FILE = Path(__file__).parent / "SCHEDULE.json"
+SCORED = 300  # rows that are scored
 RATES, EPOCHS = (2e-5, 5e-5, 1e-4), (3, 6, 12)
 GRID = [{"learning_rate": rate, "num_train_epochs": epochs} for rate in RATES for epochs in EPOCHS]
 PHRASES = ("ADJP", "ADVP", "PRT", "SBAR")
@@ -237,122 +240,18 @@ def best_of(grid: list[dict[str, Any]]) -> int:
     return max(range(len(grid)), key=lambda number: grid[number]["score"])
 
 
+def guessing(train: Rows, scored: Rows) -> float:
+    """Accuracy of always answering the most frequent class of the training rows, in points."""
+    ((most, _),) = Counter(row["label"] for row in train).most_common(1)
+    return points(mean(row["label"] == most for row in scored))
+
+
 def points(score: float) -> float:
     """A score in points of a hundred."""
     return round(100 * score, 2)
 
 
-# ---- the page -------------------------------------------------------------------------------------------------------
-
-
-def below(each: dict[str, Any]) -> float:
-    """Points that the chosen values are below the best of the grid; negative if they are above."""
-    return float(each["best"]["score"] - each["chosen"]["score"])
-
-
-def is_near(each: dict[str, Any]) -> bool:
-    return below(each) <= 1
-
-
-def is_within(each: dict[str, Any]) -> bool:
-    """True unless the whole interval of the difference to the best lies more than one point below it."""
-    return is_near(each) or (each["interval"] is not None and each["interval"][1] >= -1)
-
-
-def seconds_of_three(each: dict[str, Any]) -> float:
-    """CPU seconds of three epochs: the mean of the runs of the grid that have three."""
-    of_three = [run["seconds"] for run in each["grid"] if run["num_train_epochs"] == min(EPOCHS)]
-    return float(sum(of_three) / len(of_three))
-
-
-def is_quick(each: dict[str, Any]) -> bool:
-    return bool(each["chosen"]["seconds"] <= max(2 * seconds_of_three(each), 120))
-
-
-def above_one_setting(cells: list[dict[str, Any]]) -> float:
-    """Points that the chosen values are above the setting of the grid that is the best for all cells, on average."""
-    of_settings = zip(*([run["score"] for run in each["grid"]] for each in cells), strict=True)
-    return float(mean(each["chosen"]["score"] for each in cells) - max(map(mean, of_settings)))
-
-
-def sentence(record: dict[str, Any]) -> str:
-    """Summary of the cells, for docs/guides/classification.md."""
-    cells = record["cells"]
-    count, most = len(cells), max(cells, key=below)
-    near, within, quick = (sum(map(holds, cells)) for holds in (is_near, is_within, is_quick))
-    titles = in_words(SOURCES[name].title for name in SOURCES if name in {each["table"] for each in cells})
-    return (
-        f"Cases: {count}, tables of {values_of(cells, 'rows')} rows from {titles}, encoders of "
-        f"{values_of(cells, 'layers')} layers. In {near} the choice scored at most one point less than the best of "
-        f"nine; in {within} the 95 % interval of the difference allows that. The largest difference was "
-        f"{below(most):.1f} points ({SOURCES[most['table']].title}, {most['rows']:,} rows). On average it scored "
-        f"{-mean(map(below, cells)):.1f} points more than the best of nine of each case, and "
-        f"{above_one_setting(cells):.1f} more than the one of the nine that is the best for all. In {quick} the run "
-        "took at most two minutes, or twice as long as three epochs. `benchmarks/SCHEDULE.md` has each case."
-    )
-
-
-HEAD = (
-    "table",
-    "rows",
-    "layers",
-    "chosen",
-    "best of nine",
-    "its rate and epochs",
-    "difference, 95 % interval",
-    "seconds, chosen",
-    "seconds, three epochs",
-)
-
-
-def page(record: dict[str, Any]) -> str:
-    """SCHEDULE.md."""
-    cells, machine = record["cells"], record["machine"]
-    versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
-    lines = [
-        "# The chosen learning rate and epochs beside a grid of nine",
-        "",
-        "Written by `benchmarks/run_all.py --render` from `benchmarks/SCHEDULE.json`; do not edit.",
-        "",
-        f"`{record['command']}`: an encoder 384 wide, its first {values_of(cells, 'layers')} layers; {machine['cpu']}, "
-        f"{versions}, one thread; commits {in_words(sorted({each['commit'] for each in cells}))}.",
-        "",
-        sentence(record),
-        "",
-        "The scored rows are seen by no run; a run holds out a tenth of its rows. Runs of the grid keep their best "
-        "epoch by these, the chosen one if they are at least 100. The best of nine is selected on the scored rows, so "
-        "chance favours it. Seconds are CPU seconds of a run. In a cell that was measured again (`--again`), the other "
-        "eight runs of the grid are of earlier commits.",
-        "",
-        f"| {' | '.join(HEAD)} |",
-        f"|{' --- |' * len(HEAD)}",
-    ]
-    for each in cells:
-        best, interval = each["best"], each["interval"]
-        ends = "" if interval is None else f" ({interval[0]:+.1f} to {interval[1]:+.1f})"
-        row = [
-            SOURCES[each["table"]].title,
-            f"{each['rows']:,}",
-            str(each["layers"]),
-            f"{each['chosen']['score']:.1f}",
-            f"{best['score']:.1f}",
-            f"{best['learning_rate']:g}, {best['num_train_epochs']}",
-            f"{0.0 - below(each):+.1f}{ends}",
-            f"{each['chosen']['seconds']:.0f}",
-            f"{seconds_of_three(each):.0f}",
-        ]
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines) + "\n"
-
-
-def values_of(cells: list[dict[str, Any]], key: str) -> str:
-    """The values of a key of the cells, in words."""
-    return in_words(f"{value:,}" for value in sorted({each[key] for each in cells}))
-
-
-def in_words(values: Iterable[str]) -> str:
-    *others, last = values
-    return f"{', '.join(others)} and {last}" if others else last
+# ---- cells -----------------------------------------------------------------------------------------------------------
 
 
 def record_of(file: Path) -> dict[str, Any]:
@@ -386,7 +285,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100, 300, 1000])
     parser.add_argument("--tables", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[42])
-    parser.add_argument("--scored", type=int, default=300, help="rows that are scored")
     parser.add_argument("--recorded", type=Path, default=FILE)
     parser.add_argument("--again", action="store_true", help="repeat what is chosen in cells of other commits")
     args = parser.parse_args()
@@ -401,17 +299,24 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as work:
             folder = Path(work)
             train, other = source.read(args.data_dir)
-            source.write(train[: wanted["rows"]], folder / f"train{source.suffix}")
-            source.write(other[: args.scored], folder / f"other{source.suffix}")
+            train, other = train[: wanted["rows"]], other[:SCORED]
+            guess = guessing(train, other) if source.metric == "accuracy" else None
+            source.write(train, folder / f"train{source.suffix}")
+            source.write(other, folder / f"other{source.suffix}")
             model = first_layers(args.model, wanted["layers"], folder / "model")
             grid = None if before is None else before["grid"]
-            measured = {**wanted, "commit": commit(), **cell(source, folder, model, wanted["seed"], grid)}
+            measured = {
+                **wanted,
+                "commit": commit(),
+                "guess": guess,
+                **cell(source, folder, model, wanted["seed"], grid),
+            }
         if before is None:
             record["cells"].append(measured)
         else:
             record["cells"][record["cells"].index(before)] = measured
         args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        print(json.dumps({**wanted, "below": round(below(measured), 2)}), flush=True)
+        print(json.dumps({**wanted, "chosen": measured["chosen"], "best": measured["best"]}), flush=True)
 
 
 if __name__ == "__main__":
