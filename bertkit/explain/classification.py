@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from bertkit.errors import DataError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import checked_window
-from bertkit.explain.subjects import Subject, Target, index_of, outputs_of, pieces_like, subject_of
+from bertkit.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.inference.predicted import predicted
 from bertkit.progress import counted
+from bertkit.tasks.base import one_array, padded
 from bertkit.tasks.classification.text_classification import TextClassification
 
 if TYPE_CHECKING:
@@ -30,16 +31,14 @@ def _(
         raise DataError(f"{task.name} reads {counted(len(columns), 'text')} ({', '.join(columns)}), got {len(texts)}")
     examples = {column: [text] for column, text in zip(columns, texts, strict=True)}
     features = task.encode(examples, network.tokenizer)
-    row = {name: features[name][0] for name in network.inputs}
-    batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
-    logits = outputs_of(network, batch)["logits"].float().cpu().numpy()
+    logits = one_array(network.outputs(features))
     prediction = predicted(task).format_prediction(task.decode(logits, features, examples)[0])
     chosen = _chosen(task, logits, label)
-    rows = row["input_ids"] if task.data.long_text == "chunk" else [row["input_ids"]]
+    row = features["input_ids"][0]
+    rows = row if task.data.long_text == "chunk" else [row]
     number, note = checked_window(window, len(rows)), ""
     if len(rows) > 1:
-        batch.pop("window_counts")
-        logits = outputs_of(network, batch)["logits"].float().cpu().numpy()
+        logits = _of_windows(network, {name: features[name][0] for name in network.inputs})
         number = checked_window(window, len(rows), int(logits[:, chosen[0]].argmax()))
         note = (
             f"the prediction is of all {len(rows)} windows together; the numbers are of window {number} alone, by "
@@ -48,6 +47,17 @@ def _(
     pieces = pieces_like(network, texts, rows[number], number)
     targets = _targets(task, logits[number], chosen)
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), note=note)
+
+
+def _of_windows(network: Network, windows: Mapping[str, Sequence[Sequence[int]]]) -> np.ndarray:
+    """Returns the logits of W windows of a text, each on its own, (W, C) float32."""
+    import torch
+
+    rows = [dict(zip(windows, window, strict=True)) for window in zip(*windows.values(), strict=True)]
+    batch = network.on_device(padded(rows, network.tokenizer, network.inputs))
+    with torch.inference_mode():
+        logits: np.ndarray = network.model(**batch)["logits"].float().cpu().numpy()
+    return logits
 
 
 def _chosen(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError
 from bertkit.explain.network import Network
-from bertkit.explain.subjects import Subject, Target, index_of, outputs_of, pieces_like, subject_of
+from bertkit.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.inference.predicted import predicted
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 
@@ -24,10 +24,7 @@ def _(
         raise DataError(f"{task.name} reads a context, and its endings with tabs between them; give both")
     columns = task.read_input([given])
     features = task.encode(columns, network.tokenizer)
-    row = {name: features[name][0] for name in network.inputs}
-    batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
-    logits = outputs_of(network, batch)["logits"].float().cpu().numpy()
-    decoded = task.decode(logits, features, columns)[0]
+    decoded = task.decode(network.outputs(features), features, columns)[0]
     numbers = list(map(str, range(len(columns["endings"][0]))))
     choice = decoded["choice"] if label is None else index_of(label, numbers, "the number of an ending, one of")
     ending = columns["endings"][0][choice]

@@ -10,7 +10,7 @@ import numpy as np
 from bertkit.errors import DataError, quoted
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces, Word, checked_window, pieces_with
-from bertkit.explain.subjects import Subject, Target, outputs_of, subject_of
+from bertkit.explain.subjects import Subject, Target, subject_of
 from bertkit.metrics.entities import OUTSIDE
 from bertkit.tasks.ner.inputs import NO_WORD, word_pieces
 from bertkit.tasks.ner.task import NerTask
@@ -34,7 +34,7 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     }  # a word is tagged in one window
     if not window_of:
         raise DataError("the tokenizer leaves no word of the text; give a text with at least one word")
-    probabilities = task.word_probabilities(_logits(task, network, features), features, columns)[0]
+    probabilities = task.word_probabilities(network.outputs(features), features, columns)[0]
     names, best = task.model_labels, probabilities.argmax(axis=-1)
     tags = [str(names[index]) for index in best]
     numbers = [number for number in _chosen(tokens, tags, label) if number in window_of] or [min(window_of)]
@@ -63,19 +63,6 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     prediction = " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
     targets = [target(number, word_at[number]) for number in numbers[:_MOST]]
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch))
-
-
-def _logits(task: NerTask, network: Network, features: Any) -> np.ndarray:
-    """Returns the logits of the R windows, (R, S, C) float32, padded with zeros."""
-    rows = []
-    for number in range(len(features["input_ids"])):
-        row = {name: features[name][number] for name in network.inputs}
-        batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
-        rows.append(outputs_of(network, batch)["logits"][0].float().cpu().numpy())
-    logits = np.zeros((len(rows), max(map(len, rows)), rows[0].shape[-1]), np.float32)
-    for row, values in zip(logits, rows, strict=True):
-        row[: len(values)] = values
-    return logits
 
 
 def _pieces(network: Network, texts: Sequence[str], tokens: Sequence[str], features: Any, window: int) -> Pieces:

@@ -14,19 +14,20 @@ from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import load_encoder
 from bertkit.inference.networks import is_ensemble, is_onnx
-from bertkit.inference.predictor import load_task
+from bertkit.inference.predictor import Predictor, load_task
 from bertkit.placement.inference import inference_device
-from bertkit.progress import without_library_bars
+from bertkit.progress import unreported, without_library_bars
 from bertkit.tasks.checkpoints import has_task
-from bertkit.tasks.splits import WindowedData
+from bertkit.tasks.splits import Columns, WindowedData
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-    from bertkit.tasks.base import Task
+    from bertkit.tasks.base import Outputs, Task
 
 _LONGEST = 512  # tokens; the attention of all heads to 8,192 would take tens of gigabytes
+_BATCH = 8  # inputs
 _PAIR_HEADS = ("BertForPreTraining", "BertForNextSentencePrediction")
 
 
@@ -62,6 +63,16 @@ class Network:
             return self.longest // 4
         data = self.task.data
         return data.overlap if isinstance(data, WindowedData) and getattr(data, "long_text", "") != "cut" else None
+
+    def outputs(self, features: Columns) -> Outputs:
+        """Returns the outputs of the head for inputs of the task, see `bertkit.inference.predictor.Predictor.outputs`.
+
+        Args:
+            features: columns of `Task.encode`.
+        """
+        assert self.task is not None
+        predictor = Predictor(self.task, self.model, self.tokenizer, _BATCH, self.name)
+        return predictor.outputs(features, unreported)
 
     def on_device(self, batch: Any) -> dict[str, Tensor]:
         """Returns the tensors of a batch on the device of the model, without labels."""

@@ -10,9 +10,8 @@ import numpy as np
 from bertkit.errors import DataError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces, checked_window, pieces_with, words_at
-from bertkit.explain.subjects import Curve, Subject, Target, outputs_of, subject_of
+from bertkit.explain.subjects import Curve, Subject, Target, subject_of
 from bertkit.inference.predicted import predicted
-from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.base import softmax
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.question_answering.windows import pair_form
@@ -33,7 +32,7 @@ def _(
         raise DataError(f"{task.name} reads two texts, a question and a context; give both")
     columns = {"question": [texts[0]], "context": [texts[1]]}
     features = task.encode(columns, network.tokenizer)
-    outputs = _all_windows(task, network, features)
+    outputs: Any = network.outputs(features)
     prediction = predicted(task).format_prediction(task.decode(outputs, features, columns)[0])
     count, note = len(features["input_ids"]), ""
     chosen = checked_window(window, count)
@@ -86,19 +85,6 @@ def _pieces(network: Network, texts: Sequence[str], features: Any, row: int, win
         words += words_at(text, segment, read.word_ids(0)[part], read["offset_mapping"][part], start)
     segments = features["token_type_ids"][row]
     return pieces_with(network, texts, ids, segments, words, window=window, windows=windows)
-
-
-def _all_windows(task: QuestionAnsweringTask, network: Network, features: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start and end logits of every window, (N, S) float32 each, padded with -100."""
-    longest = max(features["length"])
-    logits = [np.full((len(features["length"]), longest), IGNORE_INDEX, np.float32) for _ in range(2)]
-    for number, length in enumerate(features["length"]):
-        row = {name: features[name][number] for name in network.inputs}
-        batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
-        outputs = outputs_of(network, batch)
-        for array, name in zip(logits, ("start_logits", "end_logits"), strict=True):
-            array[number, :length] = outputs[name][0].float().cpu().numpy()[:length]
-    return logits[0], logits[1]
 
 
 def _place(features: Any, start: int, end: int, outputs: tuple[np.ndarray, np.ndarray]) -> tuple[int, int, int]:

@@ -119,14 +119,6 @@ def subject_of(task: Task, network: Network, texts: Sequence[str], label: str | 
     raise CheckpointError(f"{network.name}: predictions of {task.kind} are not attributed to words")
 
 
-def outputs_of(network: Network, batch: Mapping[str, Tensor], **options: Any) -> Any:
-    """Returns the outputs of the model without gradients."""
-    import torch
-
-    with torch.inference_mode():
-        return network.model(**batch, **options)
-
-
 def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int], window: int | None = None) -> Pieces:
     """Returns the pieces of texts whose ids are those that the task reads.
 
