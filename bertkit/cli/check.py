@@ -26,6 +26,7 @@ _BUSY = 0.1  # share of the time for which a run waits for other work
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _COMMANDS = ("pretrain", "finetune", "distill")
+_WIDEST = 24  # columns of a terminal for the names of files
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Context settings of the command: all of its arguments, ``--help`` included, are those of the other command."""
 
@@ -86,6 +87,9 @@ def _table(report: Report) -> Iterator[str]:
         findings = [finding for finding in report.findings if finding.level == level]
         if not findings:
             continue
+        written = io.StringIO()
+        # The width is that of the terminal, or 80 columns.
+        console = Console(file=written, force_terminal=wants_colours(), no_color=not wants_colours(), highlight=False)
         table = Table(
             title=f"{level}s ({len(findings)})",
             title_justify="left",
@@ -95,15 +99,14 @@ def _table(report: Report) -> Iterator[str]:
             pad_edge=False,
         )
         table.add_column("code", no_wrap=True)
-        table.add_column("where", ratio=1, overflow="fold")
-        table.add_column("finding, remedy", ratio=3, overflow="fold")
+        longest = max((len(word) for finding in findings for word in finding.where.split()), default=0)
+        # The names of files stay whole, unless they are too long.
+        table.add_column("where", width=max(console.width // 5, min(longest, _WIDEST)), overflow="fold")
+        table.add_column("finding, remedy", ratio=1, overflow="fold")
         for finding in findings:
             # Text, since square brackets would be read as markup.
             what = Text(f"{printable(finding.message)}\n→ {printable(finding.remedy)}")
             table.add_row(Text(finding.code, style=colour), Text(printable(finding.where)), what)
-        written = io.StringIO()
-        # The width is that of the terminal, or 80 columns.
-        console = Console(file=written, force_terminal=wants_colours(), no_color=not wants_colours(), highlight=False)
         console.print(table)
         yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
         yield ""

@@ -19,6 +19,7 @@ Item = TypeVar("Item")
 _BLOCK = 1 << 20
 _SMALL_BLOCK = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_GIT_LFS = b"version https://git-lfs.github.com/spec/"
 
 
 @contextmanager
@@ -50,10 +51,11 @@ def read_blocks(
         block_size: maximum size of a block in bytes.
 
     Raises:
-        DataError: the file cannot be read, or a compressed file is damaged or truncated.
+        DataError: the file cannot be read, is a pointer of Git LFS, or a compressed file is damaged or truncated.
     """
     try:
         with file.open("rb") as stored:
+            _refuse_pointer(stored.peek(len(_GIT_LFS)), file)
             if compression and not stored.peek(1):
                 raise EOFError("it is empty")
             unpacked = _unpacked(stored, compression)
@@ -65,6 +67,12 @@ def read_blocks(
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{file}: cannot be read: {error.strerror}") from error
         raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
+
+
+def _refuse_pointer(start: bytes, file: Path) -> None:
+    """Raises a DataError if a file begins as a pointer of Git LFS, which stands where its content was not fetched."""
+    if start.startswith(_GIT_LFS):
+        raise DataError(f"{file}: a pointer of Git LFS, not the file itself; fetch it: git lfs pull")
 
 
 def read_range(file: Path, start: int, end: int) -> Iterator[bytes]:

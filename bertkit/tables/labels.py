@@ -37,6 +37,7 @@ REJECTED = ("reject", "ignore")
 """Answers of Prodigy to a proposed label that is not that of the row."""
 
 _PADDED = re.compile(r"[+-]?0[0-9]+")
+_WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _LIKE_MISSING = {"na", "n/a", "nan", "none", "null"}
 _MOST_LISTED = 20  # classes in a line
 
@@ -65,8 +66,9 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
         names: the class names, if they are known in advance.
 
     Raises:
-        DataError: as `infer_problem`.
+        DataError: as `infer_problem`; or the labels are objects.
     """
+    _refuse_objects(table, column, "labels")
     values = table.columns[column]
     if problem is not None:
         why = "as given"
@@ -125,6 +127,12 @@ def infer_problem(
         remedy = f", each of one label; give {remedies[0]} if no row can have several" if are_single else ""
         return "multi_label", f"{known}: lists{remedy}"
     raise_listed(list(faults_of_kinds(table, column, remedies[0]).values()))
+    if _have_commas(values, words, numbers):
+        raise DataError(
+            f"{table.source}: {column!r} has numbers with commas, such as {shown(values[words[0]])}; write them with "
+            f"decimal points, such as by pandas.read_csv(…, decimal=','); or give {remedies[0]} if they are names of "
+            "classes, or --label-separator ',' if a row has several labels"
+        )
     if not numbers:
         return "single_label", f"{known}: words"
     spellings = {str(values[row]).strip(): to_number(values[row]) for row in numbers}
@@ -145,10 +153,10 @@ def infer_problem(
 
 def faults_of_kinds(table: Table, column: str, remedy: str = "--problem single_label") -> dict[int, str]:
     """Returns the rows whose labels are words where most are numbers, or numbers where most are words, with what is
-    wrong with each; none where a row has a list."""
+    wrong with each; none where a row has a list, nor where most have commas."""
     values = table.columns[column]
     lists, words, numbers = _rows_of_forms(values)
-    if lists or not (words and numbers):
+    if lists or not (words and numbers) or _have_commas(values, words, numbers):
         return {}
     fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
     return {
@@ -157,6 +165,14 @@ def faults_of_kinds(table: Table, column: str, remedy: str = "--problem single_l
         f"{remedy} if all are names of classes"
         for row in fewer
     }
+
+
+def _have_commas(values: Sequence[Any], words: Sequence[int], numbers: Sequence[int]) -> bool:
+    """Returns whether most labels are many different numbers with a comma, as ``2,9``."""
+    different = {values[row] for row in words}
+    if len(words) < len(numbers) or len(different) <= MOST_WHOLE_NUMBERS:
+        return False
+    return all(isinstance(word, str) and _WITH_COMMA.fullmatch(word.strip()) for word in different)
 
 
 def _rows_of_forms(values: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
@@ -262,14 +278,18 @@ def texts(table: Table, column: str) -> Sequence[str]:
             rows.
     """
     values = values_of(table, column)
-    if nested := next((value for value in values if isinstance(value, Mapping)), None):
-        names = [f"{column}.{name}" for name in nested]
-        raise DataError(
-            f"{table.source}: {column} has objects; expected text: flatten the table, so that {quoted(names)} are "
-            "columns"
-        )
+    _refuse_objects(table, column, "text")
     raise_listed(list(faults_of_texts(table, column).values()))
     return values
+
+
+def _refuse_objects(table: Table, column: str, expected: str) -> None:
+    if nested := next((value for value in values_of(table, column) if isinstance(value, Mapping)), None):
+        names = [f"{column}.{name}" for name in nested]
+        raise DataError(
+            f"{table.source}: {column} has objects; expected {expected}: flatten the table, so that {quoted(names)} "
+            f"{'are columns' if len(names) > 1 else 'is a column'}"
+        )
 
 
 def faults_of_texts(table: Table, column: str) -> dict[int, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertkit.errors import DataError, did_you_mean, importing, quoted, raise_listed
+from bertkit.progress import say
 from bertkit.reading.paths import XLSX, workbook_and_sheet
 from bertkit.reading.text import iterating
 from bertkit.tables.table import Row, Table, repeated_names, with_names_first
@@ -31,7 +32,8 @@ def sheet_parts(
 
     All values are text, as in a CSV file: an empty cell is an empty text, 3 and 3.0 are ``3``, a date is
     ``2024-05-01``, a formula its last result. Blank rows are skipped, and columns without a name dropped. The places of
-    rows are those of the sheet, and the source is ``FILE#SHEET``.
+    rows are those of the sheet, and the source is ``FILE#SHEET``. A formula that a program has written without a result
+    is an empty cell; that is printed.
 
     Args:
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are not empty.
@@ -49,7 +51,8 @@ def sheet_parts(
         sheet = _sheet(book, name, file)
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
-        with iterating(_rows(sheet)) as filled:
+        formulas = _formulas(file, stored, sheet.title)
+        with iterating(_noting_formulas(_rows(sheet), formulas, source)) as filled:
             rows = with_names_first(filled, f"{source}, row")
             first, names = next(rows, (1, []))
             faults = repeated_names([each for each in names if each], f"{source}, row {first}")
@@ -69,15 +72,15 @@ def sheet_parts(
 
 
 @contextmanager
-def _opened(file: str, stored: IO[bytes] | None) -> Iterator[Any]:
-    """Yields a workbook, of which nothing is read yet."""
+def _opened(file: str, stored: IO[bytes] | None, *, formulas: bool = False) -> Iterator[Any]:
+    """Yields a workbook, of which nothing is read yet: its values, or its formulas where there are any."""
     with importing(f"{file}: {XLSX}", "excel", DataError):
         from openpyxl import load_workbook
     try:
         with Path(file).open("rb") if stored is None else nullcontext(stored) as content:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of styles and validations, which are not read
-                book = load_workbook(content, read_only=True, data_only=True)
+                book = load_workbook(content, read_only=True, data_only=not formulas)
             yield book
     except DataError:
         raise
@@ -120,6 +123,34 @@ def _rows(sheet: Any) -> Iterator[Row]:
             texts = [_text(cell) for cell in cells]
             if any(texts):
                 yield number, texts
+
+
+def _noting_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], source: str) -> Iterator[Row]:
+    """Yields the rows of a sheet; says once if an empty cell is that of a formula, which programs write without result.
+
+    Args:
+        formulas: from `_formulas`; they are read from the first empty cell to the first such one, or the last.
+    """
+    with iterating(rows) as texts_of_rows, iterating(formulas) as remaining:
+        is_said = False
+        for number, texts in texts_of_rows:
+            if not is_said and "" in texts:
+                cells = next((cells for at, cells in remaining if at == number), ())
+                is_said = any(cell is not None and not text for cell, text in zip(cells, texts, strict=False))
+                if is_said:
+                    say(
+                        f"{source}, row {number}: a formula has no stored result, so its cell is empty; if it is to "
+                        "have one, open the workbook in Excel or LibreOffice and save it"
+                    )
+            yield number, texts
+
+
+def _formulas(file: str, stored: IO[bytes] | None, title: str) -> Iterator[tuple[int, Any]]:
+    """Yields the number and the cells of each row of a sheet, formulas as they are written; opens it when asked."""
+    with _opened(file, stored, formulas=True) as book:
+        sheet = book[title]
+        sheet.reset_dimensions()
+        yield from enumerate(sheet.iter_rows(values_only=True), 1)
 
 
 def _text(cell: Any) -> str:

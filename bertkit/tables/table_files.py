@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 CSV, TSV = ".csv", ".tsv"
 FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
 NEVER_PACKED = (PARQUET, XLSX, JSON)
+_START = 1000  # bytes of a file that are looked at
 DELIMITERS = {CSV: COMMA, TSV: TAB}
 
 
@@ -185,7 +187,19 @@ def _kind_of(path: Path) -> FileKind:
             f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}"
             f"{_remedy(path.suffix.lower())}"
         )
+    file = Path(workbook_and_sheet(path)[0])
+    if file.is_file():  # not a pipe, of which nothing may be lost
+        _check_start(next(read_blocks(file, "", block_size=_START), b""), file)
     return kind
+
+
+def _check_start(start: bytes, file: Path) -> None:
+    """Raises a DataError if a file begins as a page of a web site, which is saved in the place of a download."""
+    if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        raise DataError(
+            f"{file}: a page of a web site (HTML), not a table; download the file itself, such as by the link "
+            "'Download' or 'Raw' of the page, and log in first if it asks for that"
+        )
 
 
 def _files_of(path: Path) -> list[Path]:

@@ -124,7 +124,7 @@ def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
     line, counted = 1, 0
     start, end = _next(text, 0)
     if start != "[":
-        raise DataError(f"{source}: {_A_LIST}")
+        raise DataError(f"{source}: {_list_within(text) or _A_LIST}")
     following, at = _next(text, end + 1)
     while following != "]":
         line, counted = line + text.count("\n", counted, at), at
@@ -140,6 +140,17 @@ def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
             raise DataError(f"{source}, line {error.lineno}: not valid JSON ({error.msg}); {_A_LIST}") from error
         except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deep nesting
             raise DataError(f"{source}, line {line}: not valid JSON ({error}); {_A_LIST}") from error
+
+
+def _list_within(text: str) -> str:
+    """Returns how to get at the list of objects that is a value of an object, as services export; empty without one."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    values = value.items() if isinstance(value, dict) else ()
+    key = next((key for key, each in values if isinstance(each, list) and each and isinstance(each[0], dict)), None)
+    return "" if key is None else f"an object, whose {key!r} is a list of objects; save the list: jq '.[\"{key}\"]'"
 
 
 def _next(text: str, at: int) -> tuple[str, int]:

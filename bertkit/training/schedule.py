@@ -61,7 +61,7 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
         few, some = (math.ceil(wanted / steps) for wanted in (FEWEST_STEPS, _SOME_STEPS))
         chosen["num_train_epochs"] = float(max(min(few, most), min(some, _SOME_EPOCHS), fewest))
     best_of = ("load_best_model_at_end", "early_stopping_patience")
-    if train.get("eval_strategy", "no") != "no" and not any(key in train for key in best_of):
+    if train.get("eval_strategy", "no") != "no" and all(train.get(key) is None for key in best_of):
         chosen["load_best_model_at_end"] = scored >= _TELLING
         if scored < _TELLING and "save_strategy" not in train and "save_steps" not in train:
             chosen["save_steps"] = _SAVE_STEPS

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bertkit.errors import DataError
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
-from bertkit.tables.labels import accepted, decide, infer_problem, named, separated, texts, unwrapped
+from bertkit.tables.labels import accepted, decide, faults_of_kinds, infer_problem, named, separated, texts, unwrapped
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -33,6 +33,21 @@ def test_columns_of_objects_are_no_texts():
     table = Table({"review": [{"title": "a", "body": "b"}, None]}, "x.jsonl", "")
     with pytest.raises(DataError, match=r"so that 'review\.title', 'review\.body' are columns"):
         texts(table, "review")
+
+
+def test_labels_of_objects_are_refused_with_what_to_do():
+    with pytest.raises(DataError, match=r"label has objects; expected labels: .* so that 'label\.score' is a column"):
+        decide(table([{"score": "good"}, None]), "label")
+
+
+def test_decimal_commas_are_refused_once_with_what_to_do():
+    numbers = [f"{number},{decimals}" for number in range(5) for decimals in range(1, 9)]
+    for values in (numbers, [*numbers, *"12345"]):
+        [line] = message(infer_problem, table(values), "label")
+        assert line.startswith("x.csv: 'label' has numbers with commas, such as '0,1'; write them with decimal points")
+        assert not faults_of_kinds(table(values), "label")
+    [line] = message(infer_problem, table([*map(str, range(40)), "1,5"]), "label")
+    assert line.startswith("x.csv, line 42: 'label' is '1,5', where 40 other labels are finite numbers")
 
 
 @pytest.mark.parametrize(

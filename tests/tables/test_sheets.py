@@ -108,3 +108,16 @@ def test_other_files_are_refused(tmp_path):
     assert "not an Excel workbook, damaged or encrypted" in refusal(tmp_path / "x.xlsx")
     assert refusal(tmp_path / "y.xlsx").endswith("cannot be read: No such file or directory")
     assert refusal(tmp_path / "x.xls").endswith(".xls is Excel's older format: save it as .xlsx or .csv")
+
+
+def test_a_formula_without_a_stored_result_is_said_once(book, capsys):
+    """openpyxl, like other programs that compute nothing, writes formulas without their results."""
+    path = book(A=[["text", "n"], ["a", None], ['="b"&1', 2], ["=A2", 3]])
+    expected = f"{path}#A, row 3: a formula has no stored result, so its cell is empty; if it is to have one, open the "
+    for read in (lambda: read_table(path), lambda: [*read_table_parts(path, 1, lambda share: None)]):
+        read()
+        assert (
+            capsys.readouterr().err.replace("\n  ", " ") == f"{expected}workbook in Excel or LibreOffice and save it\n"
+        )
+    assert read_table(book(A=[["text", "n"], ["a", None]])).columns["n"] == [""]
+    assert not capsys.readouterr().err

@@ -290,6 +290,19 @@ def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     )
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl", "x.json", "x.parquet", "x.xlsx", "x.csv.gz"])
+def test_what_stands_in_the_place_of_a_file_is_named(tmp_path, name):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
+    for content, expected in (
+        (pointer, "a pointer of Git LFS, not the file itself; fetch it: git lfs pull"),
+        ("\ufeff\n<!DOCTYPE html>\n<html><body>Sign in</body></html>\n", "a page of a web site (HTML), not a table; "),
+    ):
+        path = written(tmp_path / name, content)
+        assert refusal_of(path).startswith(f"{path}: {expected}")
+        with pytest.raises(DataError, match=re.escape(expected)):
+            list(read_table_parts(path, 10, lambda share: None))
+
+
 def test_a_list_of_json_objects_is_a_table(tmp_path):
     path = written(tmp_path / "x.JSON", '[{"text": "a", "label": ["b"]},\n {"text": "c"}]')
     for table in (read_table(path), *read_table_parts(path, 1, print)):

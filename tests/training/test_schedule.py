@@ -65,6 +65,11 @@ def test_what_is_kept_can_be_given(key, value):
     assert "keeps" not in sentence
 
 
+def test_null_is_not_given():
+    assert fitted(1000, scored=10, early_stopping_patience=None)[1] == fitted(1000, scored=10)[1]
+    assert fitted(1000, scored=100, early_stopping_patience=None)[0]["load_best_model_at_end"] is True
+
+
 def test_given_checkpoints_are_left_alone():
     values, _ = fitted(1000, scored=10, save_steps=7)
     assert (values["load_best_model_at_end"], values["save_steps"]) == (False, 7)

@@ -19,8 +19,9 @@ from bertkit.errors import DataError, listed, raise_listed, shown
 from bertkit.tables import Table
 from bertkit.tables.labels import REJECTED
 from bertkit.tasks.ner.inputs import split_words
-from bertkit.tasks.ner.sentences import TAGS, TOKENS
+from bertkit.tasks.ner.sentences import TAGS
 from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align
+from bertkit.tasks.ner.word_rows import TOKENS
 
 _TEXT = "text"
 _SPANS = ("spans", "entities", "labels", "label")

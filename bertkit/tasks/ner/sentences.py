@@ -26,11 +26,11 @@ from bertkit.tables.classes import is_missing
 from bertkit.tables.delimited import NAMES as SEPARATORS
 from bertkit.tables.labels import named
 from bertkit.tables.table import Table, find_column
-from bertkit.tables.table_files import read_table
+from bertkit.tables.table_files import TSV, is_table, read_table
 from bertkit.tables.typed_rows import JSON
+from bertkit.tasks.ner.word_rows import TOKENS, sentence_column, sentences_of_words
 
-TOKENS = ("tokens", "words")
-TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
+TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags", "ner_tag", "tag")
 DOCUMENT_ID = "document_id"
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -43,11 +43,13 @@ _Sentence = list[tuple[int, list[str]]]  # line number and fields of each word
 
 
 def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
-    """Reads a table from a file: JSON lines, a JSON list or Parquet by its suffix, else a column file; or from a folder
-    of brat.
+    """Reads a table from a file: a table by its suffix, else a column file; or from a folder of brat.
+
+    A table has a sentence per row, with lists of words, or a word, see `sentences_of_words`.
 
     Raises:
-        DataError: as `read_table`, `read_conll` and `read_brat`; or the file is a CSV or TSV file with a header.
+        DataError: as `read_table`, `read_conll` and `read_brat`; or the fields of a CSV, TSV or Excel file are to be
+            lists.
     """
     if os.path.isdir(os.path.expanduser(path)):
         from bertkit.tasks.ner.brat import read_brat
@@ -56,21 +58,25 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
     name = os.path.basename(path)
     if name.lower().endswith(".ann"):
         raise DataError(f"{path}: has annotations of brat without their text; give the folder of both files")
-    if file_kind(name, (JSON_LINES, PARQUET, JSON)) is not None:
-        return read_table(path)
-    if file_kind(name, (".csv",)) is not None or (file_kind(name, (".tsv",)) is not None and _has_texts(path)):
-        raise DataError(
-            f"{path}: a field of a CSV or TSV file cannot hold a list of words or spans; expected {JSON_LINES} or "
-            f"{JSON}, which annotation tools export, {PARQUET}, or a file with one word per line and columns separated "
-            "by spaces or tabs"
-        )
+    if is_table(path) and (file_kind(name, (TSV,)) is None or _has_names(path)):
+        table = read_table(path)
+        sentences = sentences_of_words(table)
+        if sentences is None and file_kind(name, (JSON_LINES, PARQUET, JSON)) is None:
+            raise DataError(
+                f"{path}: a field of a CSV, TSV or Excel file cannot hold a list of words or spans; expected one word "
+                "per row, with the columns sentence_id, word and tag, where each sentence has a number of its own; "
+                f"{JSON_LINES} or {JSON}, which annotation tools export; {PARQUET}; or a file with one word per line, "
+                "columns separated by spaces or tabs, and a blank line after each sentence"
+            )
+        return table if sentences is None else sentences
     return read_conll(path, comment_prefix)
 
 
-def _has_texts(path: str | Path) -> bool:
-    """Returns whether the first line of a file is a header with a column ``text``."""
+def _has_names(path: str | Path) -> bool:
+    """Returns whether the first line of a file has the names of columns: a ``text``, or sentences and words."""
     text, _ = read_with_fingerprint(Path(os.path.expanduser(path)))
-    return "text" in text.partition("\n")[0].split("\t")
+    names = text.partition("\n")[0].split("\t")
+    return "text" in names or sentence_column(names) is not None
 
 
 # ---- column files ---------------------------------------------------------------------------------------------------

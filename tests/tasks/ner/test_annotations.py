@@ -132,8 +132,12 @@ def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("x.tsv", 'id\ttext\tlabel\n1\tAnn\t[{"start": 0}]\n', "cannot hold a list of words or spans; expected .jsonl"),
-        ("x.csv", "text,label\nAnn,[]\n", "cannot hold a list of words or spans; expected .jsonl"),
+        (
+            "x.tsv",
+            'id\ttext\tlabel\n1\tAnn\t[{"start": 0}]\n',
+            "cannot hold a list of words or spans; expected one word per row",
+        ),
+        ("x.csv", "text,label\nAnn,[]\n", "cannot hold a list of words or spans; expected one word per row"),
         ("x.ann", "T1\tPER 0 3\tAnn\n", "brat without their text; give the folder"),
         ("folder/x.md", "Ann", "folder: is a folder without .ann files"),
         ("folder/x.ann", "T1\tPER 0 3\tAnn\n", "x.txt: cannot be read"),
@@ -254,8 +258,8 @@ def test_faults_of_all_files_come_together(task, tmp_path):
         ),
         (
             {"train_jsonl": '{"body": "Ann", "ents": []}\n'},
-            "train.jsonl: none of its columns (body, ents) is named tokens, words; give the column of the words, or of "
-            "texts with spans, with --token-column",
+            "train.jsonl: none of its columns (body, ents) is named tokens, words, token, word; give the column of the "
+            "words, or of texts with spans, with --token-column",
         ),
         (
             {"train_jsonl": lines(spans("Ann", [(0, 3, "X")])), "scheme": "plain", "label_names": ["a", "b"]},

@@ -253,8 +253,8 @@ def test_columns_that_are_not_there_are_refused(table, tmp_path):
     assert refused(tmp_path, tag_column, table("y.conll", "a\n"), None).startswith("y.conll: one column; expected two")
     expected = "separated by spaces or tabs, with the tags in the last; a comma seems to separate them: write a tab"
     assert expected in refused(tmp_path, tag_column, table("y.conll", "Oslo,B-LOC\n.,O\n"), None)
-    assert refused(tmp_path, table, "x.csv", "a,O\n").startswith(
-        "x.csv: a field of a CSV or TSV file cannot hold a list of words"
+    assert refused(tmp_path, table, "x.csv", "a,O\nb,O\n").startswith(
+        "x.csv: a field of a CSV, TSV or Excel file cannot hold a list of words"
     )
 
 
@@ -309,3 +309,34 @@ def test_documents_have_ids_or_are_missed(table, tmp_path):
         "x.conll: no -DOCSTART- line; --context document needs it"
     )
     assert refused(tmp_path, document_ids, table(tokens=[["a"]])).startswith("x.jsonl: no column 'document_id'")
+
+
+WORDS = [("Sentence: 1", "In", "O"), ("", "New", "B-LOC"), ("", "York", "I-LOC"), ("Sentence: 2", "Hi", "O")]
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "rows"),
+    [
+        ("x.csv", "Sentence #,Word,Tag", WORDS),  # as on Kaggle
+        ("x.csv", "sentence_id,word,tag", [(number, *WORDS[row][1:]) for row, number in enumerate("7778")]),
+        ("x.tsv", "sentence_id\ttokens\tlabels", [(number, *WORDS[row][1:]) for row, number in enumerate("0001")]),
+    ],
+)
+def test_a_word_per_row(tmp_path, name, names, rows):
+    separator = "\t" if name == "x.tsv" else ","
+    (tmp_path / name).write_text("\n".join([names, *map(separator.join, rows)]) + "\n")
+    table = read_sentences(tmp_path / name)
+    tokens, tags = (column(table, None) for column in (token_column, tag_column))
+    words = read_words(table, tokens)
+    assert words == [["In", "New", "York"], ["Hi"]]
+    assert read_tags(table, tags, words) == [["O", "B-LOC", "I-LOC"], ["O"]]
+    assert table.place(1) == f"{tmp_path / name}, line 5"
+    assert token_column(table, tokens) == tokens
+
+
+def test_words_of_objects_are_sentences_too(tmp_path):
+    rows = [{"sentence_id": 1, "word": "a", "tag": "O"}, {"sentence_id": 2, "word": "b", "tag": "B-X"}]
+    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert read_sentences(tmp_path / "x.jsonl").columns == {"word": [["a"], ["b"]], "tag": [["O"], ["B-X"]]}
+    (tmp_path / "y.jsonl").write_text(json.dumps({"sentence_id": 1, "tokens": ["a"], "tags": ["O"]}))
+    assert read_sentences(tmp_path / "y.jsonl").columns["tokens"] == [["a"]]

@@ -1,0 +1,55 @@
+"""Tables of one word per row, such as Kaggle's ``ner_dataset.csv``, as tables of one sentence per row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from bertkit.tables.table import Table, usual_column
+
+TOKENS = ("tokens", "words", "token", "word")
+"""Usual names of the column of words."""
+
+_SENTENCE = re.compile(r"sent(ence)?[\W_]*(id|idx|no|nr|num|number)?", re.IGNORECASE)
+
+
+def sentence_column(names: Iterable[str]) -> str | None:
+    """Returns the column that numbers the sentences, if another one has words.
+
+    >>> sentence_column(["Sentence #", "Word", "POS", "Tag"]), sentence_column(["sentence", "label"])
+    ('Sentence #', None)
+    """
+    names = list(names)
+    column = next((name for name in names if _SENTENCE.fullmatch(name.strip())), None)
+    return column if usual_column(names, TOKENS) is not None else None
+
+
+def sentences_of_words(table: Table) -> Table | None:
+    """Returns a table of one word per row as one of sentences, whose values are lists; None for other tables.
+
+    A sentence is words that follow each other with one value in the column of sentences, or with none after the first
+    word. Its place is that of its first word.
+
+    >>> words = {"Sentence #": ["Sentence: 1", "", "Sentence: 2"], "Word": ["in", "Oslo", "Hi"]}
+    >>> sentences_of_words(Table(words, "x.csv", "")).columns
+    {'Word': [['in', 'Oslo'], ['Hi']]}
+    """
+    column, words = sentence_column(table.columns), usual_column(list(table.columns), TOKENS)
+    if column is None or words is None or any(isinstance(word, list) for word in table.columns[words]):
+        return None
+    starts: list[int] = []
+    last = None
+    for row, sentence in enumerate(table.columns[column]):
+        if not starts or (sentence not in ("", None) and sentence != last):
+            starts.append(row)
+            last = sentence
+    columns = {
+        name: [list(values[start:end]) for start, end in pairwise([*starts, len(table)])]
+        for name, values in table.columns.items()
+        if name != column
+    }
+    numbers: list[Any] = [table.numbers_of_rows[row] for row in starts]
+    return replace(table, columns=columns, lines=numbers)
