@@ -288,8 +288,10 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
     known = job.folder.read_finished()
     finished = job.folder.finished(shards, known)
     left = [shard for shard in shards if shard not in finished]
-    if changed := sum(shard.name in known for shard in left):
-        say(f"{job.output}: the results of {counted(changed, 'shard')} have changed; they are computed again")
+    # Changed results keep their record until they are computed again: those without one count as complete.
+    changed = {shard: known[shard.name] for shard in left if shard.name in known}
+    if changed:
+        say(f"{job.output}: the results of {counted(len(changed), 'shard')} have changed; they are computed again")
     total = sum(shard.rows for shard in shards)
     before = done = total - sum(shard.rows for shard in left)
     if before:
@@ -303,11 +305,11 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
                 finished[each.shard] = each.finished
                 bar(done - before, total - before)
                 if workers.part is None and time.monotonic() - written > _RECORD_SECONDS:
-                    job.folder.write_finished(finished)
+                    job.folder.write_finished(changed | finished)
                     written = time.monotonic()
     finally:
         if workers.part is None:  # results without a record were complete when they appeared
-            job.folder.write_finished(finished)
+            job.folder.write_finished(changed | finished)
     rejected = sum(each.rejected for each in finished.values())
     if total and rejected == total and workers.part is None:
         raise DataError(f"{job.output}: all {total} rows were rejected; the reasons are in rejected/")

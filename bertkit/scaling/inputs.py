@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -145,8 +146,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         if reason or kind is None:
             reasons[reason] += 1
             continue
-        stamp = next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
-        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), stamp))
+        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), _stamp(info)))
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     passed_over = f"{counted(reasons.total(), 'file')} passed over: {parts}" if parts else ""
     if not files and is_in_output:
@@ -163,12 +163,21 @@ def _reason_to_pass_over(relative: str, kind: FileKind | None, info: Mapping[str
     """Returns why a file of a folder is not read; empty if it is read."""
     if any(part.startswith((".", "~$")) or part == "__MACOSX" for part in relative.split("/")):  # ~$ of open workbooks
         return "hidden"
+    if info.get("islink") and os.path.isdir(str(info["name"])):
+        return "linked folder"
     if kind is None or (kind.form in table_files.NEVER_PACKED and kind.compression):
         return os.path.splitext(relative)[1].lower() or "without suffix"
     # A link that leads nowhere is an input that cannot be read, with an error of its own.
     if info.get("type") == "other" and os.path.exists(str(info["name"])) and not os.path.isfile(str(info["name"])):
         return "no regular file"
     return ""
+
+
+def _stamp(info: Mapping[str, Any]) -> str:
+    if info.get("islink"):  # a listing has the time of the link, which stays when its file changes
+        with suppress(OSError):
+            return str(os.stat(str(info["name"])).st_mtime)
+    return next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
 
 
 def _listed(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:

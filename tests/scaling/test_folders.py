@@ -187,6 +187,36 @@ def test_changed_results_are_computed_again(film, tmp_path, contents, capsys, da
     assert "the results of 1 shard have changed; they are computed again" in capsys.readouterr().err
 
 
+def test_changed_results_are_known_after_an_interruption(film, tmp_path, contents, monkeypatch):
+    """A run that is stopped before it has computed them again does not leave them without a record, as complete."""
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n' * 2)
+    out = tmp_path / "out"
+    predict_folder(film, str(tmp_path / "x.jsonl"), str(out), shard_rows=2)
+    before = contents(out)
+    (out / "x.jsonl.000001.jsonl").write_text('{"text": "cut"}\n')
+
+    def interrupt(self, shard):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("bertkit.scaling.folders.Computer.compute", interrupt)
+        predict_folder(film, str(tmp_path / "x.jsonl"), str(out), shard_rows=2)
+    assert predict_folder(film, str(tmp_path / "x.jsonl"), str(out), shard_rows=2).computed == 1
+    assert contents(out) == before
+
+
+def test_a_changed_file_behind_a_link_is_seen(film, tmp_path):
+    file, given = tmp_path / "x.csv", tmp_path / "in"
+    given.mkdir()
+    (given / "x.csv").symlink_to(file)
+    file.write_text("text\na good film\n")
+    predict_folder(film, str(given), str(tmp_path / "out"))
+    file.write_text("text\na poor film\n")
+    os.utime(file, (1, 1))
+    with pytest.raises(OutputError, match=r"the input x\.csv has changed"):
+        predict_folder(film, str(given), str(tmp_path / "out"))
+
+
 def test_cut_results_at_a_url_are_computed_again(corpus, film):
     import fsspec
 
@@ -266,11 +296,12 @@ def test_names_that_are_not_utf8_are_kept(film, tmp_path, processes):
 def test_empty_and_passed_over_files_are_counted(corpus, film, tmp_path, capsys):
     (corpus / "header.csv").write_text("text\n")
     (corpus / "empty.txt").touch()
+    (corpus / "linked").symlink_to(corpus / "part")
     pq.write_table(pq.read_table(corpus / "part" / "d.parquet").slice(0, 0), corpus / "none.parquet")
     found = predict_folder(film, str(corpus), str(tmp_path / "out"))
     assert (found.files, found.shards, found.rows) == (7, 4, 80)
     said = capsys.readouterr().err
-    assert f"--input {corpus}: 2 files passed over: 1 .md, 1 hidden" in said
+    assert f"--input {corpus}: 3 files passed over: 1 .md, 1 hidden, 1 linked folder" in said
     assert "3 files without rows" in said
 
 
