@@ -26,6 +26,7 @@ from bertkit.inference.writing import (
     GrowingFile,
     Row,
     check_growing_file,
+    flat,
     json_lines,
     with_prediction,
 )
@@ -94,8 +95,8 @@ def predict_stream(
             that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
             per line for ``.jsonl``, ``.json`` and ``.ndjson``. It is called ``FILE.partial`` until it is complete. In
-            CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels are a
-            JSON list. Where predictions hold the most probable of more than ten labels, which differ from row to row,
+            CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels, and
+            lists and objects of the input, are JSON. Where predictions hold the most probable of more than ten labels, which differ from row to row,
             they are one column, ``probabilities``, with a JSON object.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that contains the answers, or a UTF-8 file of it.
@@ -248,6 +249,7 @@ def _stream(
     """Yields the predictions for blocks; ``read`` returns the columns to encode, and those of the lines and of the rows
     beside the predictions."""
     how = predicted(predictor.task)
+    is_csv = output_file is not None and output_file.suffix.lower() == ".csv"
 
     def predict(block: Block, on_progress: Reached) -> Predictions:
         columns, shown, kept = read(block)
@@ -257,7 +259,8 @@ def _stream(
         block_predictions = Predictions([], [])
         inputs = zip(zip(*kept.values(), strict=True), zip(*shown.values(), strict=True), strict=True)
         for (row_values, values), prediction in zip(inputs, predictions, strict=True):
-            row = with_prediction(dict(zip(kept, row_values, strict=True)), prediction)
+            given = dict(zip(kept, row_values, strict=True))
+            row = with_prediction(flat(given, nested_as_json=True) if is_csv else given, prediction)
             if form is not None:
                 row = how.in_form(form, row)
                 line = dumps(row)  # in ASCII, so that no control character reaches a terminal
@@ -271,7 +274,6 @@ def _stream(
     if output_file is None:
         yield from blocks_of_predictions
         return
-    is_csv = output_file.suffix.lower() == ".csv"
     as_text = CsvRows(csv_safe, how.leaves_out_labels) if is_csv else json_lines
     with GrowingFile(output_file) as file:
         for each in blocks_of_predictions:

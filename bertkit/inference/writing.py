@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from bertkit.errors import OutputError
-from bertkit.files import check_new_file, lock, output_error, unlocked
+from bertkit.files import check_new_file, lock, output_error, readable_size, unlocked
 from bertkit.inference.embedding import TokenEmbeddings, Vectors, rows_of_vectors
 from bertkit.json_text import dumps
 from bertkit.placement.processes import uninterrupted
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _GIVEN = "input_"  # before the name of a column that the prediction has too
+_MOST_TEXT_BYTES = 1 << 32  # of the array of texts in .npz
 
 
 def check_growing_file(path: Path, name: str) -> None:
@@ -144,7 +145,7 @@ def plain(value: Any) -> Any:
 
 
 class CsvRows:
-    """Formats rows as CSV; the first call adds the header.
+    """Formats rows as CSV; the first call adds the header. Columns that later rows alone have are an OutputError.
 
     Args:
         safe: escape text that spreadsheets would take for a formula.
@@ -165,6 +166,12 @@ class CsvRows:
         if self._writer is None:
             self._writer = csv.DictWriter(self._written, list(cells[0]))
             self._writer.writeheader()
+        known = set(self._writer.fieldnames)
+        if new := next((name for row in cells for name in row if name not in known), None):
+            raise OutputError(
+                f"column {new!r}: it is not in the rows before, from which the columns of the CSV file are taken; give "
+                "--output FILE.jsonl, or the column in the first row of the input"
+            )
         self._writer.writerows(cells)
         text = self._written.getvalue()
         self._written.seek(0)
@@ -260,7 +267,7 @@ class ParquetVectors:
 
 
 class NpzVectors:
-    """Collects all arrays and writes them at the end."""
+    """Collects all arrays and writes them at the end; NumPy stores each text with the length of the longest one."""
 
     def __init__(self, file: GrowingFile, size: int):
         self._file = file
@@ -268,8 +275,16 @@ class NpzVectors:
         self._texts: list[str] = []
         self._files: list[str] = []
         self._vectors: list[Any] = []
+        self._longest = 0
 
     def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
+        self._longest = max([self._longest, *map(len, texts)])
+        count = len(self._texts) + len(texts)
+        if (size := np.dtype((str, self._longest)).itemsize * count) > _MOST_TEXT_BYTES:
+            raise OutputError(
+                f"{self._file.path}: {count:,} texts would take {readable_size(size)}, since NumPy stores each with the "
+                f"{self._longest:,} characters of the longest one; give --output FILE.parquet or FILE.jsonl"
+            )
         self._texts += texts
         self._files += files or ()
         self._vectors.append(vectors)

@@ -223,6 +223,17 @@ class TestFiles:
         assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 2
 
 
+    def test_texts_that_numpy_cannot_hold_are_refused(self, checkpoint, tmp_path, monkeypatch):
+        """One long text among many: the vectors of the blocks before it are kept."""
+        monkeypatch.setattr(vector_files, "BLOCK", 2)
+        monkeypatch.setattr("bertkit.inference.writing._MOST_TEXT_BYTES", 10_000)
+        texts = ["a film", "the plot", "a film " * 500]
+        with pytest.raises(OutputError, match=r"3 texts would take 42\.0 kB, .* 3,500 characters .*FILE\.parquet"):
+            embed_texts(checkpoint, tmp_path / "out.npz", texts)
+        with (tmp_path / "out.npz.partial").open("rb") as file:
+            assert np.load(file)["texts"].tolist() == texts[:2]
+
+
 def test_vectors_are_pooled_as_the_checkpoint_records(checkpoint, tmp_path):
     """A checkpoint in the form of sentence-transformers names its pooling; an option wins over it."""
     folder = tmp_path / "sentences"

@@ -191,6 +191,25 @@ def test_no_column_of_an_input_is_lost(given, kept):
     assert with_prediction(given, prediction) == kept | prediction
 
 
+def test_nested_values_of_the_input_are_json_in_csv(tmp_path):
+    rows = [{"review": "good", "meta": {"a": 1}}, {"review": "bad", "meta": {"b": [2]}}, {"review": "so"}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    list(predict_stream("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        found = [row["meta"] for row in csv.DictReader(file)]
+    assert found == ['{"a": 1}', '{"b": [2]}', ""]
+
+
+def test_a_column_that_csv_cannot_have_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(files, "inputs_at_once", lambda config: 2)
+    rows = [{"review": "good"}, {"review": "bad"}, {"review": "so", "late": 1}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(OutputError, match=r"column 'late': .*--output FILE\.jsonl"):
+        list(predict_stream("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
+    assert "out.csv.partial: 2 complete rows" in capsys.readouterr().err
+    assert len((tmp_path / "out.csv.partial").read_text().splitlines()) == 3
+
+
 def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
     monkeypatch.setattr(Predicted, "leaves_out_labels", True)
