@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from bertkit.checks.label_rules import find_suspects, vectors_of
 from bertkit.checks.near_labels import near_labels
 from bertkit.errors import DataError, RecipeError, entries_of
 from bertkit.files import check_new_file, write_whole
+from bertkit.json_text import dumps
 from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
@@ -114,7 +115,8 @@ def _names(value: Any, separator: str | None) -> list[str]:
     """Returns the labels of a row; none if it has no label."""
     if is_missing(value):
         return []
-    return [str(value)] if separator is None else [name.strip() for name in value.split(separator) if name.strip()]
+    text = str(value)
+    return [text] if separator is None else [name.strip() for name in text.split(separator) if name.strip()]
 
 
 def fix(recipe: Recipe, place: Path, labels: bool) -> None:
@@ -278,5 +280,9 @@ def _csv(names: Sequence[str], rows: Any) -> str:
     written = io.StringIO(newline="")
     writer = csv.writer(written)
     writer.writerow(names)
-    writer.writerows(rows)
+    writer.writerows(map(_cell, row) for row in rows)
     return written.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, Mapping)) else value

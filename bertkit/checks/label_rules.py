@@ -210,7 +210,7 @@ def check_installed() -> None:
 
 
 def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
-    """Returns the labels that are probably wrong, the most suspicious first.
+    """Returns the labels that are probably wrong, the most suspicious first; none if fewer than two classes are left.
 
     Args:
         vectors: (N, H) float32, vectors of the texts.
@@ -225,6 +225,8 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
     classes, counts = np.unique(labels, return_counts=True)
     rows = np.flatnonzero(np.isin(labels, classes[counts >= _FOLDS]))
     kept, own = np.unique(labels[rows], return_inverse=True)
+    if len(kept) < 2:
+        return []
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
     probabilities = cross_val_predict(model, vectors[rows], own, cv=_FOLDS, method="predict_proba")
     with warnings.catch_warnings():
@@ -264,7 +266,14 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
             "remove --check-labels",
         )
         return
-    names, labels = np.unique([names[0] for names in classes], return_inverse=True)
+    names, labels, counts = np.unique([names[0] for names in classes], return_inverse=True, return_counts=True)
+    if np.sum(counts >= _FOLDS) < 2:
+        yield note(
+            "--check-labels",
+            f"the labels were not checked: that needs two classes of {_FOLDS} examples or more",
+            "add examples, or remove --check-labels",
+        )
+        return
     vectors = vectors_of(
         str(subject.checkpoint), list(texts.columns.values()), min(128, subject.recipe.data.max_seq_length)
     )

@@ -96,8 +96,8 @@ def predict_stream(
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
             per line for ``.jsonl``, ``.json`` and ``.ndjson``. It is called ``FILE.partial`` until it is complete. In
             CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels, and
-            lists and objects of the input, are JSON. Where predictions hold the most probable of more than ten labels, which differ from row to row,
-            they are one column, ``probabilities``, with a JSON object.
+            lists and objects of the input, are JSON. Where predictions hold the most probable of more than ten labels,
+            which differ from row to row, they are one column, ``probabilities``, with a JSON object.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that contains the answers, or a UTF-8 file of it.
         colours: allow colours in the lines, if the task supports them.

@@ -282,8 +282,8 @@ class NpzVectors:
         count = len(self._texts) + len(texts)
         if (size := np.dtype((str, self._longest)).itemsize * count) > _MOST_TEXT_BYTES:
             raise OutputError(
-                f"{self._file.path}: {count:,} texts would take {readable_size(size)}, since NumPy stores each with the "
-                f"{self._longest:,} characters of the longest one; give --output FILE.parquet or FILE.jsonl"
+                f"{self._file.path}: {count:,} texts would take {readable_size(size)}, since NumPy stores each with "
+                f"the {self._longest:,} characters of the longest one; give --output FILE.parquet or FILE.jsonl"
             )
         self._texts += texts
         self._files += files or ()

@@ -235,13 +235,16 @@ def accepted(table: Table) -> Table:
 def separated(table: Table, column: str, separator: str) -> Table:
     """Splits the fields of a column that hold several labels, as in CSV and TSV files, into lists.
 
-    An empty field becomes an empty list; values other than text are unchanged, and `class_sets` checks them.
+    An empty field becomes an empty list, and a number, as JSON and Excel have them, one label; other values are
+    unchanged, and `class_sets` checks them.
     """
-    lists = [
-        [label.strip() for label in value.split(separator) if label.strip()] if isinstance(value, str) else value
-        for value in table.columns[column]
-    ]
-    return replace(table, columns={**table.columns, column: lists})
+
+    def split(value: Any) -> Any:
+        if isinstance(value, str):
+            return [label.strip() for label in value.split(separator) if label.strip()]
+        return [str(value)] if isinstance(value, int | float) and not is_missing(value) else value
+
+    return replace(table, columns={**table.columns, column: list(map(split, table.columns[column]))})
 
 
 def unwrapped(table: Table, column: str, problem: Problem | None) -> Table:

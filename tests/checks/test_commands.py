@@ -239,6 +239,17 @@ def test_wrong_labels_are_found(table, no_trial, tmp_path):
     assert len(lines & set(range(2, 22))) >= 18
 
 
+@pytest.mark.parametrize("frequent", [4, 50])
+def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    table.train[:] = table.train[: 4 + frequent]
+    for row, each in enumerate(table.train):
+        each["label"] = "no" if row < 4 else "yes"
+    report = table.report(labels=True)
+    [found] = [finding for finding in report.findings if finding.code == "label-noise"]
+    assert found.message == "the labels were not checked: that needs two classes of 5 examples or more"
+
+
 def test_docs_list_every_code():
     documented = set(re.findall(r"^\| `([a-z][a-z-]*)` \|", DOCS.read_text(), re.M))
     assert documented == set(codes())

@@ -91,6 +91,18 @@ def test_lists_of_one_label_are_written_as_the_label(table, tmp_path, no_trial):
     assert read_table(tmp_path / "out.csv").columns["accept"] == list("ab" * 10)
 
 
+def test_values_of_json_lines_are_written(table, tmp_path, no_trial):
+    """Numbers as labels of several to a row, and objects, which are JSON."""
+    rows = [{"text": f"text {row}", "label": row % 2, "meta": {"a": [row]}} for row in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
+    settings |= {"task.label_separator": ";"}
+    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
+    columns = read_table(tmp_path / "out.csv").columns
+    assert columns["label"] == list("01" * 10)
+    assert [json.loads(cell) for cell in columns["meta"]] == [row["meta"] for row in rows]
+
+
 @pytest.fixture
 def dirty(table, tmp_path):
     """A table with every fault that can be mended."""

@@ -222,7 +222,6 @@ class TestFiles:
             assert np.load(file)["texts"].tolist() == ["a plot", "a film"]
         assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 2
 
-
     def test_texts_that_numpy_cannot_hold_are_refused(self, checkpoint, tmp_path, monkeypatch):
         """One long text among many: the vectors of the blocks before it are kept."""
         monkeypatch.setattr(vector_files, "BLOCK", 2)

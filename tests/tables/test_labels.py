@@ -280,7 +280,7 @@ def test_at_most_ten_classes_and_faults_are_listed():
 
 def test_fields_of_several_labels_are_parted():
     assert separated(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
-    assert separated(table([None, 5]), "label", ";").columns["label"] == [None, 5]
+    assert separated(table([None, 5, [6]]), "label", ";").columns["label"] == [None, ["5"], [6]]
 
 
 @pytest.mark.parametrize(
