@@ -114,7 +114,7 @@ def evaluate(
     if labelled is None:
         raise DataError(f"--split {split}: the data have no such split")
     for note in labelled.notes:
-        say(f"{labelled.source}: {note}")
+        say(f"{split}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
     if not set(task.label_columns) <= set(task.encode(labelled.examples[:1], predictor.tokenizer)):
         raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")

@@ -265,7 +265,9 @@ def _stream(
                 row = how.in_form(form, row)
                 line = dumps(row)  # in ASCII, so that no control character reaches a terminal
             else:
-                line = (how.highlighted(row) if colours else None) or _line(how.format_prediction(prediction), values)
+                shown_row = with_prediction(dict(zip(shown, values, strict=True)), prediction)
+                coloured = how.highlighted(shown_row) if colours else None
+                line = coloured or _line(how.format_prediction(prediction), values)
             block_predictions.rows.append(row)
             block_predictions.lines.append(line)
         return block_predictions

@@ -17,7 +17,7 @@ from bertkit.progress import counted, printable
 from bertkit.tables import Table
 from bertkit.tables.typed_rows import JSON, read_json_list
 from bertkit.tasks.base import Outputs
-from bertkit.tasks.ner.sentences import is_conll, read_conll
+from bertkit.tasks.ner.sentences import is_conll, is_of_words, read_sentences
 from bertkit.tasks.ner.spans import OffsetUnit, Span, to_utf16, trimmed
 from bertkit.tasks.ner.task import IDS, NerTask
 from bertkit.tasks.splits import Columns
@@ -39,10 +39,10 @@ class PredictedEntities(Predicted):
         self.reads_neighbours = task.data.context == "document"
 
     def read_file(self, path: Path) -> Table | None:
-        """Reads a column file, or a list of Label Studio's tasks."""
+        """Reads a column file, a table of one word per row, or a list of Label Studio's tasks."""
         if path.suffix.lower() == JSON:
             return read_json_list(path)
-        return read_conll(path, self.task.data.comment_prefix) if is_conll(path) else None
+        return read_sentences(path, self.task.data.comment_prefix) if is_conll(path) or is_of_words(path) else None
 
     def repeated(self, columns: Columns) -> Columns:
         """Selects the texts with their ids, or the words; all other columns are for the model only."""

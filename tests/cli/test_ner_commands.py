@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
+from bertkit.inference.files import predict_stream
 from bertkit.metrics.entities import count_entities
 from bertkit.progress import wants_colours
 from bertkit.tasks.ner.sentences import read_conll
@@ -112,6 +113,19 @@ def test_colours_are_for_a_terminal_that_wants_them(monkeypatch, no_color, colou
     assert wants_colours() is coloured
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert not wants_colours()
+
+
+def test_a_table_of_words_is_trained_on_and_predicted(tag, tmp_path):
+    """Also for a terminal with colours, whatever the name of the column of words."""
+    rows = [(number, *pair) for number, sentence in enumerate(sentences(24)) for pair in sentence]
+    table = tmp_path / "words.csv"
+    table.write_text("".join(f"{','.join(map(str, row))}\n" for row in [("Sentence #", "Word", "Tag"), *rows]))
+    outcome = tag(train=table)
+    assert outcome.code == 0, outcome.err
+    (block,) = predict_stream(tmp_path / "run", input_file=table, colours=True)
+    assert [row["Sentence #"] for row in block.rows] == [str(number) for number in range(24)]
+    assert block.rows[1]["Word"] == ["the", "lovely", "or", "plot"]
+    assert "lovely\x1b[0m\x1b[2m[NAME]" in block.lines[1]
 
 
 def test_another_column_of_three_and_a_test_set(bertkit, tag, tmp_path):

@@ -275,10 +275,17 @@ class ClassificationTask(TableTask, TextClassification):
         columns: dict[str, Sequence[Any]] = {}
         faults: list[str] = []
         label = str(self.task.label_column)
+        needs_labels = self._needs_labels(name)
+        needed = [*self.task.text_columns, *([label] if needs_labels else [])]
+        if missing := [column for column in needed if column not in table.columns]:
+            raise DataError(
+                f"{table.source}: no column {' or '.join(map(repr, missing))}; available: {quoted(table.columns)}; "
+                "rename those that are meant, or name them: `bertkit evaluate` has --text-column and --label-column"
+            )
         for column in self.task.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
-        if self._needs_labels(name) or self._has_labels(table):
+        if needs_labels or self._has_labels(table):
             with noted(faults):
                 columns["labels"] = self._labels(table)
         raise_all(faults)

@@ -21,12 +21,12 @@ from bertkit.errors import DataError, listed, raise_listed, shown
 from bertkit.files import write_whole
 from bertkit.progress import counted
 from bertkit.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
-from bertkit.reading.text import read_with_fingerprint, split_lines
+from bertkit.reading.text import iterating, read_blocks, read_with_fingerprint, split_lines
 from bertkit.tables.classes import is_missing
 from bertkit.tables.delimited import NAMES as SEPARATORS
 from bertkit.tables.labels import named
 from bertkit.tables.table import Table, find_column
-from bertkit.tables.table_files import TSV, is_table, read_table
+from bertkit.tables.table_files import CSV, TSV, is_table, read_table
 from bertkit.tables.typed_rows import JSON
 from bertkit.tasks.ner.word_rows import TOKENS, sentence_column, sentences_of_words
 
@@ -58,7 +58,7 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
     name = os.path.basename(path)
     if name.lower().endswith(".ann"):
         raise DataError(f"{path}: has annotations of brat without their text; give the folder of both files")
-    if is_table(path) and (file_kind(name, (TSV,)) is None or _has_names(path)):
+    if is_table(path) and (file_kind(name, (TSV,)) is None or "text" in _header(path) or is_of_words(path)):
         table = read_table(path)
         sentences = sentences_of_words(table)
         if sentences is None and file_kind(name, (JSON_LINES, PARQUET, JSON)) is None:
@@ -72,11 +72,19 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
     return read_conll(path, comment_prefix)
 
 
-def _has_names(path: str | Path) -> bool:
-    """Returns whether the first line of a file has the names of columns: a ``text``, or sentences and words."""
-    text, _ = read_with_fingerprint(Path(os.path.expanduser(path)))
-    names = text.partition("\n")[0].split("\t")
-    return "text" in names or sentence_column(names) is not None
+def is_of_words(path: str | Path) -> bool:
+    """Returns whether a CSV or TSV file has one word per row, by its header."""
+    return sentence_column(_header(path)) is not None
+
+
+def _header(path: str | Path) -> list[str]:
+    """Returns the names in the first line of a CSV or TSV file; none for others."""
+    kind = file_kind(os.path.basename(path), (CSV, TSV))
+    if kind is None:
+        return []
+    with iterating(read_blocks(Path(os.path.expanduser(path)), kind.compression)) as blocks:
+        line = next(blocks, b"").partition(b"\n")[0].decode("utf-8-sig", "replace")
+    return [name.strip('" \r') for name in re.split(r"[,;|\t]", line)]
 
 
 # ---- column files ---------------------------------------------------------------------------------------------------

@@ -28,14 +28,14 @@ def sentence_column(names: Iterable[str]) -> str | None:
 
 
 def sentences_of_words(table: Table) -> Table | None:
-    """Returns a table of one word per row as one of sentences, whose values are lists; None for other tables.
+    """Returns a table of one word per row as one of sentences, with lists of words; None for other tables.
 
     A sentence is words that follow each other with one value in the column of sentences, or with none after the first
     word. Its place is that of its first word.
 
     >>> words = {"Sentence #": ["Sentence: 1", "", "Sentence: 2"], "Word": ["in", "Oslo", "Hi"]}
     >>> sentences_of_words(Table(words, "x.csv", "")).columns
-    {'Word': [['in', 'Oslo'], ['Hi']]}
+    {'Sentence #': ['Sentence: 1', 'Sentence: 2'], 'Word': [['in', 'Oslo'], ['Hi']]}
     """
     column, words = sentence_column(table.columns), usual_column(list(table.columns), TOKENS)
     if column is None or words is None or any(isinstance(word, list) for word in table.columns[words]):
@@ -46,10 +46,10 @@ def sentences_of_words(table: Table) -> Table | None:
         if not starts or (sentence not in ("", None) and sentence != last):
             starts.append(row)
             last = sentence
-    columns = {
+    columns: dict[str, list[Any]] = {
         name: [list(values[start:end]) for start, end in pairwise([*starts, len(table)])]
         for name, values in table.columns.items()
-        if name != column
     }
+    columns[column] = [table.columns[column][start] for start in starts]
     numbers: list[Any] = [table.numbers_of_rows[row] for row in starts]
     return replace(table, columns=columns, lines=numbers)

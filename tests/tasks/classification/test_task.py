@@ -474,7 +474,10 @@ def test_a_checkpoint_reads_tables_that_have_its_columns_only(task, tmp_path):
     later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
     assert later.load(["test"])[1]["test"].examples.to_dict() == {"body": ["c"]}
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
-    assert message(later, tmp_path, ["validation"]) == "later.csv: no column 'kind'; available: 'body', 'label'"
+    assert message(later, tmp_path, ["validation"]) == (
+        "later.csv: no column 'kind'; available: 'body', 'label'; rename those that are meant, or name them: "
+        "`bertkit evaluate` has --text-column and --label-column"
+    )
 
 
 def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):

@@ -337,6 +337,7 @@ def test_a_word_per_row(tmp_path, name, names, rows):
 def test_words_of_objects_are_sentences_too(tmp_path):
     rows = [{"sentence_id": 1, "word": "a", "tag": "O"}, {"sentence_id": 2, "word": "b", "tag": "B-X"}]
     (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert read_sentences(tmp_path / "x.jsonl").columns == {"word": [["a"], ["b"]], "tag": [["O"], ["B-X"]]}
+    assert read_sentences(tmp_path / "x.jsonl").columns == {
+        "sentence_id": [1, 2], "word": [["a"], ["b"]], "tag": [["O"], ["B-X"]]}  # fmt: skip
     (tmp_path / "y.jsonl").write_text(json.dumps({"sentence_id": 1, "tokens": ["a"], "tags": ["O"]}))
     assert read_sentences(tmp_path / "y.jsonl").columns["tokens"] == [["a"]]
