@@ -82,8 +82,9 @@ def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: P
     records = [record for record in results.runs.values() if record.get("score") is not None]
     scores = [record["score"] for record in records]
     names = {name.removeprefix("eval_") for record in records for name in record["metrics"]}
-    low, most = min([0.0, *scores]), score_range(results.metric, names)[1]
-    high = max([*scores, low + 1e-9]) if most is None else most
+    ends = [end for row in results.settings for end in (row.low, row.high) if end is not None]
+    low, most = min([0.0, *scores, *ends]), score_range(results.metric, names)[1]
+    high = max([*scores, *ends, low + 1e-9]) if most is None else most
 
     def place(value: float | None) -> float | None:
         return None if value is None else round(_WIDTH * (value - low) / (high - low), 1)

@@ -268,8 +268,9 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
         gold = per_example(mean.task).to_labels(sides[-1][1])
         # data.max_eval_samples may limit the fold to its first examples.
-        for index, reference, prediction in zip(indices, gold, mean.decoded(), strict=False):
-            rows[index] = {"index": index, "fold": fold, "gold": reference, **prediction}
+        for row, (index, reference, prediction) in enumerate(zip(indices, gold, mean.decoded(), strict=False)):
+            place = {"index": index, mean.unit: mean.number(row)}
+            rows[index] = {**place, "fold": fold, "gold": reference, **prediction}
     write_json_lines(folder / OUT_OF_FOLD, [rows[index] for index in sorted(rows)])
     predictions, references = map(_joined, zip(*sides, strict=True))
     scores = per_example(mean.task).compute_metrics(predictions, references)

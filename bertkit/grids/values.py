@@ -18,7 +18,7 @@ PAPER: dict[str, list[Any]] = {
 }
 """The grid of BERT §A.3; ``--grid paper``."""
 
-Values = Sequence[str] | Mapping[str, Any]
+Values = str | Sequence[str] | Mapping[str, Any]
 """Strings as on the command line, ``KEY=VALUES``, or a mapping of key to values."""
 
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^:]+)(?P<log>:log)?")
@@ -63,6 +63,8 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
         faults: list to which the faults are added.
     """
     pairs: list[tuple[str, Any]] = []
+    if isinstance(entries, str):
+        entries = [entries]
     if isinstance(entries, Mapping):
         pairs += entries.items()
     else:

@@ -34,7 +34,7 @@ class ReproducedRow:
         n: number of runs with a score.
         mean, sd, low, high: of our scores over seeds, with the 95 % interval of the mean (Student's t); None without.
         difference: our mean minus the paper's score; None where they cannot be compared.
-        seconds: device → wall time of all runs, of a resumed one since its resumption.
+        seconds: device → wall time of these runs, of a resumed one since its resumption; not of other settings.
         setting: recipe values by dotted key of the setting of a grid that the scores are of, the best one on dev.
         collapsed: number of runs that predict the same for all examples.
         note: why there is no score or no difference; empty without a reason.

@@ -48,7 +48,8 @@ def _times(rows: Sequence[ReproducedRow]) -> list[str]:
     for seconds in {(row.model, row.task): row.seconds or {} for row in rows}.values():
         for device, number in seconds.items():
             totals[device] = totals.get(device, 0.0) + number
-    return [f"time on {device}: {duration(seconds)}" for device, seconds in totals.items()]
+    which = " of the runs of the best settings" if any(row.setting for row in rows) else ""
+    return [f"time on {device}{which}: {duration(seconds)}" for device, seconds in totals.items()]
 
 
 def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[ReproducedRow]) -> dict[str, str]:

@@ -192,8 +192,8 @@ class Split:
 
     def select(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Returns the split with only the examples at ``rows``, which count from 0."""
-        numbers: Any = None if self.numbers is None else [self.numbers[row] for row in rows]
-        numbers = numbers if numbers is None or self.unit == "file" else array("q", numbers)
+        numbers: Any = [number_in_source(self.numbers, int(row)) for row in rows]
+        numbers = numbers if self.unit == "file" else array("q", numbers)
         return dataclasses.replace(self, examples=self.examples.select(rows), numbers=numbers)
 
     def first(self, limit: int | None) -> Split:

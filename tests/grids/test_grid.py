@@ -172,6 +172,7 @@ def test_out_of_fold_predictions_are_of_unseen_rows(grid, table):
     rows = [json.loads(line) for line in (results.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
     given = [json.loads(line) for line in table.read_text().splitlines()]
     assert [row["index"] for row in rows] == list(range(30))
+    assert [row["line"] for row in rows] == list(range(1, 31))
     assert [row["gold"] for row in rows] == [row["label"] for row in given]
     right = sum(row["label"] == row["gold"] for row in rows)
     assert results.out_of_fold["accuracy"] == pytest.approx(right / 30)

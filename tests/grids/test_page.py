@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from bertkit import report_grid
 from bertkit.errors import DataError, OutputError
+from bertkit.grids.definition import define, store
 
 
 def test_a_grid_is_drawn_with_all_its_runs(grid, tmp_path):
@@ -28,6 +30,19 @@ def test_a_grid_is_drawn_with_all_its_runs(grid, tmp_path):
     (tmp_path / "mine.html").write_text("mine")
     with pytest.raises(OutputError, match="exists"):
         report_grid(tmp_path / "out", output=tmp_path / "mine.html")
+
+
+def test_an_interval_below_zero_is_in_the_drawing(tmp_path):
+    definition = define("finetune/glue/stsb", {}, (), (), None, 2, None)
+    store(definition, tmp_path, {})
+    [setting] = definition.settings()
+    for cell, score in zip(definition.cells(setting), (0.05, 0.4), strict=True):
+        (tmp_path / "records").mkdir(exist_ok=True)
+        record = {"score": score, "metrics": {"eval_pearson": score, "eval_spearmanr": score}, "collapsed": False}
+        (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+    source = report_grid(tmp_path).read_text()
+    [line] = re.findall(r'<line x1="(-?[\d.]+)" y1="(?:[\d.]+)" x2="([\d.]+)" y2="(?:[\d.]+)"/>', source)
+    assert 20 <= float(line[0]) < float(line[1])
 
 
 def test_what_is_no_grid_is_refused(grid, tmp_path):

@@ -18,6 +18,7 @@ def test_values_are_those_of_a_recipe():
         "task.text_columns": [["a", "b"], ["c"]],
     }
     assert spaces_of("--grid", ["paper", "train.weight_decay=0"], faults) == {**PAPER, "train.weight_decay": [0]}
+    assert spaces_of("--grid", "paper", faults) == PAPER
     assert spaces_of("--grid", {"train.learning_rate": (1e-5, 2e-5)}, faults) == {"train.learning_rate": [1e-5, 2e-5]}
     assert not faults
 

@@ -189,7 +189,7 @@ def test_the_table_by_eye(configured, scored):
         "Table 1 of the BERT paper (page 4176, section 4.1): GLUE, in per cent",
         "row  metric    paper  ours        95 % interval  difference  n  time   setting",
         "RTE  accuracy  66.4   66.0 ± 1.4  53.3–78.7      -0.4        2  2m00s  learning_rate=2e-05",
-        "time on cpu: 2m00s",
+        "time on cpu of the runs of the best settings: 2m00s",
         "note: a note",
     ]
 

@@ -7,7 +7,7 @@ import pickle
 
 from datasets import Dataset
 
-from bertkit.tasks.splits import ColumnsOf, Rows, Truncation
+from bertkit.tasks.splits import ColumnsOf, Rows, Split, Truncation
 
 
 def test_rows_equal_the_data_set_of_their_columns():
@@ -22,6 +22,17 @@ def test_rows_equal_the_data_set_of_their_columns():
             assert each[1] == dataset[1]
         assert each.map(lambda row: {"longer": row["sentence"] * 2})["longer"][:] == ["aa", "bb", "cc"]
         assert isinstance(each.dataset, Dataset)
+
+
+def test_selected_examples_keep_their_numbers():
+    split = Split(Rows({"sentence": ["a", "b", "c"]}), "a data set of the Hub", "")
+    chosen = split.select([2, 0])
+    assert [split.place(2), chosen.place(0), chosen.place(1), chosen.first(1).place(0)] == [
+        "row 3",
+        "row 3",
+        "row 1",
+        "row 3",
+    ]
 
 
 def test_rows_of_no_columns_or_no_rows():
