@@ -207,7 +207,7 @@ def _notes(
             "difference is also one of the sets"
         )
     if any(row.setting for row in rows):
-        notes.append("each score is of the setting that is best on dev, so that those on dev are too high for other data")
+        notes.append("each score is of the setting that is best on dev; those on dev are too high for other data")
     if seeds == 1:
         notes.append("one run of each: no intervals; give --seeds")
     return (*notes, *paper.notes)

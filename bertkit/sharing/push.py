@@ -28,10 +28,12 @@ from bertkit.sharing.push_files import validate_card, write_eval_results, write_
 # taken for theirs. All other files of a repository belong to its owner.
 _OF_A_CHECKPOINT = re.compile(
     r"(model|pytorch_model|tf_model|flax_model)(-\d+-of-\d+)?\.(safetensors|bin|h5|msgpack)(\.index\.json)?"
-    r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json|report\.html"
+    r"|(configuration|modeling|loss|labels|features|left_to_right|reading)_bert\.py|config\.json|recipe\.yaml"
+    r"|(all|eval)_results\.json|report\.html|modules\.json|sentence_bert_config\.json|1_Pooling/config\.json"
     r"|\.eval_results/bertkit\.yaml|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
 )
 _GRADIO = "6.31.0"  # of a Space, if it is not installed here
+_SPACE_FILES = ("README.md", "app.py", "requirements.txt")
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def push(
         if revision is not None:
             raise RecipeError(f"--space {space}: its page loads the branch main; remove --revision")
     if dry_run:
-        return _planned(checkpoint, repo_id, settings, report)
+        return _planned(checkpoint, repo_id, settings, report, space)
     with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
@@ -179,7 +181,9 @@ def push(
     return replace(pushed, space=address)
 
 
-def _planned(checkpoint: str | Path, repo_id: str, settings: HubSettings, report: bool | None) -> PlannedPush:
+def _planned(
+    checkpoint: str | Path, repo_id: str, settings: HubSettings, report: bool | None, space: str | None
+) -> PlannedPush:
     """Returns what a push would send, by writing it to a temporary folder."""
     from huggingface_hub import get_token
 
@@ -196,7 +200,8 @@ def _planned(checkpoint: str | Path, repo_id: str, settings: HubSettings, report
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         card = folder / "README.md"
         text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    return PlannedPush(repo_id, sizes, text, tuple(missing), tuple(notes))
+    of_space = [] if space is None else [f"a push also writes {', '.join(_SPACE_FILES)} to the Space {space}"]
+    return PlannedPush(repo_id, sizes, text, tuple(missing), (*notes, *of_space))
 
 
 def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
@@ -287,12 +292,12 @@ def _push_space(repo_id: str, space: str, *, private: bool, license: str | None)
     }
     front = "".join(f"{key}: {dumps(value)}\n" for key, value in metadata.items())  # JSON values are YAML too
     link = f"[{repo_id}](https://huggingface.co/{repo_id})"
-    files = {
-        "README.md": f"---\n{front}---\n\nA page to try {link}, made by bertkit.\n",
-        "app.py": f'import bertkit\n\nbertkit.demo("{repo_id}", host="0.0.0.0", port=7860)\n',
-        "requirements.txt": f"bertkit[demo]=={__version__}\n",
-    }
-    additions = [CommitOperationAdd(name, text.encode()) for name, text in files.items()]
+    texts = (
+        f"---\n{front}---\n\nA page to try {link}, made by bertkit.\n",
+        f'import bertkit\n\nbertkit.demo("{repo_id}", host="0.0.0.0", port=7860)\n',
+        f"bertkit[demo]=={__version__}\n",
+    )
+    additions = [CommitOperationAdd(name, text.encode()) for name, text in zip(_SPACE_FILES, texts, strict=True)]
     hub.create_commit(address.repo_id, additions, commit_message="Push with bertkit", repo_type="space")
     return str(address)
 

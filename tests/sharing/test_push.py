@@ -72,7 +72,7 @@ for repository, texts in json.loads(sys.argv[1]):
 
 
 STALE = ["model-00001-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "modeling_bert.py"]
-STALE += ["vocab.txt", "recipe.yaml"]
+STALE += ["vocab.txt", "recipe.yaml", "modules.json", "1_Pooling/config.json", "features_bert.py"]
 KEPT = ["notes.md", "figures/model.safetensors.png", "onnx/model.safetensors", ".gitattributes"]
 
 
@@ -456,7 +456,9 @@ def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
     assert "nothing is pushed" in str(planned)
     assert "missing: the owner in the name: give OWNER/mails" in str(planned)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
-    assert not bertkit.push(checkpoint, "ada/mails", dry_run=True).missing
+    planned = bertkit.push(checkpoint, "ada/mails", dry_run=True, space="ada/try-mails")
+    assert not planned.missing
+    assert "note: a push also writes README.md, app.py, requirements.txt to the Space ada/try-mails" in str(planned)
 
 
 def test_without_a_login_it_says_how(monkeypatch, checkpoint):
