@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bertkit.errors import OutputError
@@ -100,10 +101,15 @@ def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool, next_co
     print_text(f"results, checkpoint and model card: {run.output_dir}")
     if (report := run.output_dir / "report.html").is_file():
         print_text(f"report: {report}")
-    if next_commands:
+    print_next(next_commands, run.output_dir)
+
+
+def print_next(commands: Sequence[str], folder: Path) -> None:
+    """Prints commands to go on with, with ``{}`` in place of a folder."""
+    if commands:
         print_text("next:")
-    for command in next_commands:
-        print_text(f"  {command.format(shlex.quote(str(run.output_dir)))}")
+    for command in commands:
+        print_text(f"  {command.format(shlex.quote(str(folder)))}")
 
 
 # ---- streams -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_result, print_results
+from bertkit.cli.printing import print_next, print_result, print_results
 from bertkit.errors import RecipeError
 from bertkit.recipe.fields import Text, typed
 from bertkit.recipe.files import find_recipe, read_recipe_file
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MANY_RUNS = "Grids"
 AFTER_FINETUNING = ("bertkit predict {} --input FILE", "bertkit demo {}")
+AFTER_A_GRID = ("bertkit report {}", "bertkit predict {}/best --input FILE")
 AFTER_PRETRAINING = (
     "bertkit finetune classification --model {} --train-file FILE --output-dir NEW",
     "bertkit embed {} --input FILE --output vectors.npz",
@@ -267,7 +268,8 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
             raise RecipeError("--check is for one run; leave out the options of the grid")
         from bertkit.grids.table import grid_table
 
-        print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run, grid_table)
+        results = bertkit.finetune_grid(recipe, **grid_arguments(run))
+        print_grid(results, run, grid_table, AFTER_A_GRID if results.best is not None else ())
         return
     if run.many.format != "text":
         raise RecipeError(f"--format {run.many.format}: is for the table of many runs; one run prints its scores")
@@ -315,12 +317,16 @@ def grid_arguments(run: FineTuning) -> dict[str, Any]:
     }
 
 
-def print_grid(results: Any, run: FineTuning, table: Callable[..., str]) -> None:
+def print_grid(results: Any, run: FineTuning, table: Callable[..., str], next_commands: Sequence[str] = ()) -> None:
     """Prints the results of one or several grids as a table, or as one JSON object.
+
+    ``next_commands`` are printed below a table of text, with ``{}`` in place of the folder.
 
     Raises:
         typer.Exit: a run has failed; the exit code is 1.
     """
     print_result(results, [table(results, format=run.many.format)], run.json, run.many.format)
+    if not run.json and run.many.format == "text":
+        print_next(next_commands, results.output_dir)
     if results.failed:
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
@@ -69,6 +70,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
     sides = [outcome.predictions_and_references() for outcome in outcomes]
     task, first = per_example(outcomes[0].task), outcomes[0]
     numbers = [] if first.numbers is None else first.numbers
+    of_file = "" if first.unit == "file" else f"{Path(first.source).name}, "
     return System(
         name,
         [predictions for predictions, _ in sides],
@@ -78,7 +80,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         task.main_metric,
         task.to_labels,
         first.digests(),
-        places=[f"{first.unit} {number}" for number in numbers],
+        places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
     )

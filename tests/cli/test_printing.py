@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.cli.printing import print_results, print_wrapped
+from bertkit.cli.printing import print_next, print_results, print_wrapped
 from bertkit.run.directory import Run
 
 
@@ -43,3 +43,12 @@ def test_lines_are_broken_between_words_in_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     print_wrapped(line)
     assert capsys.readouterr().out == "  No significant\n  difference:\n  accuracy\n"
+
+
+def test_next_commands_can_be_copied(capsys):
+    print_next(("bertkit report {}", "bertkit predict {}/best --input FILE"), Path("my grid"))
+    assert (
+        capsys.readouterr().out == "next:\n  bertkit report 'my grid'\n  bertkit predict 'my grid'/best --input FILE\n"
+    )
+    print_next((), Path("my grid"))
+    assert not capsys.readouterr().out

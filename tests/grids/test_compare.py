@@ -224,6 +224,7 @@ def test_grids_on_the_same_folds(grid, monkeypatch):
         systems = bertkit.compare(first.output_dir, second.output_dir)
     # Whether the models disagree, and so whether a place is looked up, depends on the last bits of a loss.
     assert [len(system.places) for system in systems] == [30, 30]
+    assert all(place.startswith("reviews.jsonl, line ") for place in systems[0].places)
     [found] = bertkit.compare(first.output_dir, second.output_dir).comparisons
     assert found.by_run.units == (3,)
     assert "folds" in found.settings
