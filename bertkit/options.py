@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -114,3 +115,14 @@ def check_ranges(settings: Any) -> None:
         value, numbers = getattr(settings, name), described.get("range")
         if numbers is not None and isinstance(value, int | float) and value not in numbers:
             raise ValueError(f"{name}: expected {numbers}, got {value}")
+
+
+def several(values: str | Path | Sequence[Any] | None) -> list[Any]:
+    """Returns the values of an argument that takes one text or path, or several of them.
+
+    >>> several("a.txt"), several(["a.txt", "b.txt"]), several(None)
+    (['a.txt'], ['a.txt', 'b.txt'], [])
+    """
+    if values is None:
+        return []
+    return [values] if isinstance(values, str | Path) else list(values)

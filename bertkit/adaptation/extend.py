@@ -80,7 +80,7 @@ class Extension:
 
 def extend_tokenizer(
     checkpoint: str | Path,
-    corpus: Sequence[str | Path],
+    corpus: str | Path | Sequence[str | Path],
     output_dir: str | Path,
     *,
     add: int = 2000,

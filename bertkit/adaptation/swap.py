@@ -75,7 +75,7 @@ def swap_tokenizer(
     tokenizer: str | Path,
     output_dir: str | Path,
     *,
-    corpus: Sequence[str | Path] = (),
+    corpus: str | Path | Sequence[str | Path] = (),
     revision: str | None = None,
 ) -> Swap:
     """Replaces the vocabulary of a checkpoint by that of another tokenizer, and the rows of its weights for it.
@@ -137,7 +137,7 @@ def _check(
 
 
 def _usages(
-    corpus: Sequence[str | Path], old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast
+    corpus: str | Path | Sequence[str | Path], old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast
 ) -> tuple[Usage, Usage] | tuple[None, None]:
     if not corpus:
         return None, None

@@ -64,7 +64,7 @@ def check(
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
     *,
     output_dir: str | Path | None = None,
-    corpus: Sequence[str | Path] | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
     model: str | None = None,
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -125,7 +125,7 @@ def check(
         subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
         if subject.trainer is None:
-            tables = checked_tables(with_absolute_paths(resolved))
+            tables = checked_tables(resolved)
             findings = _with_faults_of_rows(findings, tables, fix)
             _load_sound_rows(subject, tables)
         for rule in rules():
@@ -145,7 +145,7 @@ def codes() -> list[str]:
 
 def _recipe(
     recipe: Any,
-    corpus: Sequence[str | Path] | None,
+    corpus: str | Path | Sequence[str | Path] | None,
     model: str | None,
     data_dir: str | Path | None,
     overrides: Mapping[str, Any] | None,

@@ -25,6 +25,7 @@ from bertkit.tables.labels import accepted, faults_of_kinds, faults_of_texts, un
 from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
+from bertkit.training.arguments import with_absolute_paths
 
 _MOST_ODD = 0.1  # part of the rows of a table
 _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise
@@ -201,6 +202,7 @@ def checked_tables(recipe: Recipe) -> dict[str, CheckedTable]:
     """
     if not isinstance(task_of_recipe(recipe), ClassificationTask):
         return {}
+    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
     sources = {"train": recipe.data.train_file, "validation": recipe.data.validation_file}
     return {
         name: _checked(source, recipe, is_fixed=name == "train")

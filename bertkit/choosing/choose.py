@@ -17,6 +17,7 @@ from bertkit.choosing.wording import draw_words
 from bertkit.errors import DataError, RecipeError
 from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.options import several
 from bertkit.placement.inference import inference_device
 from bertkit.progress import say
 from bertkit.tasks.arguments import with_settings
@@ -27,7 +28,7 @@ _FOLDS = 5
 
 
 def choose(
-    models: Sequence[str | Path],
+    models: str | Path | Sequence[str | Path],
     *,
     task: str | None = None,
     texts: str | Path | None = None,
@@ -71,7 +72,7 @@ def choose(
         choice.best, choice.candidates[0].frozen.by_layer
         ```
     """
-    named = [str(model) for model in models]
+    named = list(map(str, several(models)))
     values = with_settings(recipe_name(task or "classification"), overrides, settings)
     _check(named, texts, {"--task": task, "--folds": folds}, values)
     task, folds = task or "classification", _FOLDS if folds is None else folds

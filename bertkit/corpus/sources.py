@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 from bertkit.corpus.documents import DocumentForm, Paragraph, file_paragraphs, row_paragraphs
 from bertkit.errors import DataError, listed, noted
 from bertkit.json_text import dumps
+from bertkit.options import several
 from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.reading.paths import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files
 from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts, rows_of_groups
@@ -101,7 +102,7 @@ class TextLines:
 
 
 def find_sources(
-    given: Sequence[str | Path],
+    given: str | Path | Sequence[str | Path],
     *,
     text_column: str = "text",
     dataset_config: str | None = None,
@@ -136,7 +137,7 @@ def find_sources(
     faults: list[str] = []
     found: dict[str, Source] = {}
     repeated: list[str] = []
-    for item in map(str, given):
+    for item in map(str, several(given)):
         here: list[tuple[str, Source]] = []
         if may_be_hub_id(item) and not Path(item).exists():
             with noted(faults):

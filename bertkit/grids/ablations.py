@@ -17,6 +17,7 @@ from bertkit.grids.results import COLLAPSED, GridResults, SettingResult
 from bertkit.grids.table import ablation_rows
 from bertkit.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjusted
+from bertkit.options import several
 from bertkit.progress import counted, say
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
@@ -74,7 +75,7 @@ class Ablations:
 
 
 def ablations(
-    corpus: Sequence[str | Path],
+    corpus: str | Path | Sequence[str | Path],
     *,
     data_dir: str | Path,
     output_dir: str | Path,
@@ -110,7 +111,7 @@ def ablations(
         results.tasks["mrpc"]
         ```
     """
-    folder = Path(output_dir)
+    folder, tasks = Path(output_dir), several(tasks)
     recipes = _checked(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
     pretraining: dict[str, dict[str, float]] = {}
     documents: dict[str, dict[str, int | str]] = {}
@@ -139,7 +140,7 @@ def ablations(
 
 def _checked(
     folder: Path,
-    corpus: Sequence[str | Path],
+    corpus: str | Path | Sequence[str | Path],
     data_dir: str | Path,
     size: str,
     tasks: Sequence[str],
@@ -186,7 +187,7 @@ def _size(name: str) -> dict[str, Any]:
     return {f"model.{key}": model[key] for key in _SIZE}
 
 
-def _variant(variant: str, corpus: Sequence[str | Path], values: Mapping[str, Any]) -> Recipe:
+def _variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Mapping[str, Any]) -> Recipe:
     if "model.name_or_path" in values:
         raise RecipeError("model.name_or_path: the variants are pre-trained from new weights; remove it")
     for key in ("model.attention", "task.pair_objective"):

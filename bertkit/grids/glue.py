@@ -22,6 +22,7 @@ from bertkit.grids.results import BEST, GridResults
 from bertkit.grids.table import failures, notes
 from bertkit.grids.values import Values, label
 from bertkit.grids.workers import grid_lock, main_score, metrics_of
+from bertkit.options import several
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
@@ -124,6 +125,7 @@ def finetune_glue(
         ```
     """
     check_callbacks(callbacks)
+    tasks = several(tasks)
     check_tasks(tasks)
     output_dir = Path(output_dir)
     values = all_values(overrides, model, data_dir)
@@ -181,6 +183,7 @@ def finetune_glue_grid(
         results.tasks["sst2"].best  # the setting with the best mean
         ```
     """
+    tasks = several(tasks)
     check_tasks(tasks)
     folder = Path(output_dir)
     check_contents(folder, (*_own_entries(), GRID_FILE, RUNS))

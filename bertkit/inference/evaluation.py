@@ -17,6 +17,7 @@ from bertkit.inference.networks import is_ensemble
 from bertkit.inference.predicted import Outcome, all_scores, further_metrics, predicted
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
+from bertkit.options import several
 from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import Bar, Reached, is_of_class, say, unreported
@@ -102,7 +103,7 @@ def evaluate(
     data = {key: table_path(value, key) if key.endswith("_file") else value for key, value in data.items()}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     name = at_revision(checkpoint, revision, trust_remote_code)
-    names = [*map(absolute, metrics), *_metrics_of_run(name, trust_remote_code)]
+    names = [*map(absolute, several(metrics)), *_metrics_of_run(name, trust_remote_code)]
     further = further_metrics(list(dict.fromkeys(names)))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:

@@ -60,8 +60,8 @@ class Predictions(NamedTuple):
 def predict_stream(
     checkpoint: str | Path,
     texts: Sequence[str] | None = None,
-    input_file: Path | None = None,
-    output_file: Path | None = None,
+    input_file: str | Path | None = None,
+    output_file: str | Path | None = None,
     questions: Sequence[str] | None = None,
     context: str | Path | None = None,
     colours: bool = False,
@@ -129,6 +129,7 @@ def predict_stream(
             print(block)
         ```
     """
+    input_file, output_file = (None if file is None else Path(file) for file in (input_file, output_file))
     _check_options(texts, input_file, output_file, questions, context, csv_safe, form)
     if questions is not None and aggregation is not None:
         raise DataError("--aggregation is for token classification; remove it, or --question")

@@ -27,7 +27,7 @@ def embed_texts(
     checkpoint: str | Path,
     output_file: str | Path,
     texts: Sequence[str] | None = None,
-    input_file: Path | None = None,
+    input_file: str | Path | None = None,
     text_column: str | None = None,
     pooling: Pooling | Literal["none"] | None = None,
     layers: Sequence[int] = (-1,),
@@ -79,7 +79,7 @@ def embed_texts(
     """
     if (texts is None) == (input_file is None):
         raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
-    output_file = Path(output_file)
+    output_file, input_file = Path(output_file), None if input_file is None else Path(input_file)
     form = VECTOR_FILES.get(output_file.suffix.lower())
     if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(VECTOR_FILES)}")

@@ -17,6 +17,7 @@ from bertkit.grids.grid import run as run_grid
 from bertkit.grids.results import GridResults
 from bertkit.grids.values import Values
 from bertkit.grids.workers import grid_lock
+from bertkit.options import several
 from bertkit.progress import say
 from bertkit.reproducing.candidates import Candidate, candidate_of
 from bertkit.reproducing.data import MissingError, data_values
@@ -72,7 +73,7 @@ def reproduce(
         ```
     """
     folder = Path(output_dir)
-    paper, candidates, chosen = _checked(table, [model] if isinstance(model, str) else model, tasks, seeds, folder)
+    paper, candidates, chosen = _checked(table, several(model), tasks, seeds, folder)
     place = None if data_dir is None else Path(data_dir)
     prepared, missing = _prepared(chosen, candidates, folder, place, grid, seeds, overrides)
     grids: dict[tuple[str, str], GridResults] = {}
@@ -117,7 +118,7 @@ def _checked(
     if table not in known:
         raise RecipeError(f"unknown table {table!r}; expected one of {', '.join(known)}{did_you_mean(table, known)}")
     paper, faults, candidates = paper_table(table), [], []
-    chosen = paper.tasks if tasks is None else list(tasks)
+    chosen = paper.tasks if tasks is None else several(tasks)
     faults += [
         f"--tasks: {table} has no task {task!r}; expected {', '.join(paper.tasks)}{did_you_mean(task, paper.tasks)}"
         for task in chosen

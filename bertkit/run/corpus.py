@@ -17,6 +17,7 @@ from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
+from bertkit.options import several
 from bertkit.placement.processes import Engine, Workers
 from bertkit.progress import Bar
 from bertkit.run.directory import check_output_dir, check_place
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def train_tokenizer_on(
-    corpus: Sequence[str | Path],
+    corpus: str | Path | Sequence[str | Path],
     vocab_size: int,
     output_dir: str | Path,
     *,
@@ -86,7 +87,7 @@ def train_tokenizer_on(
 
 
 def build_corpus(
-    corpus: Sequence[str | Path],
+    corpus: str | Path | Sequence[str | Path],
     output_dir: str | Path,
     *,
     engine: Engine = "local",
@@ -131,7 +132,7 @@ def build_corpus(
         len(store.tokens)
         ```
     """
-    data = _data([str(path) for path in corpus], settings)
+    data = _data(list(map(str, several(corpus))), settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
     check_place(Path(output_dir))
     processes = Workers(engine=engine, number=workers, ray_address=ray_address, part=part)

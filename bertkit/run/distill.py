@@ -14,6 +14,7 @@ from bertkit.checkpoint.encoders import MASKED_LM_HEADS, MODEL_TYPE, saved_head
 from bertkit.checkpoint.load import load_config
 from bertkit.errors import RecipeError
 from bertkit.inference.networks import refuse_ensemble
+from bertkit.options import several
 from bertkit.recipe.files import absolute, list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DISTILL, Objective, distillation_settings
@@ -36,7 +37,7 @@ def distill(
     output_dir: str | Path,
     student_layers: Sequence[int] | None = None,
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
-    corpus: Sequence[str | Path] | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
     objective: Objective | None = None,
     alpha: float | None = None,
     temperature: float | None = None,
@@ -102,7 +103,7 @@ def distillation_recipe(
     student: str | Path | None = None,
     student_layers: Sequence[int] | None = None,
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
-    corpus: Sequence[str | Path] | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     **losses: Any,
@@ -126,7 +127,7 @@ def distillation_recipe(
         given["data.data_dir"] = str(data_dir)
     values: dict[str, Any] = {}
     if corpus:
-        given["data.corpus"] = [str(path) for path in corpus]
+        given["data.corpus"] = list(map(str, several(corpus)))
     if recipe is None and corpus:
         size = _size(student)
         if size is not None and not {"hidden_size", MODEL_TYPE} & load_recipe(size).model.keys():

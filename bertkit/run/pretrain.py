@@ -51,7 +51,7 @@ def pretrain(
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
     *,
     output_dir: str | Path,
-    corpus: Sequence[str | Path] | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
     model: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,

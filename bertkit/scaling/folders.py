@@ -64,8 +64,8 @@ class FolderResult:
 
 def predict_folder(
     checkpoint: str | Path,
-    input: str,
-    output_dir: str,
+    input: str | Path,
+    output_dir: str | Path,
     *,
     output_format: Form = "jsonl",
     on_error: OnError = "stop",
@@ -129,14 +129,14 @@ def predict_folder(
         check_unsure_below(task, unsure_below)
         say(unsure_on_validation(name, unsure_below))
         options["unsure_below"] = unsure_below
-    job = Job("predict", name, _output(output_dir), output_format, on_error, options=options)
-    return _run(job, input, workers or Workers(), shard_rows, revision, per_line)
+    job = Job("predict", name, _output(str(output_dir)), output_format, on_error, options=options)
+    return _run(job, str(input), workers or Workers(), shard_rows, revision, per_line)
 
 
 def embed_folder(
     checkpoint: str | Path,
-    input: str,
-    output_dir: str,
+    input: str | Path,
+    output_dir: str | Path,
     *,
     output_format: Form = "parquet",
     on_error: OnError = "stop",
@@ -180,9 +180,9 @@ def embed_folder(
         "precision": precision,
     }
     name = at_revision(_absolute(checkpoint), revision)
-    job = Job("embed", name, _output(output_dir), output_format, on_error, options=options)
+    job = Job("embed", name, _output(str(output_dir)), output_format, on_error, options=options)
     rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
-    return _run(job, input, workers or Workers(), rows, revision, per_line)
+    return _run(job, str(input), workers or Workers(), rows, revision, per_line)
 
 
 def _absolute(path: str | Path) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from bertkit.errors import RecipeError, quoted
+from bertkit.options import several
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.files import find_recipe, read_recipe_file
@@ -26,7 +27,8 @@ def with_settings(
     Args:
         recipe: the recipe, whose task has the settings.
         overrides: values by dotted key.
-        settings: values by key without the block. None is not given. A table object becomes a file, see `table_path`.
+        settings: values by key without the block. None is not given. A table object becomes a file, see `table_path`,
+            and a text where a setting has a list, such as ``text_columns``, a list of it.
 
     Raises:
         RecipeError: there is no such setting, or it is in ``overrides`` too.
@@ -43,7 +45,11 @@ def with_settings(
             continue
         if f"{block}.{name}" in values:
             raise RecipeError(f"{name}: is in overrides too, as {block}.{name}; keep one of them")
-        values[f"{block}.{name}"] = _plain(table_path(value, name) if name.endswith("_file") else value)
+        if name.endswith("_file"):
+            value = table_path(value, name)
+        elif get_origin(keys[block][name].hint) is list:
+            value = several(value)
+        values[f"{block}.{name}"] = _plain(value)
     return values
 
 

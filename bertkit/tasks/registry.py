@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from bertkit.errors import RecipeError
+from bertkit.options import several
 from bertkit.recipe import load
 from bertkit.recipe.load import Recipe
 
@@ -219,7 +220,7 @@ def recipe_schema(kind: str | None = None) -> dict[str, Any]:
     return schema.recipe_schema(kind, TASKS)
 
 
-def validate_recipes(files: Sequence[str | Path], *, run_code: bool = False) -> None:
+def validate_recipes(files: str | Path | Sequence[str | Path], *, run_code: bool = False) -> None:
     """Checks several recipe files.
 
     Args:
@@ -236,7 +237,7 @@ def validate_recipes(files: Sequence[str | Path], *, run_code: bool = False) -> 
         bertkit.validate_recipes(["my-recipe.yaml"])
         ```
     """
-    load.validate_recipes([Path(file) for file in files], TASKS, _run_code if run_code else None)
+    load.validate_recipes(list(map(Path, several(files))), TASKS, _run_code if run_code else None)
 
 
 def _run_code(recipe: Recipe) -> None:

@@ -57,6 +57,11 @@ def test_wrong_settings_are_refused(recipe, settings, message):
     assert message in str(caught.value)
 
 
+def test_one_text_is_a_list_of_it_where_a_setting_has_a_list():
+    values = with_settings("classification", None, {"text_columns": "Body", "label_column": "Mood"})
+    assert values == {"task.text_columns": ["Body"], "task.label_column": "Mood"}
+
+
 @pytest.mark.parametrize(
     "table",
     [

@@ -10,6 +10,7 @@ from typing import Any
 from bertkit.checkpoint.encoders import MODEL_TYPE, check_pair_objective
 from bertkit.corpus.sentences import resolved_name
 from bertkit.errors import RecipeError
+from bertkit.options import several
 from bertkit.progress import say
 from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
@@ -19,7 +20,7 @@ from bertkit.tasks.registry import load_recipe
 
 def pretraining_recipe(
     recipe: str | Path | Mapping[str, Any] | Recipe | None,
-    corpus: Sequence[str | Path] | None,
+    corpus: str | Path | Sequence[str | Path] | None,
     model: str | None,
     overrides: Mapping[str, Any] | None,
 ) -> Recipe:
@@ -28,7 +29,7 @@ def pretraining_recipe(
     Raises:
         RecipeError: the recipe does not exist or is invalid.
     """
-    chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
+    chosen: dict[str, Any] = {"data.corpus": list(map(str, several(corpus)))} if corpus else {}
     if model is not None:
         chosen["model.name_or_path"] = model
     values = {**(overrides or {}), **chosen}
