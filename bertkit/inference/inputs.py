@@ -21,6 +21,7 @@ from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_li
 from bertkit.tables import Table, is_table
 from bertkit.tables.documents import FORMS, document_parts
 from bertkit.tables.encodings import as_utf8
+from bertkit.tables.objects import refuse_unfinished
 from bertkit.tables.table_files import read_table_parts
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
     """
     if isinstance(texts, str):
         texts = [texts]
+    refuse_unfinished(texts, name)
     columns = _column_names(texts)
     if columns is not None:
         kind, library = type(texts).__name__, type(texts).__module__.partition(".")[0]

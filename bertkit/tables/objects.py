@@ -9,10 +9,11 @@ import hashlib
 import io
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import DataError, shown
+from bertkit.errors import DataError, quoted, shown
 from bertkit.files import write_whole
 from bertkit.progress import counted, say
 from bertkit.tables.table import Table
@@ -45,6 +46,36 @@ def kind_of_table(value: Any) -> str | None:
     return ROWS if is_list and len(value) and all(isinstance(row, Mapping) for row in value) else None
 
 
+def refuse_unfinished(value: Any, name: str) -> None:
+    """Raises a DataError for what gives a table by one more call: a LazyFrame, and several tables by their names.
+
+    Args:
+        name: name of the argument.
+    """
+    if type(value).__name__ == "LazyFrame":
+        raise DataError(f"{name}: is a LazyFrame, whose rows are not computed yet; give frame.collect()")
+    if isinstance(value, Mapping) and any(kind_of_table(each) is not None for each in value.values()):
+        raise DataError(
+            f"{name}: is a {type(value).__name__} of {quoted(map(str, value))}; give one of them: "
+            f"tables[{str(next(iter(value)))!r}]"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FrameTable(Table):
+    """Table of a DataFrame of pandas.
+
+    Attributes:
+        index: its index, whose labels stand beside the numbers of rows.
+    """
+
+    index: Any = None
+
+    def place(self, row: int) -> str:
+        at = int(self.numbers_of_rows[row]) - 1
+        return f"{super().place(row)} (index {shown(self.index[at : at + 1].tolist()[0])})"
+
+
 def table_of(value: Any) -> Table:
     """Returns the rows of a table object; a missing value of any kind (None, NaN, NA, NaT) is None.
 
@@ -68,6 +99,8 @@ def table_of(value: Any) -> Table:
         return read_batches([_arrow(value)], f"the {kind}")
     if not columns or not len(next(iter(columns.values()))):
         raise DataError(f"the {kind}: no rows")
+    if kind == "pandas.DataFrame":
+        return FrameTable(columns, f"the {kind}", "", index=value.index)
     return Table(columns, f"the {kind}", "")
 
 
@@ -155,7 +188,8 @@ def stored(value: Any, folder: Path, name: str) -> str:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
-    say(f"{name}: {counted(rows.num_rows, 'row')} of the {kind}, kept as {path}")
+    first = " (row 1 is iloc[0])" if kind == "pandas.DataFrame" else ""
+    say(f"{name}: {counted(rows.num_rows, 'row')} of the {kind}{first}, kept as {path}")
     return str(path)
 
 

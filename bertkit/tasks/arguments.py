@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
-from bertkit.errors import RecipeError, quoted
+from bertkit.errors import RecipeError
 from bertkit.options import several
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.nearest import nearest_key
-from bertkit.tables.objects import kind_of_table, stored
+from bertkit.tables.objects import kind_of_table, refuse_unfinished, stored
 from bertkit.tasks.registry import TASKS
 
 
@@ -57,21 +57,17 @@ def table_path(value: Any, name: str) -> Any:
     """Returns the path of a file with the rows of a table object, in the cache of bertkit; other values unchanged.
 
     Raises:
-        RecipeError: it is no table, such as a column, or several tables by their names, such as a ``DatasetDict``.
+        DataError: it is a LazyFrame, or several tables by their names, such as a ``DatasetDict``.
+        RecipeError: it is no table, such as a column.
     """
-    if isinstance(value, Mapping):
-        first = next(iter(value), "train")
-        raise RecipeError(
-            f"{name}: is a {type(value).__name__} of {quoted(map(str, value))}; give one of them: "
-            f"{name}=tables[{str(first)!r}]"
-        )
+    refuse_unfinished(value, name)
     if value is None or isinstance(value, str | Path):
         return value
     if kind_of_table(value) is None:
         kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
         raise RecipeError(
-            f"{name}: is a {kind}; expected a file, or rows with named columns: a DataFrame, an Arrow table, a "
-            "datasets.Dataset, or a list of dictionaries"
+            f"{name}: is a {kind}; expected a file, or rows with named columns: a DataFrame, such as "
+            "pandas.DataFrame(columns), an Arrow table, a datasets.Dataset, or a list of dictionaries"
         )
     from huggingface_hub.constants import HF_HOME
 

@@ -74,8 +74,12 @@ def test_the_index_of_pandas_stays(fine_tuned):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (pandas.DataFrame({"text": ["a", None]}), "the pandas.DataFrame, row 2: no value for 'text'"),
-        (pandas.DataFrame({"text": ["a", float("nan")]}), "row 2: no value for 'text'"),
+        (pandas.DataFrame({"text": ["a", None]}), "the pandas.DataFrame, row 2 (index 1): no value for 'text'"),
+        (
+            pandas.DataFrame({"text": ["a", ""]}, index=pandas.MultiIndex.from_tuples([("x", 1), ("y", 7)])),
+            "the pandas.DataFrame, row 2 (index ('y', 7)): text is empty",
+        ),
+        (pandas.DataFrame({"text": ["a", float("nan")]}), "row 2 (index 1): no value for 'text'"),
         (polars.DataFrame({"body": ["a"]}), "the polars.DataFrame: no column 'text'; available: 'body'"),
         (pandas.DataFrame(), "the pandas.DataFrame: no rows"),
         (pyarrow.table({"text": pyarrow.array([], "string")}), "no rows"),

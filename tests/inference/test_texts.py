@@ -41,6 +41,8 @@ def data_set():
         (polars_frame, r"is a DataFrame, with columns; .* such as frame\['text'\]\.to_list\(\)"),
         (lambda: pyarrow.table(COLUMNS), r"is a Table, with columns; .* such as table\['text'\]\.to_pylist\(\)"),
         (data_set, r"is a Dataset, with columns; .* such as list\(dataset\['text'\]\)"),
+        (lambda: polars_frame().lazy(), r"is a LazyFrame, whose rows are not computed yet; give frame\.collect\(\)"),
+        (lambda: {"train": data_set()}, r"is a dict of 'train'; give one of them: tables\['train'\]"),
         (lambda: COLUMNS, r"is a dict, with columns; .* such as table\['text'\]"),
         (lambda: pyarrow.table(COLUMNS)["text"], r"number 1 of 2 .*and 1 more .*to_pylist\(\)"),
         (

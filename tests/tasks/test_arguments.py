@@ -41,7 +41,12 @@ def test_settings_are_found_in_their_blocks():
         ({"lr": 1}, "lr: no argument and no setting of this task; did you mean 'learning_rate'?"),
         ({"text_column": "a"}, "did you mean 'text_columns'?"),
         ({"train_flie": "a"}, "did you mean 'train_file'?"),
-        ({"train_file": {"train": [], "test": []}}, "train_file: is a dict of 'train', 'test'; give one of them: "),
+        (
+            {"train_file": {"train": [{"text": "a"}], "test": []}},
+            "train_file: is a dict of 'train', 'test'; give one of them: tables['train']",
+        ),
+        ({"train_file": {"text": ["a"]}}, "train_file: is a dict; expected a file, or rows with named columns: "),
+        ({"train_file": polars.LazyFrame({"text": ["a"]})}, "train_file: is a LazyFrame, whose rows are not computed"),
         ({"train_file": []}, "train_file: is a list; expected a file, or rows with named columns: a DataFrame, "),
         (
             {"train_file": np.array(["a"])},
@@ -52,7 +57,7 @@ def test_settings_are_found_in_their_blocks():
     ],
 )
 def test_wrong_settings_are_refused(recipe, settings, message):
-    with pytest.raises(RecipeError) as caught:
+    with pytest.raises((RecipeError, DataError)) as caught:
         with_settings(recipe, {"train.learning_rate": 1}, settings)
     assert message in str(caught.value)
 
