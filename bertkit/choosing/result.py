@@ -104,6 +104,9 @@ class Choice:
 
         return render(self)
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     def _repr_html_(self) -> str:
         return framed(self.html(), "Choice of a checkpoint")
 

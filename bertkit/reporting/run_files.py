@@ -88,7 +88,10 @@ def read_run(place: str | Path) -> RunFiles:
     if not folder.is_dir():
         raise CheckpointError(f"{place}: no such folder; give a run directory of `bertkit finetune` or `pretrain`")
     if (folder / "grid.json").is_file():
-        raise CheckpointError(f"{place}: a grid of runs; give {folder / 'best'}, or folders in {folder / 'runs'}")
+        raise CheckpointError(
+            f"{place}: a grid of runs; give {folder / 'best'}, folders in {folder / 'runs'}, or the grid alone to "
+            "`bertkit report` or bertkit.report_grid"
+        )
     missing = [name for name in ("recipe.yaml", "run.json") if not (folder / name).is_file()]
     if missing == ["run.json"] and (folder / "report.html").is_file():
         raise CheckpointError(

@@ -42,6 +42,7 @@ def test_texts_alone_have_no_scores(checkpoint, headless, tmp_path):
 
 
 def test_notebooks_show_the_page_in_a_frame(choice):
+    assert str(choice).splitlines() == choice.lines()
     assert choice._repr_html_().startswith('<iframe title="Choice of a checkpoint" srcdoc="')
 
 
