@@ -244,7 +244,7 @@ def test_mistakes_are_named_by_their_lines(hostile_run):
     assert content.mistakes
     for mistake in content.mistakes:
         assert texts[mistake.number - 1][:50] == mistake.texts[0][1][:50]
-    assert system_of("run", [wrong]).places[0] == f"line {wrong.number(0)}"
+    assert system_of("run", [wrong]).places[0] == f"{Path(outcome.source).name}, line {wrong.number(0)}"
 
 
 def test_remarks_stand_with_the_scores(hostile_run, copied, tmp_path):
