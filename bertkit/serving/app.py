@@ -244,10 +244,15 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
     return app
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
-    """Answers an unknown path or method in the form of all other errors."""
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Answers an unknown path or method in the form of all other errors; a browser asks with GET."""
     assert isinstance(error, HTTPException)
-    return _json({"error": str(error.detail), "error_type": "NotFound"}, error.status_code, error.headers)
+    what = str(error.detail)
+    if error.status_code == 405 and request.method == "GET":
+        what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
+    elif error.status_code == 404:
+        what += f"; paths: POST {', '.join(_KNOWN)}; GET /info, /metrics, /health"
+    return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
 
 
 def _metrics(metrics: Metrics) -> Response:

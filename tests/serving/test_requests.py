@@ -221,8 +221,8 @@ def test_routes_of_other_checkpoints(client, client_of, checkpoint):
     assert error == "/embed: this checkpoint is served for text-classification, which answers POST /, /predict"
     refusal(client.post("/rerank", {"query": "a", "texts": ["b"]}), 424)
     refusal(client_of(checkpoint, "embed").post("/predict", {"inputs": "a"}), 424)
-    refusal(client.get("/nothing"), 404)
-    refusal(client.get("/predict"), 405)
+    assert "POST /, /predict" in refusal(client.get("/nothing"), 404)
+    assert 'takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo`' in refusal(client.get("/"), 405)
 
 
 def test_the_token(client_of, fine_tuned):
