@@ -75,7 +75,11 @@ class Predictor:
             DataError: the task does not take these inputs, or they hold a value that is no text.
         """
         if (texts is None) == (not fields):
-            raise DataError("predict takes texts, or fields as keyword arguments, such as question and context")
+            given = f"texts and {', '.join(fields)}" if fields else "neither"
+            raise DataError(
+                "predict takes texts or a table, or fields as keyword arguments, such as question and context; got "
+                f"{given} (settings such as threshold are arguments of bertkit.predict)"
+            )
         if texts is None:
             fields = {
                 name: value if isinstance(value, str) else list_of_texts(value, name) for name, value in fields.items()
