@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -52,7 +52,8 @@ class GlueResults:
         tasks: task → its scores on dev, ``eval_…``, in [0, 1], correlations in [-1, 1].
         scores: task → its main metric in percent, averaged over both dev sets for MNLI.
         average: mean of ``scores``.
-        submission: the zip file for the leaderboard; ``None`` if no task had a test set.
+        submission: the zip file for the leaderboard, with the finished tasks of earlier calls in the folder; ``None``
+            if no task had a test set.
         missing: files that the leaderboard requires and no task has written.
         collapsed: task → description of its predictions on dev, if they are all the same; see `bertkit.training.Run`.
     """
@@ -194,7 +195,7 @@ def finetune_glue_grid(
     grids = {name: run(*each, folder / name, worker) for name, each in prepared.items()}
     means = [100 * row.mean for each in grids.values() if (row := each.best_setting) and row.mean is not None]
     places = [folder / name / BEST for name, each in grids.items() if each.best is not None]
-    runs = {place: load_recipe(place / "recipe.yaml") for place in places}
+    runs = _earlier(folder, tasks, BEST) | {place: load_recipe(place / "recipe.yaml") for place in places}
     average = mean(means) if len(means) == len(grids) else None
     results = GlueGridResults(folder, grids, average, *_submission(runs, folder))
     with grid_lock(folder):
@@ -234,7 +235,14 @@ def _check_run(recipe: Recipe, folder: Path) -> None:
 
 
 def _runs(recipes: Mapping[str, Recipe], output_dir: Path) -> dict[Path, Recipe]:
-    return {output_dir / name: recipe for name, recipe in recipes.items()}
+    """Returns the runs of a folder with their recipes: those of a call, and finished ones of earlier calls."""
+    return _earlier(output_dir, recipes) | {output_dir / name: recipe for name, recipe in recipes.items()}
+
+
+def _earlier(output_dir: Path, tasks: Container[str], inner: str = "") -> dict[Path, Recipe]:
+    """Returns the finished runs of other tasks in a folder; ``inner`` is the folder of the run in that of its task."""
+    places = [output_dir / name / inner for name in glue_tasks() if name not in tasks]
+    return {place: load_recipe(place / "recipe.yaml") for place in places if is_finished(place)}
 
 
 def _scored(recipes: Mapping[str, Recipe], output_dir: Path) -> GlueResults:

@@ -20,7 +20,7 @@ from bertkit.metrics import names as own_metrics
 from bertkit.options import several
 from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
-from bertkit.progress import Bar, Reached, is_of_class, say, unreported
+from bertkit.progress import Bar, Reached, counted, is_of_class, say, unreported
 from bertkit.recipe.files import absolute, read_recipe_file
 from bertkit.tasks.arguments import table_path
 from bertkit.tasks.base import Outputs
@@ -53,7 +53,7 @@ class Evaluation(Summarized):
     def summary(self) -> Summary:
         """Returns what is printed, and shown in notebooks."""
         scores = [(name.removeprefix("eval_"), value) for name, value in self.metrics.items() if not is_of_class(name)]
-        return Summary(f"{self.examples} examples of {self.source}", scores, filter(None, [self.collapse]))
+        return Summary(f"{counted(self.examples, 'example')} of {self.source}", scores, filter(None, [self.collapse]))
 
 
 def evaluate(

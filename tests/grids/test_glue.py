@@ -161,6 +161,11 @@ def test_the_table_by_hand(tmp_path, checkpoint):
         "AX.tsv, MRPC.tsv, QNLI.tsv, QQP.tsv, RTE.tsv, SST-2.tsv, STS-B.tsv, WNLI.tsv",
     ]
 
+    # A call with one of them packs the others too.
+    assert finetune_glue(["rte"], output_dir=tmp_path, model=str(checkpoint)).missing == results.missing
+    with zipfile.ZipFile(tmp_path / "glue_submission.zip") as bundle:
+        assert bundle.namelist() == ["MNLI-m.tsv"]
+
 
 def test_without_a_test_set_nothing_is_packed(tmp_path, checkpoint):
     write_task(tmp_path / "glue", "rte", tests=False)
