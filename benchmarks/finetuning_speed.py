@@ -32,7 +32,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import scores
+import plain_finetuning
 from by_turns import (
     DEVICES,
     SIZES,
@@ -58,8 +58,8 @@ def windows(args: argparse.Namespace) -> dict[str, Any]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
-    rows = scores.questions(scores.squad_files(args.data_dir, "1.1")["train"], args.count)
-    encoded = scores.windows_of(rows, tokenizer)
+    rows = plain_finetuning.questions(plain_finetuning.squad_files(args.data_dir, "1.1")["train"], args.count)
+    encoded = plain_finetuning.windows_of(rows, tokenizer)
     return {name: encoded[name] for name in (*tokenizer.model_input_names, "start_positions", "end_positions")}
 
 
@@ -96,7 +96,7 @@ def stock(args: argparse.Namespace) -> None:
         collator = transformers.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=multiple)
     data = Dataset.from_dict(sentences(args) if args.what == "sst2" else windows(args))
     values |= {"per_device_train_batch_size": args.batch_size, "learning_rate": learning_rate, "num_train_epochs": 1}
-    scores.trained(args, SEED, head.from_pretrained(args.model, dtype="float32"), data, collator, **values)
+    plain_finetuning.trained(args, SEED, head.from_pretrained(args.model, dtype="float32"), data, collator, **values)
 
 
 def bertkit(args: argparse.Namespace) -> None:
@@ -116,9 +116,9 @@ def bertkit(args: argparse.Namespace) -> None:
     if args.what == "sst2":
         overrides |= {"train.learning_rate": 2e-5, "data.max_seq_length": 128, "data.data_dir": str(args.data_dir)}
     else:
-        files = scores.squad_files(args.data_dir, "1.1")
+        files = plain_finetuning.squad_files(args.data_dir, "1.1")
         overrides |= {"data.train_file": str(files["train"]), "data.validation_file": str(files["dev"])}
-        overrides |= {"data.max_seq_length": scores.WINDOW, "data.doc_stride": scores.OVERLAP}
+        overrides |= {"data.max_seq_length": plain_finetuning.WINDOW, "data.doc_stride": plain_finetuning.OVERLAP}
         overrides["train.learning_rate"] = 5e-5
     if args.mixed_precision is not None:
         overrides["placement.mixed_precision"] = args.mixed_precision

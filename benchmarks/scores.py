@@ -14,8 +14,7 @@ in folders of the names of the tasks; batch 32, three epochs, at most 256 tokens
 weights of the last epoch, entities on the test set scored by the package seqeval. SQuAD: the official JSON; batch 16,
 windows of 384 tokens of which 128 are shared, answers of at most 30 tokens, scored by ``bertkit.metrics``.
 
-The plain side is what transformers' examples do: the tokenizer's own windows, the Trainer, and for SQuAD a loop over
-the 20 best starts and ends of each window. Each run prints one JSON line; the last line is the summary. ``--output``
+The plain side is in ``plain_finetuning.py``. Each run prints one JSON line; the last line is the summary. ``--output``
 adds it to a file with machine, commit and date; the tables of README and docs are made from SCORES.json.
 """
 
@@ -24,73 +23,31 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-LEARNING_RATE = 5e-5
-WINDOW, OVERLAP, LONGEST, BEST = 384, 128, 30, 20  # tokens; of SQuAD
-Scores = dict[str, float]
-
-
-class Glue(NamedTuple):
-    """Format of a task's TSV files, for plain transformers."""
-
-    folder: str
-    texts: tuple[str, ...]
-    label: str
-    classes: tuple[str, ...]  # none for a number
-    score: str
-    epochs: int
-
-
-GLUE = {
-    "rte": Glue("RTE", ("sentence1", "sentence2"), "label", ("entailment", "not_entailment"), "accuracy", 3),
-    "mrpc": Glue("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), "combined_score", 3),
-    "stsb": Glue("STS-B", ("sentence1", "sentence2"), "score", (), "combined_score", 3),
-    "sst2": Glue("SST-2", ("sentence",), "label", ("0", "1"), "accuracy", 1),
-}
-NER = {"wnut17": "conll", "conll2000-chunking": "txt"}
-SQUAD = {"squad": "1.1", "squad2": "2.0"}
-
-
-def training_arguments(args: argparse.Namespace, seed: int, output_dir: str, **values: Any) -> Any:
-    """Those of transformers that a plain run needs, beside its own: batches of like length, nothing saved."""
-    from transformers import TrainingArguments
-
-    common: dict[str, Any] = {
-        "output_dir": output_dir,
-        "train_sampling_strategy": "group_by_length",
-        "save_strategy": "no",
-        "bf16": args.mixed_precision == "bf16",
-        "logging_steps": 500,
-        "seed": seed,
-        "use_cpu": args.device == "cpu",
-        "report_to": "none",
-        "disable_tqdm": True,
-    }
-    return TrainingArguments(**{**common, **values})
-
-
-def trained(args: argparse.Namespace, seed: int, model: Any, data: Any, collator: Any, **values: Any) -> Any:
-    """Trains a model of transformers; returns its Trainer, and the seconds."""
-    from transformers import Trainer
-
-    with tempfile.TemporaryDirectory() as output_dir:
-        arguments = training_arguments(args, seed, output_dir, **values)
-        trainer = Trainer(model=model, args=arguments, train_dataset=data, data_collator=collator)
-        started = time.perf_counter()
-        trainer.train()
-        seconds = round(time.perf_counter() - started, 1)
-    trainer.args.train_sampling_strategy = "random"  # what is grouped by length is predicted in another order
-    return trainer, seconds
+from plain_finetuning import (
+    BEST,
+    GLUE,
+    LEARNING_RATE,
+    LONGEST,
+    NER,
+    OVERLAP,
+    SQUAD,
+    WINDOW,
+    Scores,
+    sentences,
+    squad_files,
+    stock_glue,
+    stock_ner,
+    stock_squad,
+)
 
 
 def finetune(args: argparse.Namespace, seed: int, output_dir: Path, options: Sequence[str], **settings: Any) -> Any:
@@ -113,51 +70,6 @@ def finetune(args: argparse.Namespace, seed: int, output_dir: Path, options: Seq
     return json.loads((output_dir / "all_results.json").read_text())
 
 
-def stock_glue(args: argparse.Namespace, name: str, seed: int) -> Scores:
-    """transformers' text-classification example."""
-    import csv
-
-    from datasets import load_dataset
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding
-
-    task = GLUE[name]
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    files = {split: str(args.data_dir / task.folder / f"{split}.tsv") for split in ("train", "dev")}
-    # As text, and with quotes as plain characters: the library's defaults lose rows of these files.
-    form = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "keep_default_na": False, "encoding": "utf-8-sig"}
-
-    def encode(rows: dict[str, list[str]]) -> dict[str, Any]:
-        features = tokenizer(*(rows[column] for column in task.texts), truncation=True, max_length=128)
-        labels = [task.classes.index(str(label)) if task.classes else float(label) for label in rows[task.label]]
-        return {**features, "labels": labels}  # not "label": that column would stay text
-
-    splits = {}
-    for split, rows in load_dataset("csv", data_files=files, **form).items():
-        first = rows.select(range(min(args.limit or len(rows), len(rows))))
-        splits[split] = first.map(encode, batched=True, remove_columns=rows.column_names)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        args.model, num_labels=len(task.classes) or 1, dtype="float32", ignore_mismatched_sizes=True
-    )
-    sizes = {"per_device_train_batch_size": 32, "per_device_eval_batch_size": 32, "num_train_epochs": task.epochs}
-    collator = DataCollatorWithPadding(tokenizer)
-    trainer, seconds = trained(args, seed, model, splits["train"], collator, learning_rate=LEARNING_RATE, **sizes)
-    return {task.score: glue_score(trainer.predict(splits["dev"]), task.score), "train_seconds": seconds}
-
-
-def glue_score(outcome: Any, score: str) -> float:
-    """A score by scikit-learn and scipy."""
-    import numpy as np
-    from scipy.stats import pearsonr, spearmanr
-    from sklearn.metrics import f1_score
-
-    logits, labels = outcome.predictions, outcome.label_ids
-    if logits.shape[-1] == 1:
-        return float(pearsonr(logits[:, 0], labels)[0] + spearmanr(logits[:, 0], labels)[0]) / 2
-    predictions = np.argmax(logits, -1)
-    accuracy = float((predictions == labels).mean())
-    return accuracy if score == "accuracy" else (accuracy + float(f1_score(labels, predictions))) / 2
-
-
 def bertkit_glue(args: argparse.Namespace, name: str, seed: int) -> Scores:
     """bertkit's command."""
     task = GLUE[name]
@@ -168,53 +80,6 @@ def bertkit_glue(args: argparse.Namespace, name: str, seed: int) -> Scores:
     with tempfile.TemporaryDirectory() as folder:
         results = finetune(args, seed, Path(folder) / "run", options, eval_strategy="no")
     return {task.score: results[f"eval_{task.score}"], "train_seconds": round(results["train_runtime"], 1)}
-
-
-def sentences(args: argparse.Namespace, name: str, split: str) -> list[list[list[str]]]:
-    """The words and tags of the sentences of a file: the first and the last column of its lines."""
-    text = (args.data_dir / name / f"{split}.{NER[name]}").read_text(encoding="utf-8")
-    blocks = re.split(r"\n\s*\n", text)
-    lines = [[line.split() for line in block.split("\n") if line.split()] for block in blocks]
-    return [[[fields[0] for fields in each], [fields[-1] for fields in each]] for each in lines if each][: args.limit]
-
-
-def stock_ner(args: argparse.Namespace, name: str, seed: int) -> Scores:
-    """transformers' token-classification example."""
-    from datasets import Dataset
-    from seqeval.metrics import f1_score
-    from transformers import AutoModelForTokenClassification, AutoTokenizer, DataCollatorForTokenClassification
-
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    splits = [sentences(args, name, split) for split in ("train", "test")]
-    names = sorted({tag for split in splits for _, tags in split for tag in tags})
-
-    def encode(rows: dict[str, Any]) -> dict[str, Any]:
-        features = tokenizer(rows["words"], is_split_into_words=True, truncation=True, max_length=256)
-        labels = []
-        for row, tags in enumerate(rows["tags"]):
-            words = features.word_ids(row)
-            is_first = [word is not None and word != before for before, word in zip([None, *words], words)]  # noqa: B905
-            labels.append([names.index(tags[word]) if first else -100 for first, word in zip(is_first, words)])  # noqa: B905
-        return {**features, "labels": labels}
-
-    train, test = (
-        Dataset.from_dict({"words": [words for words, _ in split], "tags": [tags for _, tags in split]}).map(
-            encode, batched=True, remove_columns=["words", "tags"]
-        )
-        for split in splits
-    )
-    labels = {"id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)}}
-    model = AutoModelForTokenClassification.from_pretrained(args.model, dtype="float32", **labels)
-    sizes = {"per_device_train_batch_size": 32, "per_device_eval_batch_size": 32, "num_train_epochs": 3}
-    collator = DataCollatorForTokenClassification(tokenizer)
-    trainer, seconds = trained(args, seed, model, train, collator, learning_rate=LEARNING_RATE, **sizes)
-    outcome = trainer.predict(test)
-    kept = [row != -100 for row in outcome.label_ids]
-    references, predictions = (
-        [[names[index] for index in row[mask]] for row, mask in zip(ids, kept, strict=True)]
-        for ids in (outcome.label_ids, outcome.predictions.argmax(-1))
-    )
-    return {"f1": float(f1_score(references, predictions)), "train_seconds": seconds}
 
 
 def bertkit_ner(args: argparse.Namespace, name: str, seed: int) -> Scores:
@@ -236,98 +101,6 @@ def bertkit_ner(args: argparse.Namespace, name: str, seed: int) -> Scores:
     columns = [[line.split(" ") for line in block.split("\n")] for block in text.split("\n\n")]
     references, predictions = ([[fields[at] for fields in block] for block in columns] for at in (1, 2))
     return {"f1": float(f1_score(references, predictions)), "train_seconds": round(results["train_runtime"], 1)}
-
-
-def squad_files(data_dir: Path, version: str) -> dict[str, Path]:
-    """Training and dev set of a version, the first files of their names."""
-    return {split: sorted(data_dir.glob(f"{split}-v{version}*.json"))[0] for split in ("train", "dev")}
-
-
-def questions(path: Path, limit: int | None) -> dict[str, list[Any]]:
-    """The questions of an official file."""
-    rows = [
-        {"id": qa["id"], "question": qa["question"].lstrip(), "context": paragraph["context"], "answers": qa["answers"]}
-        for article in json.loads(path.read_text(encoding="utf-8"))["data"]
-        for paragraph in article["paragraphs"]
-        for qa in paragraph["qas"]
-    ][:limit]
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def windows_of(rows: dict[str, list[Any]], tokenizer: Any) -> dict[str, Any]:
-    """Windows as the tokenizer makes them, with the positions of the first answer."""
-    windows = tokenizer(
-        rows["question"], rows["context"], truncation="only_second", max_length=WINDOW, stride=OVERLAP,
-        return_overflowing_tokens=True, return_offsets_mapping=True,
-    )  # fmt: skip
-    starts, ends = [], []
-    for window, owner in enumerate(windows["overflow_to_sample_mapping"]):
-        offsets, segments = windows["offset_mapping"][window], windows.sequence_ids(window)
-        inside = [position for position, segment in enumerate(segments) if segment == 1]
-        answers = rows["answers"][owner]
-        start = end = 0
-        if answers and inside:
-            begin, stop = answers[0]["answer_start"], answers[0]["answer_start"] + len(answers[0]["text"])
-            if offsets[inside[0]][0] <= begin and offsets[inside[-1]][1] >= stop:
-                start = max(position for position in inside if offsets[position][0] <= begin)
-                end = min(position for position in inside if offsets[position][1] >= stop)
-        starts.append(start)
-        ends.append(end)
-        windows["offset_mapping"][window] = [
-            pair if segment == 1 else None for pair, segment in zip(offsets, segments, strict=True)
-        ]
-    return {**windows, "start_positions": starts, "end_positions": ends}
-
-
-def answers_of(rows: dict[str, list[Any]], windows: dict[str, Any], outputs: Any) -> list[dict[str, Any]]:
-    """The best answer to each question, and by how much no answer scores more."""
-    best: list[tuple[float, str]] = [(float("-inf"), "")] * len(rows["id"])
-    null = [float("inf")] * len(rows["id"])
-    for window, owner in enumerate(windows["overflow_to_sample_mapping"]):
-        offsets, (starts, ends) = windows["offset_mapping"][window], (each[window] for each in outputs)
-        null[owner] = min(null[owner], float(starts[0] + ends[0]))
-        for start in (-starts).argsort()[:BEST].tolist():
-            for end in (-ends).argsort()[:BEST].tolist():
-                if max(start, end) >= len(offsets) or not offsets[start] or not offsets[end]:
-                    continue
-                if start <= end < start + LONGEST and starts[start] + ends[end] > best[owner][0]:
-                    text = rows["context"][owner][offsets[start][0] : offsets[end][1]]
-                    best[owner] = float(starts[start] + ends[end]), text
-    return [
-        {"id": key, "prediction_text": text, "no_answer_probability": lowest - score if text else 1e9}
-        for key, (score, text), lowest in zip(rows["id"], best, null, strict=True)
-    ]
-
-
-def stock_squad(args: argparse.Namespace, name: str, seed: int) -> Scores:
-    """transformers' question-answering example."""
-    from datasets import Dataset
-    from transformers import AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
-
-    from bertkit import metrics
-
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    limits = {"train": args.limit, "dev": args.eval_limit or args.limit}
-    rows = {split: questions(path, limits[split]) for split, path in squad_files(args.data_dir, SQUAD[name]).items()}
-    windows = {split: windows_of(each, tokenizer) for split, each in rows.items()}
-    inputs = [*tokenizer.model_input_names, "start_positions", "end_positions"]
-    sets = {split: Dataset.from_dict({name: each[name] for name in inputs}) for split, each in windows.items()}
-    model = AutoModelForQuestionAnswering.from_pretrained(args.model, dtype="float32")
-    sizes = {"per_device_train_batch_size": 16, "per_device_eval_batch_size": 64, "max_steps": args.max_steps}
-    collator = DataCollatorWithPadding(tokenizer)
-    trainer, seconds = trained(args, seed, model, sets["train"], collator, learning_rate=args.learning_rate, **sizes)
-    predictions = answers_of(rows["dev"], windows["dev"], trainer.predict(sets["dev"]).predictions[:2])
-    references = [
-        {"id": key, "answers": {name: [each[name] for each in answers] for name in ("text", "answer_start")}}
-        for key, answers in zip(rows["dev"]["id"], rows["dev"]["answers"], strict=True)
-    ]
-    if name == "squad":
-        plain = [{key: each[key] for key in ("id", "prediction_text")} for each in predictions]
-        scores = metrics.load("squad").compute(predictions=plain, references=references)
-    else:
-        limits = {"no_answer_threshold": 0.0}
-        scores = metrics.load("squad_v2").compute(predictions=predictions, references=references, **limits)
-    return {**scores, "train_seconds": seconds}
 
 
 def bertkit_squad(args: argparse.Namespace, name: str, seed: int) -> Scores:

@@ -7,15 +7,17 @@ full disk, raises one `OutputError` and leaves nothing behind.
 
 from __future__ import annotations
 
+import csv
 import errno
 import glob
+import io
 import json
 import os
 import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,13 @@ def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes one JSON object per line, atomically."""
     write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def write_csv(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Writes a table as CSV with a line of the names of its columns, atomically; lines end as in RFC 4180."""
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows([names, *rows])
+    write_whole(path, written.getvalue())
 
 
 def read_json(path: Path) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ import numpy as np
 from bertkit.checks.label_rules import find_suspects, vectors_of
 from bertkit.checks.near_labels import near_labels
 from bertkit.errors import DataError, RecipeError, entries_of
-from bertkit.files import check_new_file, write_whole
+from bertkit.files import check_new_file, write_csv
 from bertkit.json_text import dumps
 from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
@@ -166,8 +164,8 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         doubts += _of_model(str(checkpoint), table, texts, label, cleaned)
     columns = {name: [values[row] for row in cleaned.rows] for name, values in table.columns.items()}
     columns[label] = [cleaned.labels.get(row, value) for row, value in zip(cleaned.rows, columns[label], strict=True)]
-    write_whole(place, _csv(list(columns), zip(*columns.values(), strict=True)))
-    write_whole(suspects, _csv(Doubt._fields, ((*each[:3], f"{each.confidence:.2f}", each.text) for each in doubts)))
+    write_csv(place, list(columns), zip(*(map(_cell, values) for values in columns.values()), strict=True))
+    write_csv(suspects, Doubt._fields, ((*each[:3], f"{each.confidence:.2f}", each.text) for each in doubts))
     if table.skipped:
         what = "without a text in their file" if table.unit == "file" else "with a wrong number of fields"
         cleaned.removed[what] = table.skipped
@@ -276,14 +274,6 @@ def _of_model(checkpoint: str, table: Table, texts: Sequence[str], label: str, c
         )
         for each in find_suspects(vectors_of(checkpoint, columns, _LONGEST), ids)
     ]
-
-
-def _csv(names: Sequence[str], rows: Any) -> str:
-    written = io.StringIO(newline="")
-    writer = csv.writer(written)
-    writer.writerow(names)
-    writer.writerows(map(_cell, row) for row in rows)
-    return written.getvalue()
 
 
 def _cell(value: Any) -> Any:

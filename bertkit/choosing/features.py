@@ -10,7 +10,7 @@ import numpy as np
 from bertkit.choosing.frozen import FrozenTask
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.forward import forward_in_batches
-from bertkit.tasks.base import padded
+from bertkit.tasks.batches import padded
 from bertkit.tasks.splits import Columns
 
 if TYPE_CHECKING:

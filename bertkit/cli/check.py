@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -12,11 +11,11 @@ from uuid import uuid4
 import typer
 
 from bertkit.cli.groups import nearest_commands
-from bertkit.cli.printing import print_lines, print_text
+from bertkit.cli.printing import console, drawn, print_lines, print_text
 from bertkit.errors import RecipeError
 from bertkit.files import readable_size
 from bertkit.json_text import dumps
-from bertkit.progress import counted, duration, memory_size, printable, wants_colours
+from bertkit.progress import counted, duration, memory_size, printable
 
 if TYPE_CHECKING:
     from bertkit.checks.findings import Report
@@ -79,7 +78,6 @@ def print_report(report: Report, as_json: bool) -> None:
 def _table(report: Report) -> Iterator[str]:
     """Yields the lines of the tables of findings, one for each level, as wide as the terminal."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -87,9 +85,7 @@ def _table(report: Report) -> Iterator[str]:
         findings = [finding for finding in report.findings if finding.level == level]
         if not findings:
             continue
-        written = io.StringIO()
-        # The width is that of the terminal, or 80 columns.
-        console = Console(file=written, force_terminal=wants_colours(), no_color=not wants_colours(), highlight=False)
+        screen = console()
         table = Table(
             title=f"{level}s ({len(findings)})",
             title_justify="left",
@@ -101,15 +97,13 @@ def _table(report: Report) -> Iterator[str]:
         table.add_column("code", no_wrap=True)
         longest = max((len(word) for finding in findings for word in finding.where.split()), default=0)
         # The names of files stay whole, unless they are too long.
-        table.add_column("where", width=max(console.width // 5, min(longest, _WIDEST)), overflow="fold")
+        table.add_column("where", width=max(screen.width // 5, min(longest, _WIDEST)), overflow="fold")
         table.add_column("finding, remedy", ratio=1, overflow="fold")
         for finding in findings:
             # Text, since square brackets would be read as markup.
             what = Text(f"{printable(finding.message)}\n→ {printable(finding.remedy)}")
             table.add_row(Text(finding.code, style=colour), Text(printable(finding.where)), what)
-        console.print(table)
-        yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
-        yield ""
+        yield from (*drawn(screen, table), "")
 
 
 def _summary(report: Report) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import io
 import os
 import shlex
 import sys
@@ -19,9 +20,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bertkit.errors import OutputError
 from bertkit.json_text import dumps
 from bertkit.placement.processes import uninterrupted
-from bertkit.progress import printable, wrapped
+from bertkit.progress import printable, wants_colours, wrapped
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from bertkit.run.directory import Run
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
@@ -52,6 +56,21 @@ def print_result(result: Any, lines: Iterable[object], as_json: bool, format: st
 def print_lines(lines: Iterable[str]) -> None:
     """Prints lines that are escaped already and may have colours, and flushes."""
     _print("".join(f"{line}\n" for line in lines))
+
+
+def console(width: int | None = None) -> Console:
+    """Returns a console of rich that writes to a string, for `drawn`; None is the width of the terminal, or 80."""
+    from rich.console import Console
+
+    coloured = wants_colours()
+    return Console(file=io.StringIO(), force_terminal=coloured, no_color=not coloured, highlight=False, width=width)
+
+
+def drawn(on: Console, table: Table) -> list[str]:
+    """Draws a table on a console, and returns its lines."""
+    on.print(table)
+    assert isinstance(on.file, io.StringIO)
+    return [line.rstrip() for line in on.file.getvalue().rstrip().split("\n")]
 
 
 def print_list(name: str, blocks: Iterable[Iterable[Any]]) -> None:

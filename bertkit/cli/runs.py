@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,9 +12,9 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.printing import print_lines, print_result, print_text
+from bertkit.cli.printing import console, drawn, print_lines, print_result, print_text
 from bertkit.json_text import dumps
-from bertkit.progress import printable, wants_colours
+from bertkit.progress import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,23 +55,18 @@ def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
 
     A terminal that is too narrow gets fewer columns, and a last line with their names.
     """
-    from rich.console import Console
-
-    written, coloured = io.StringIO(), wants_colours()
-    width = None if sys.stdout.isatty() else _WIDEST
-    console = Console(file=written, force_terminal=coloured, no_color=not coloured, highlight=False, width=width)
+    screen = console(None if sys.stdout.isatty() else _WIDEST)
     columns = list(_COLUMNS)
     rows = [_row(run, folder) for run in found]
-    table, unlimited = _with_columns(columns, rows), console.options.update(max_width=_WIDEST)
+    table, unlimited = _with_columns(columns, rows), screen.options.update(max_width=_WIDEST)
     dropped = []
     for name in ("from", "date (UTC)", "task"):
-        if console.measure(table, options=unlimited).maximum <= console.width:
+        if screen.measure(table, options=unlimited).maximum <= screen.width:
             break
         columns.remove(name)
         dropped.append(name)
         table = _with_columns(columns, rows)
-    console.print(table)
-    yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
+    yield from drawn(screen, table)
     if dropped:
         yield f"no room for: {', '.join(dropped)}; see --json"
 

@@ -16,8 +16,7 @@ from bertkit.inference.predicted import all_scores
 from bertkit.progress import say
 from bertkit.run.directory import write_results
 from bertkit.run.evaluate import suffix_of
-from bertkit.run.in_progress import write_report
-from bertkit.tasks.registry import has_room
+from bertkit.run.in_progress import wants_report, write_report
 from bertkit.tasks.splits import splits_to_write
 
 _REPORT, _RESULTS = "report.html", "predict_results.json"
@@ -44,8 +43,7 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
         # A process may be killed between the results and the record.
         write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": statistics.mean(scores)})
     best = folder / RUNS / results.best_run
-    is_wanted = definition.recipe.train.get("report", True) and has_room("reporting") and has_room("sharing")
-    if is_wanted and not (best / _REPORT).is_file():
+    if wants_report(definition.recipe) and not (best / _REPORT).is_file():
         write_report(best, outcome_of(best, with_training=True))
 
 

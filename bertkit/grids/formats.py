@@ -102,14 +102,12 @@ def latex_escape(text: str) -> str:
 
 
 def _markdown(table: ResultTable) -> str:
-    from bertkit.sharing.markdown import escape  # a feature, which the other formats do without
+    from bertkit.sharing import markdown  # a feature, which the other formats do without
 
-    heading, *rows = [
-        f"| {' | '.join(escape(cell) for cell in row)} |" for row in (tuple(table.columns), *_rows(table.columns))
-    ]
-    above = [escape(table.heading), ""] if table.heading else []
-    below = ["", *(f"- {escape(line)}" for line in table.lines)] if table.lines else []
-    return "\n".join([*above, heading, "|" + " --- |" * len(table.columns), *rows, *below])
+    heading, *rows = [[*map(markdown.escape, row)] for row in (tuple(table.columns), *_rows(table.columns))]
+    above = [markdown.escape(table.heading), ""] if table.heading else []
+    below = ["", *(f"- {markdown.escape(line)}" for line in table.lines)] if table.lines else []
+    return "\n".join([*above, markdown.table(heading, rows), *below])
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bertkit.errors import CheckpointError, DataError, RecipeError
-from bertkit.files import check_new_file, write_json_lines, write_whole
+from bertkit.files import check_new_file, write_csv, write_json_lines
 from bertkit.progress import without_library_bars
 from bertkit.tables import read_table
 from bertkit.tasks.similarity.columns import read_texts, usual_texts
@@ -99,10 +97,7 @@ def mine_negatives(
     if target.suffix == ".jsonl":
         write_json_lines(target, [dict(zip(names, row, strict=True)) for row in mined])
     else:
-        stream = io.StringIO(newline="")
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([names, *mined])
-        write_whole(target, stream.getvalue())
+        write_csv(target, names, mined)
     return MinedNegatives(target, len(rows), len(mined))
 
 

@@ -263,11 +263,6 @@ class RunInProgress:
         from_main_process(lambda: write_results(self.output_dir, split, numbers))
         return numbers
 
-    @property
-    def wants_report(self) -> bool:
-        """Returns whether the run leaves ``report.html``."""
-        return bool(self.recipe.train.get("report", True)) and has_room("reporting") and has_room("sharing")
-
     def finish(self, trainer: BertkitTrainer, card: CardFacts | None, outcome: Outcome | None = None) -> Run:
         """Writes ``run.json``, the model card and the report; then pushes the complete run to the Hub if requested.
 
@@ -313,7 +308,7 @@ class RunInProgress:
             steps=steps,
         )
         self._write_card(card, facts)
-        if self.wants_report and (shown := write_report(self.output_dir, outcome)) is not None:
+        if wants_report(self.recipe) and (shown := write_report(self.output_dir, outcome)) is not None:
             self._write_card(dataclasses.replace(card, report=shown), facts)
 
     def _write_card(self, card: CardFacts, facts: Mapping[str, Any]) -> None:
@@ -321,6 +316,11 @@ class RunInProgress:
 
         self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
         write_whole(self.output_dir / "README.md", model_card(card))
+
+
+def wants_report(recipe: Recipe) -> bool:
+    """Returns whether a run of a recipe leaves ``report.html``."""
+    return bool(recipe.train.get("report", True)) and has_room("reporting") and has_room("sharing")
 
 
 def write_report(output_dir: Path, outcome: Outcome | None) -> CardReport | None:

@@ -1,8 +1,9 @@
-"""Escaping of untrusted text, such as names of files, labels and tasks, in Markdown."""
+"""Markdown: tables and code, and untrusted text, such as names of files, labels and tasks, with escapes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # White space and control characters: a line ending would start a new block.
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
@@ -18,6 +19,17 @@ def escape(text: str) -> str:
     ('f1_ORG of a.csv', '\\<b\\>\\|\\[x\\](y) \\# z')
     """
     return _STARTS_LIST.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", _SPACE.sub(" ", text).strip()))
+
+
+def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table of GitHub's flavour, whose cells are Markdown without line endings.
+
+    >>> print(table(["metric", "value"], [["F1", "0.5"]]))
+    | metric | value |
+    | --- | --- |
+    | F1 | 0.5 |
+    """
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ["---"] * len(heading), *rows))
 
 
 def code(text: str) -> str:

@@ -17,7 +17,7 @@ from bertkit.recipe.files import to_yaml, without_paths
 from bertkit.recipe.settings import ANY_DATA
 from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.kinds import ADDRESS
-from bertkit.sharing.markdown import code, code_block, escape
+from bertkit.sharing.markdown import code, code_block, escape, table
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -163,9 +163,7 @@ The model class is {code(facts.head)}.
 
 On held-out data, one run with seed {facts.seed}:
 
-{_verdict(facts)}| metric | value |
-| --- | --- |
-{_scores(facts)}
+{_verdict(facts)}{_scores(facts)}
 {_report(facts.report)}
 ## Limits
 
@@ -185,13 +183,11 @@ A language model reproduces errors and biases of its training data; evaluate it 
 
 
 def _scores(facts: CardFacts) -> str:
-    names = {key: key.removeprefix("eval_") for key in (*facts.main_metrics, *facts.other_metrics)}
-    values = {key: facts.metrics[key] for key in names}
-    return "\n".join(
-        f"| {escape(METRIC_NAMES.get(names[key], names[key]))} | "
-        f"{f'{value:.4f}' if math.isfinite(value) else 'undefined'} |"
-        for key, value in values.items()
-    )
+    rows = []
+    for key in dict.fromkeys((*facts.main_metrics, *facts.other_metrics)):
+        name, value = key.removeprefix("eval_"), facts.metrics[key]
+        rows.append((escape(METRIC_NAMES.get(name, name)), f"{value:.4f}" if math.isfinite(value) else "undefined"))
+    return table(("metric", "value"), rows)
 
 
 def _verdict(facts: CardFacts) -> str:
@@ -219,8 +215,7 @@ def _table(rows: Sequence[Sequence[str | int | float | None]]) -> str:
         return ""
     shown = [[f"{cell:.4f}" if isinstance(cell, float) else escape(str(cell)) for cell in row] for row in rows]
     shown = [[cell if cell != "None" else "–" for cell in row] for row in shown]
-    lines = [shown[0], ["---"] * len(shown[0]), *shown[1:]]
-    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    return f"\n{table(shown[0], shown[1:])}\n"
 
 
 def _citations(facts: CardFacts) -> list[str]:

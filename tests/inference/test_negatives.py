@@ -6,6 +6,7 @@ import pytest
 
 import bertkit
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.files import write_json_lines
 from bertkit.tables import read_table
 
 pytestmark = pytest.mark.numeric
@@ -39,6 +40,16 @@ def test_negatives_are_no_positives_of_the_query(pairs, tmp_path, checkpoint):
         for name in ("negative_1", "negative_2"):
             assert (row["query"], row[name]) not in known
             assert row[name] in {passage for _, passage in known}
+
+
+def test_line_endings_within_texts_stay(tmp_path, checkpoint):
+    rows = [(f"a {word}\rfilm", f"the\n{word} story") for word in WORDS]
+    write_json_lines(tmp_path / "pairs.jsonl", [{"query": query, "passage": passage} for query, passage in rows])
+    out = tmp_path / "out.csv"
+    bertkit.mine_negatives(tmp_path / "pairs.jsonl", out, model=str(checkpoint), number=1, margin=0.0)
+    columns = read_table(str(out)).columns
+    assert set(zip(columns["query"], columns["passage"], strict=True)) <= set(rows)
+    assert set(columns["negative_1"]) <= {passage for _, passage in rows}
 
 
 @pytest.mark.parametrize(
