@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.choosing.frozen import FrozenTask, Problem, frozen
+from bertkit.choosing.frozen import FrozenTask, frozen
 from bertkit.errors import RecipeError
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.classification.text_classification import TextClassification
@@ -16,12 +16,6 @@ from bertkit.tasks.splits import Columns
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
-
-_PROBLEMS: dict[str, Problem] = {
-    "single_label_classification": "class",
-    "multi_label_classification": "labels",
-    "regression": "number",
-}
 
 
 class FrozenTexts(FrozenTask):
@@ -33,14 +27,6 @@ class FrozenTexts(FrozenTask):
         super().__init__(task)
         if task.data.long_text == "chunk":
             raise RecipeError("data.long_text: choose reads the first part of long texts only; remove chunk")
-
-    @property
-    def problem(self) -> Problem:
-        return _PROBLEMS[self.task.problem_type]
-
-    @property
-    def classes(self) -> int:
-        return max(1, len(self.task.task.label_names))
 
     def vectors(self, states: Tensor, row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Returns ``cls`` and ``mean``, (L + 1, 1, H); for pairs also ``pair``, (L + 1, 1, 2 * H).

@@ -9,23 +9,23 @@ Dimension letters: L + 1 layers (0 the embeddings), S tokens of an input, H hidd
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bertkit.errors import RecipeError
+from bertkit.inference.embedding import Embedder
+from bertkit.inference.forward import forward_in_batches
 from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.batches import padded
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
-
-Problem = Literal["class", "labels", "number"]
-"""What a head predicts for an item: one of C classes, several of C labels, or a number."""
 
 
 class FrozenTask(ABC):
@@ -35,14 +35,9 @@ class FrozenTask(ABC):
         self.task = task
 
     @property
-    def problem(self) -> Problem:
-        """What the head predicts."""
-        return "class"
-
-    @property
-    @abstractmethod
     def classes(self) -> int:
         """C; 1 for numbers."""
+        return max(1, len(self.task.task.label_names))
 
     @abstractmethod
     def vectors(self, states: Tensor, row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
@@ -56,7 +51,8 @@ class FrozenTask(ABC):
 
     @abstractmethod
     def targets(self, features: Columns) -> np.ndarray:
-        """Returns the labels of the items in the order of the rows: (I,) int64 or float, or (I, C) of 0 and 1."""
+        """Returns the labels of the items in the order of the rows: one of C classes, (I,) int64; several of C labels,
+        (I, C) of 0 and 1; or a number, (I,) float."""
 
     @abstractmethod
     def examples(self, features: Columns) -> np.ndarray:
@@ -91,3 +87,44 @@ def refused(task: Task) -> RecipeError:
         f"choose: {task.kind} has no linear head on single vectors, so frozen encoders cannot be scored on it; compare "
         "the checkpoints without labels by --texts, or fine-tune each for a few steps"
     )
+
+
+def frozen_vectors(
+    task: FrozenTask, features: Columns, encoder: Embedder, on_progress: Callable[[int, int], object]
+) -> dict[str, np.ndarray]:
+    """Returns the vectors of all items, name → (L + 1, I, D) float32; CheckpointError if an output is NaN or infinite.
+
+    Args:
+        task: the kind of task.
+        features: rows of `Task.encode`, labelled.
+        encoder: the checkpoint's encoder.
+        on_progress: called with the number of computed rows and of all.
+    """
+    inputs = {name: features[name] for name in encoder.inputs}
+    names = [name for name in features if name not in task.task.label_columns]
+
+    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
+        rows = [{name: inputs[name][number] for name in inputs} for number in numbers]
+        return padded(rows, encoder.tokenizer, encoder.inputs)
+
+    def keep(numbers: list[int], outputs: Any) -> Iterator[dict[str, np.ndarray]]:
+        import torch
+
+        states = torch.stack(outputs.hidden_states).float()
+        for place, number in enumerate(numbers):
+            row = {name: features[name][number] for name in names}
+            vectors = task.vectors(states[:, place, : len(row["input_ids"])], row, encoder.tokenizer)
+            # Copies, so that the states of the whole batch are not kept with them.
+            yield {name: np.array(values.cpu().numpy()) for name, values in vectors.items()}
+
+    rows = forward_in_batches(
+        encoder.model,
+        list(map(len, features["input_ids"])),
+        collate,
+        keep,
+        encoder.batch_size,
+        encoder.name,
+        on_progress,
+        output_hidden_states=True,
+    )
+    return {name: np.concatenate([row[name] for row in rows], axis=1) for name in rows[0]}

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertkit.choosing.frozen import Problem
-
 STRENGTHS = (100.0, 10.0)
 """Strengths of the L2 penalty on standardized vectors: 1 / C of logistic regression, α / 10 of ridge regression."""
 
@@ -57,7 +55,6 @@ def cross_validated(
     vectors: Mapping[str, np.ndarray],
     targets: np.ndarray,
     folds: np.ndarray,
-    problem: Problem,
     classes: int,
     on_progress: Callable[[int, int], object],
 ) -> dict[Head, np.ndarray]:
@@ -65,9 +62,8 @@ def cross_validated(
 
     Args:
         vectors: name → (L + 1, I, D) float32.
-        targets: labels of the items, see `bertkit.choosing.frozen.FrozenTask.targets`.
+        targets: labels of the items, see `bertkit.choosing.frozen.FrozenTask.targets`; their form tells the problem.
         folds: fold of each item, (I,).
-        problem: what is predicted.
         classes: C.
         on_progress: called with the number of fitted heads and of all.
     """
@@ -84,25 +80,22 @@ def cross_validated(
         inputs = vectors[head.pooling][head.layer]
         for fold, read in fitted.items():
             held_out = folds == fold
-            logits[head][held_out] = _logits(
-                inputs[read], targets[read], inputs[held_out], problem, classes, head.strength
-            )
+            logits[head][held_out] = _logits(inputs[read], targets[read], inputs[held_out], classes, head.strength)
         on_progress(number, len(heads))
     return logits
 
 
-def _logits(
-    inputs: np.ndarray, targets: np.ndarray, held_out: np.ndarray, problem: Problem, classes: int, strength: float
-) -> np.ndarray:
+def _logits(inputs: np.ndarray, targets: np.ndarray, held_out: np.ndarray, classes: int, strength: float) -> np.ndarray:
     """Fits a head and returns its logits for the vectors that are held out; -inf for classes that it has not seen."""
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(inputs)
     fitted, read = scaler.transform(inputs), scaler.transform(held_out)
-    if problem == "number":
+    is_class = targets.ndim == 1
+    if is_class and np.issubdtype(targets.dtype, np.floating):
         return np.asarray(Ridge(10 * strength).fit(fitted, targets).predict(read)).reshape(-1, 1)
-    columns = [targets] if problem == "class" else list(targets.T)
+    columns = [targets] if is_class else list(targets.T)
     logits = np.full((len(read), classes), -np.inf)
     for place, labels in enumerate(columns):
         seen = np.unique(labels).astype(np.int64)
@@ -113,7 +106,7 @@ def _logits(
                 warnings.simplefilter("ignore")  # on convergence
                 head = LogisticRegression(C=1 / strength, max_iter=_STEPS, tol=1e-3).fit(fitted, labels)
                 of_seen = head.predict_log_proba(read)
-        if problem == "class":
+        if is_class:
             logits[:, seen] = of_seen
         elif len(seen) == 2:
             logits[:, place] = of_seen[:, 1] - of_seen[:, 0]

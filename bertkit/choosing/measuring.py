@@ -11,7 +11,7 @@ import numpy as np
 
 from bertkit.checkpoint.encoders import longest_input
 from bertkit.choosing.data import Labelled
-from bertkit.choosing.features import frozen_vectors
+from bertkit.choosing.frozen import frozen_vectors
 from bertkit.choosing.heads import Scored, chosen, cross_validated
 from bertkit.choosing.result import FrozenScore
 from bertkit.choosing.wording import WordInContext, Wording, log_probabilities, wording_of
@@ -97,7 +97,7 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         vectors = frozen_vectors(kind, features, encoder, progress)
     targets, of_example = kind.targets(features), kind.examples(features)
     with Bar(f"{name}: heads", "heads") as progress:
-        logits = cross_validated(vectors, targets, folds[of_example], kind.problem, kind.classes, progress)
+        logits = cross_validated(vectors, targets, folds[of_example], kind.classes, progress)
     sides = {
         head: task.predictions_and_references(kind.outputs(of_items, features), features, examples)
         for head, of_items in logits.items()

@@ -23,10 +23,6 @@ class FrozenWords(FrozenTask):
 
     task: NerTask
 
-    @property
-    def classes(self) -> int:
-        return len(self.task.task.label_names)
-
     def vectors(self, states: Tensor, row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Returns ``word``, (L + 1, items, H)."""
         return {"word": states[:, _tagged(row["word_ids"])]}

@@ -11,7 +11,7 @@ import io
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -65,29 +65,9 @@ class Job:
         return OutputFolder(self.output, f".{self.form}")
 
 
-class Model(Protocol):
-    """A loaded checkpoint.
-
-    Attributes:
-        at_once: rows of a block.
-    """
-
-    at_once: int
-
-    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
-        """Returns what is computed for rows that could be read, in their order.
-
-        Args:
-            rows: of one file.
-            names: the columns of all rows of the block that they are from; those that a row lacks are missing values.
-            file: the file.
-
-        Raises:
-            DataError: a row is no input of the model.
-        """
-
-
 class _Predicting:
+    """A loaded checkpoint with its task; ``at_once`` rows are a block."""
+
     def __init__(self, job: Job):
         options = dict(job.options)
         precision = options.pop("precision")
@@ -97,6 +77,11 @@ class _Predicting:
         self.at_once = inputs_at_once(config)
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
+        """Returns the predictions for rows of a file that could be read, in their order; `_Embedding` their vectors.
+
+        ``names`` are the columns of all rows of the block that they are from; those that a row lacks are missing
+        values. Raises DataError if a row is no input of the task.
+        """
         if file.form == TEXT:
             columns = self._task.read_input([_values(row)["text"] for row in rows], rows[0].line or 1)
         else:
@@ -128,7 +113,7 @@ class Computer:
 
         torch.set_num_threads(job.threads)
         self._job = job
-        self._model: Model = _Predicting(job) if job.kind == "predict" else _Embedding(job)
+        self._model = _Predicting(job) if job.kind == "predict" else _Embedding(job)
         self._reader = RowReader()
 
     def compute(self, shard: Shard) -> Finished:

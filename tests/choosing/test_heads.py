@@ -43,12 +43,13 @@ def test_labels_of_a_fold_do_not_reach_its_predictions(problem, classes):
     generator = np.random.default_rng(0)
     vectors, folds = {"mean": generator.normal(size=(2, 60, 4)).astype(np.float32)}, np.arange(60) % 3
     targets = (vectors["mean"][1, :, 0] > 0).astype(np.int64)
-    given = np.stack([targets, 1 - targets], axis=1) if problem == "labels" else targets
+    given = {"class": targets, "labels": np.stack([targets, 1 - targets], axis=1), "number": targets.astype(float)}[
+        problem
+    ]
     changed = given.copy()
     changed[folds == 1] = 1 - changed[folds == 1]
     one, two = (
-        cross_validated(vectors, each, folds, problem, classes, unreported)[Head(1, "mean", 10.0)]
-        for each in (given, changed)
+        cross_validated(vectors, each, folds, classes, unreported)[Head(1, "mean", 10.0)] for each in (given, changed)
     )
     assert one.shape == (60, classes)
     assert np.array_equal(one[folds == 1], two[folds == 1])
@@ -60,12 +61,12 @@ def test_labels_of_a_fold_do_not_reach_its_predictions(problem, classes):
 def test_a_class_without_examples_is_never_predicted():
     vectors = {"mean": np.random.default_rng(0).normal(size=(1, 30, 3)).astype(np.float32)}
     targets, folds = np.array([0, 2] * 15), np.arange(30) % 3
-    logits = cross_validated(vectors, targets, folds, "class", 4, unreported)[Head(0, "mean", 10.0)]
+    logits = cross_validated(vectors, targets, folds, 4, unreported)[Head(0, "mean", 10.0)]
     assert np.isneginf(logits[:, [1, 3]]).all()
     assert np.isfinite(logits[:, [0, 2]]).all()
 
 
 def test_a_head_for_one_class_predicts_it():
     vectors = {"mean": np.ones((1, 6, 2), np.float32)}
-    logits = cross_validated(vectors, np.ones(6, np.int64), np.arange(6) % 2, "class", 2, unreported)
+    logits = cross_validated(vectors, np.ones(6, np.int64), np.arange(6) % 2, 2, unreported)
     assert (logits[Head(0, "mean", 100.0)].argmax(axis=1) == 1).all()
