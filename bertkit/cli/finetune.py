@@ -14,6 +14,7 @@ from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result
 from bertkit.cli.training import FineTuning, finetune, grid_arguments, print_grid
 from bertkit.errors import RecipeError, did_you_mean
+from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.tasks.registry import TASKS
 
 app = typer.Typer(cls=Group, help="Fine-tune BERT for a task.", no_args_is_help=True)
@@ -71,7 +72,7 @@ def glue(
     if run.is_checked:
         from bertkit.checks.findings import merged
 
-        reports = {name: run.report(f"finetune/glue/{name}", run.output_dir / name) for name in names}
+        reports = {name: run.report(GLUE + name, run.output_dir / name) for name in names}
         print_report(merged(reports), run.json)
         return
     from bertkit.grids.glue import glue_table
@@ -146,11 +147,11 @@ def task_recipe(task: str | None, recipe: str | None) -> str:
         RecipeError: neither or both are given, or the task does not exist.
     """
     if (task is None) == (recipe is None):
-        raise RecipeError(f"give either --task (one of {', '.join(_glue_names())}) or --recipe")
+        raise RecipeError(f"give either --task (one of {', '.join(recipes_in(GLUE))}) or --recipe")
     if recipe is not None:
         return recipe
     [name] = glue_tasks(str(task), None)
-    return f"finetune/glue/{name}"
+    return GLUE + name
 
 
 def glue_tasks(given: str, recipe: str | None) -> list[str]:
@@ -159,7 +160,7 @@ def glue_tasks(given: str, recipe: str | None) -> list[str]:
     Raises:
         RecipeError: a task does not exist or is named twice, or ``--recipe`` is given too.
     """
-    known = _glue_names()
+    known = recipes_in(GLUE)
     if recipe is not None:
         raise RecipeError(f"--recipe is for one run, and --task {given} names several; give only one of them")
     names = known if given == "all" else given.split(",")
@@ -172,10 +173,6 @@ def glue_tasks(given: str, recipe: str | None) -> list[str]:
     if len(set(names)) < len(names):
         raise RecipeError(f"--task {given}: names a task twice")
     return names
-
-
-def _glue_names() -> list[str]:
-    return [name.rpartition("/")[2] for name in bertkit.list_recipes() if name.startswith("finetune/glue/")]
 
 
 def add_task(kind: str, package: str, app: typer.Typer = app) -> None:

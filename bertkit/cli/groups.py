@@ -7,10 +7,9 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from bertkit.recipe.files import list_recipes
+from bertkit.recipe.files import GLUE, recipes_in
 
 _NAMES = 20  # columns of names of commands, with the spaces around them
-_GLUE = "finetune/glue/"
 
 PANELS = {
     "Prepare": ("quickstart", "check", "choose", "recipes", "tokenizer", "corpus"),
@@ -47,7 +46,7 @@ def nearest_commands(name: str, root: Any) -> list[str]:
     usual = {"train": ["finetune", "pretrain"]}.get(name)
     if usual is not None:
         return [f"bertkit {each}" for each in usual]
-    known = {f"glue --task {recipe.removeprefix(_GLUE)}": "finetune" for recipe in list_recipes() if _GLUE in recipe}
+    known = {f"glue --task {task}": "finetune" for task in recipes_in(GLUE)}
     groups = {group: command.commands for group, command in root.commands.items() if hasattr(command, "commands")}
     places = [("bertkit", each) for each in root.commands]
     places += [(f"bertkit {group}", each) for group, commands in groups.items() for each in commands]

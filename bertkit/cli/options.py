@@ -15,10 +15,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bertkit.errors import RecipeError
-from bertkit.recipe.files import SCHEMA_FILE, list_recipes, recipe_folder
+from bertkit.recipe.files import GLUE, SCHEMA_FILE, list_recipes, recipe_folder, recipes_in
 
-_GLUE = "finetune/glue/"
-_PLACEMENT = "placement/"
 _KINDS = {"multiple-choice": "multiple_choice", "pretrain": "pretraining", "squad": "question_answering"}
 
 
@@ -30,16 +28,16 @@ def complete_recipes(incomplete: str) -> list[str]:
 def complete_glue_tasks(incomplete: str) -> list[str]:
     """Completes the last of the GLUE tasks in a list with commas."""
     before, comma, last = incomplete.rpartition(",")
-    names = [name.removeprefix(_GLUE) for name in list_recipes() if name.startswith(_GLUE)]
     more = [] if comma else ["all"]
     earlier = before.split(",")
-    return [before + comma + name for name in [*names, *more] if name.startswith(last) and name not in earlier]
+    return [
+        before + comma + name for name in [*recipes_in(GLUE), *more] if name.startswith(last) and name not in earlier
+    ]
 
 
 def _complete_placements(incomplete: str) -> list[str]:
     """Completes the name of a placement."""
-    names = [name.removeprefix(_PLACEMENT) for name in list_recipes() if name.startswith(_PLACEMENT)]
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in recipes_in("placement/") if name.startswith(incomplete)]
 
 
 def complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from bertkit.errors import BertkitError, DataError, RecipeError, did_you_mean, l
 from bertkit.files import read_json, remove_unfinished, write_json, write_whole
 from bertkit.grids.compare import compare
 from bertkit.grids.formats import to_csv
-from bertkit.grids.glue import FAMILY, check_tasks, glue_tasks
+from bertkit.grids.glue import check_tasks
 from bertkit.grids.grid import all_values, finetune_grid
 from bertkit.grids.results import COLLAPSED, GridResults, SettingResult
 from bertkit.grids.table import ablation_rows
@@ -19,7 +19,7 @@ from bertkit.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjusted
 from bertkit.options import several
 from bertkit.progress import counted, say
-from bertkit.recipe.files import list_recipes
+from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_contents, is_finished, recorded
 from bertkit.run.pretrain import pretrain
@@ -127,7 +127,7 @@ def ablations(
         for task in tasks:
             say(f"{number}/{len(recipes)} {variant}: {task}")
             grids[variant][task] = finetune_grid(
-                FAMILY + task,
+                GLUE + task,
                 output_dir=folder / FINETUNED / variant / task,
                 seeds=seeds,
                 model=str(place),
@@ -178,7 +178,7 @@ def _checked(
 
 def _size(name: str) -> dict[str, Any]:
     """Returns the overrides that give a model the size of a recipe."""
-    known = [each.removeprefix("pretrain/") for each in list_recipes() if each.startswith("pretrain/bert-")]
+    known = [each for each in recipes_in("pretrain/") if each.startswith("bert-")]
     if name not in known:
         raise RecipeError(
             f"--size: unknown size {name!r}; expected one of {', '.join(known)}{did_you_mean(name, known)}"
@@ -197,12 +197,7 @@ def _variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Ma
 
 
 def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] | None) -> None:
-    if task not in glue_tasks():
-        raise RecipeError(
-            f"--task: unknown glue task {task!r}; expected one of {', '.join(glue_tasks())}"
-            f"{did_you_mean(task, glue_tasks())}"
-        )
-    load_splits(task_of_recipe(load_recipe(FAMILY + task, all_values(finetuning, None, data_dir))))
+    load_splits(task_of_recipe(load_recipe(GLUE + task, all_values(finetuning, None, data_dir))))
 
 
 def _documents(place: Path) -> dict[str, int | str]:

@@ -26,7 +26,7 @@ from bertkit.options import several
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
-from bertkit.recipe.files import list_recipes
+from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_contents, is_finished, recorded, writes_run
 from bertkit.run.finetune import finetune
@@ -38,7 +38,6 @@ from bertkit.tasks.splits import load_splits
 from bertkit.training.arguments import check_callbacks, with_absolute_paths
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
-FAMILY = "finetune/glue/"
 
 T = TypeVar("T")
 
@@ -91,11 +90,6 @@ class GlueGridResults:
         return {f"{task}/{name}": error for task, each in self.tasks.items() for name, error in each.failed.items()}
 
 
-def glue_tasks() -> list[str]:
-    """Returns the names of the tasks that have a recipe."""
-    return [name.removeprefix(FAMILY) for name in list_recipes() if name.startswith(FAMILY)]
-
-
 @writes_run
 def finetune_glue(
     tasks: Sequence[str],
@@ -130,7 +124,7 @@ def finetune_glue(
     check_tasks(tasks)
     output_dir = Path(output_dir)
     values = all_values(overrides, model, data_dir)
-    recipes = {name: with_absolute_paths(load_recipe(FAMILY + name, values)) for name in tasks}
+    recipes = {name: with_absolute_paths(load_recipe(GLUE + name, values)) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
     check_contents(output_dir, _own_entries())
@@ -190,7 +184,7 @@ def finetune_glue_grid(
     check_contents(folder, (*_own_entries(), GRID_FILE, RUNS))
     values = all_values(overrides, model, data_dir)
     prepared = _for_each(
-        tasks, lambda name: prepare(FAMILY + name, folder / name, grid, search, trials, seeds, folds, values)
+        tasks, lambda name: prepare(GLUE + name, folder / name, grid, search, trials, seeds, folds, values)
     )
     grids = {name: run(*each, folder / name, worker) for name, each in prepared.items()}
     means = [100 * row.mean for each in grids.values() if (row := each.best_setting) and row.mean is not None]
@@ -206,11 +200,11 @@ def finetune_glue_grid(
 def check_tasks(tasks: Sequence[str]) -> None:
     """Checks that there are tasks, and each once; RecipeError if there are none, or one is named twice."""
     if not tasks or len(set(tasks)) < len(tasks):
-        raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
+        raise RecipeError(f"tasks: expected one or more of {', '.join(recipes_in(GLUE))}, each once; got {list(tasks)}")
 
 
 def _own_entries() -> list[str]:
-    return [*glue_tasks(), RESULTS, SUBMISSION]
+    return [*recipes_in(GLUE), RESULTS, SUBMISSION]
 
 
 def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:
@@ -241,7 +235,7 @@ def _runs(recipes: Mapping[str, Recipe], output_dir: Path) -> dict[Path, Recipe]
 
 def _earlier(output_dir: Path, tasks: Container[str], inner: str = "") -> dict[Path, Recipe]:
     """Returns the finished runs of other tasks in a folder; ``inner`` is the folder of the run in that of its task."""
-    places = [output_dir / name / inner for name in glue_tasks() if name not in tasks]
+    places = [output_dir / name / inner for name in recipes_in(GLUE) if name not in tasks]
     return {place: load_recipe(place / "recipe.yaml") for place in places if is_finished(place)}
 
 
@@ -277,7 +271,7 @@ def _prediction_files(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
 def _submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
     """Returns the path of the zip file, None without any files for it, and the names that the leaderboard lacks."""
     files = _prediction_files(runs)
-    required = [file for name in glue_tasks() for file in load_recipe(FAMILY + name).task.submission.values()]
+    required = [file for name in recipes_in(GLUE) for file in load_recipe(GLUE + name).task.submission.values()]
     return output_dir / SUBMISSION if files else None, tuple(file for file in required if file not in files)
 
 

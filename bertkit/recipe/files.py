@@ -23,6 +23,8 @@ from bertkit.errors import RecipeError, did_you_mean, shortened, shown
 from bertkit.files import check_new_file, write_whole
 from bertkit.reading.paths import workbook_and_sheet
 
+GLUE = "finetune/glue/"
+"""Folder of the recipes of GLUE, whose names are those of its tasks."""
 SCHEMA_FILE = "schema.json"
 """File with the schema of all kinds of recipes, beside bertkit's own."""
 
@@ -238,6 +240,11 @@ def list_recipes() -> list[str]:
     """
     folder = recipe_folder()
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+
+
+def recipes_in(folder: str) -> list[str]:
+    """Returns the names of the shipped recipes in a folder, such as `GLUE`, without it."""
+    return [name.removeprefix(folder) for name in list_recipes() if name.startswith(folder)]
 
 
 def find_recipe(name_or_file: str | Path) -> Path:

@@ -30,7 +30,7 @@ from bertkit.recipe.fields import (
     train_fields,
     typed,
 )
-from bertkit.recipe.files import absolute, check_plain, find_recipe, list_recipes, read_recipe_file, to_yaml
+from bertkit.recipe.files import absolute, check_plain, find_recipe, read_recipe_file, recipes_in, to_yaml
 from bertkit.recipe.nearest import nearest_key
 from bertkit.recipe.settings import DISTILL, HubSettings
 
@@ -158,7 +158,7 @@ def load_placement(source: str | Path) -> dict[str, Any]:
             config``.
     """
     is_file = Path(source).suffix in (".yaml", ".yml") or "/" in str(source)
-    known = [name.removeprefix("placement/") for name in list_recipes() if name.startswith("placement/")]
+    known = recipes_in("placement/")
     if not is_file and source not in known:
         raise RecipeError(f"--placement {shown(str(source))}: expected {', '.join(known)}, or a file")
     path = find_recipe(source if is_file else f"placement/{source}")

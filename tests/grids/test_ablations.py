@@ -176,7 +176,13 @@ def test_all_faults_are_told_at_once(tmp_path, corpus):
             seeds=0,
             overrides={**PRETRAINING, "model.attention": "bidirectional"},
         )
-    for part in ("did you mean 'bert-mini'", "unknown glue task 'sst3'", "seeds: 0", "model.attention", "nowhere"):
+    for part in (
+        "did you mean 'bert-mini'",
+        "unknown recipe 'finetune/glue/sst3'",
+        "seeds: 0",
+        "model.attention",
+        "nowhere",
+    ):
         assert part in str(failure.value)
     assert not (tmp_path / "out").exists()
 

@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from bertkit.errors import BertkitError, OutputError, RecipeError
-from bertkit.grids.glue import finetune_glue, finetune_glue_grid, glue_grid_table, glue_table, glue_tasks
+from bertkit.grids.glue import finetune_glue, finetune_glue_grid, glue_grid_table, glue_table
+from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.arguments import with_absolute_paths
 
@@ -97,7 +98,7 @@ def same_weights(one: dict, other: dict) -> bool:
 
 @pytest.mark.slow
 def test_all_of_glue_gives_the_leaderboard_s_files(tmp_path, checkpoint):
-    assert glue_tasks() == ALL
+    assert recipes_in(GLUE) == ALL
     for name in ALL:
         write_task(tmp_path / "glue", name)
     overrides = {**QUICK, "train.max_steps": 1, "train.save_strategy": "no"}
