@@ -109,7 +109,7 @@ def test_labels_are_named_before_the_training(bertkit, checkpoint, tmp_path):
     assert 0 <= found["eval_average_precision"] <= 1
     write_table(tmp_path / "rows.csv", numbers)
     evaluated = bertkit("evaluate", tmp_path / "run-0.0", "--validation-file", tmp_path / "rows.csv")
-    assert "rows.csv: '0.0', '1.0' are read as '0', '1'" in evaluated.err
+    assert "validation: '0.0', '1.0' are read as '0', '1'" in evaluated.err
 
 
 def test_texts_come_in_every_form(bertkit, classify, tmp_path, monkeypatch):
