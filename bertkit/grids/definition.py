@@ -138,6 +138,11 @@ def define(
         raise RecipeError(listed([*faults, str(error), *_faults_of_values(recipe, every, searches)])) from error
     if not isinstance(base.data, FineTuningData):
         raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
+    has_steps = "train.max_steps" in every or (base.train.get("max_steps") or 0) > 0
+    if "train.num_train_epochs" in every and has_steps:
+        faults.append(
+            "train.max_steps: takes precedence over the train.num_train_epochs of the grid; remove one of them"
+        )
     first = base.train["seed"]
     numbers = seeds if not isinstance(seeds, int) else range(first, first + min(max(seeds, 1), _MOST_CELLS))
     definition = Definition(with_absolute_paths(base), values, spaces, trials, tuple(numbers), folds)
@@ -175,10 +180,6 @@ def _faults_of_arguments(
         faults.append(f"--seeds: expected different seeds, got {list(seeds)}")
     if folds is not None and folds < 2:
         faults.append(f"--folds: expected at least 2, got {folds}")
-    if "train.num_train_epochs" in {**values, **spaces} and "train.max_steps" in overrides:
-        faults.append(
-            "train.max_steps: takes precedence over the train.num_train_epochs of the grid; remove one of them"
-        )
     for key in (*values, *spaces):
         if key in overrides:
             faults.append(f"{key}: is given twice, in the grid and as a single value; keep one of them")

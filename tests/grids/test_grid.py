@@ -22,6 +22,7 @@ from bertkit.grids.definition import define
 from bertkit.grids.table import grid_table
 from bertkit.locks import FolderInUseError, RunLock
 from bertkit.metrics.intervals import mean_interval
+from bertkit.tasks.registry import load_recipe
 
 RATES = {"train.learning_rate": [1e-3, 2e-3]}
 
@@ -257,6 +258,14 @@ def test_all_faults_are_reported_together(grid, tmp_path):
     for expected in ("thesis.txt", "fast", "train.no_such", "--seeds", "--folds", "--trials", "train.max_steps"):
         assert expected in message
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("steps", [{"train.max_steps": 2}, {}])
+def test_steps_of_the_recipe_or_the_grid_beside_epochs_are_refused(steps):
+    recipe = load_recipe("finetune/glue/rte", steps)
+    values = ["train.num_train_epochs=1,2", *([] if steps else ["train.max_steps=1,2"])]
+    with pytest.raises(RecipeError, match=r"train\.max_steps: takes precedence over the train\.num_train_epochs"):
+        define(recipe, {}, values, (), None, 1, None)
 
 
 def test_other_files_are_refused(grid, tmp_path):
