@@ -14,6 +14,7 @@ from bertkit.errors import BertkitError, CheckpointError
 from bertkit.progress import say
 from bertkit.reading.hub import near_local_name, one_attempt
 from bertkit.reading.paths import is_below
+from bertkit.reading.text import POINTER, is_pointer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast
@@ -44,6 +45,9 @@ def reading(name_or_path: str | Path, what: str) -> Iterator[None]:
     except Exception as error:
         cause = reason(error)
         if Path(name_or_path).is_dir():
+            for file in sorted(Path(name_or_path).iterdir()):
+                if file.is_file() and is_pointer(file):
+                    raise CheckpointError(f"{file}: {POINTER}") from error
             raise CheckpointError(
                 f"{name_or_path}: the {what} in this folder cannot be loaded ({cause}); get a complete copy of the "
                 "checkpoint"
@@ -84,6 +88,8 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
             if steps and (path / "recipe.yaml").exists() and not (path / "config.json").exists():
                 newest = max(steps, key=lambda entry: int(entry.name.removeprefix("checkpoint-")))
                 remedy = f"a run that has not finished: continue it with --resume, or give {newest}"
+            if (path / "best" / files[0]).exists():
+                remedy = f"a grid: give its best run, {path / 'best'}"
             if (path / "adapter_config.json").exists():
                 remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
             raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {content}; {remedy}")

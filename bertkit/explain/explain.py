@@ -218,7 +218,7 @@ def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], m
     if (model is None) != (name == "corpus"):
         raise RecipeError("explain: give a checkpoint" if model is None else "explain: corpus takes no checkpoint")
     if name == "word" and None in others["word"]:
-        raise RecipeError("explain: word needs texts, a file in which the word occurs")
+        raise RecipeError("explain: word needs texts, a file in which the word occurs: --texts FILE")
     for text in (subjects["text"], others["text"][0]):
         if text is not None and not isinstance(text, str):
             raise RecipeError(f"text: expected a text, got {type(text).__name__}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import BertkitError, DataError, RecipeError, listed, noted, raise_listed, shown
+from bertkit.errors import BertkitError, DataError, RecipeError, noted, raise_all, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
@@ -63,8 +63,7 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     for place in systems:
         with noted(faults, BertkitError):
             sides.append(_system(Path(place)))
-    if faults:
-        raise DataError(listed(faults))
+    raise_all(faults)
     tables = [each for each in sides if isinstance(each, Table)]
     runs = [each for each in sides if isinstance(each, System)]
     if not tables:

@@ -20,6 +20,8 @@ _BLOCK = 1 << 20
 _SMALL_BLOCK = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
+POINTER = "a pointer of Git LFS, not the file itself; fetch it: git lfs pull"
+"""What is wrong with a file that `is_pointer`."""
 
 
 @contextmanager
@@ -55,7 +57,8 @@ def read_blocks(
     """
     try:
         with file.open("rb") as stored:
-            _refuse_pointer(stored.peek(len(_GIT_LFS)), file)
+            if stored.peek(len(_GIT_LFS)).startswith(_GIT_LFS):
+                raise DataError(f"{file}: {POINTER}")
             if compression and not stored.peek(1):
                 raise EOFError("it is empty")
             unpacked = _unpacked(stored, compression)
@@ -69,10 +72,10 @@ def read_blocks(
         raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
 
 
-def _refuse_pointer(start: bytes, file: Path) -> None:
-    """Raises a DataError if a file begins as a pointer of Git LFS, which stands where its content was not fetched."""
-    if start.startswith(_GIT_LFS):
-        raise DataError(f"{file}: a pointer of Git LFS, not the file itself; fetch it: git lfs pull")
+def is_pointer(file: Path) -> bool:
+    """Returns whether a file is a pointer of Git LFS, which stands where its content was not fetched."""
+    with file.open("rb") as stored:
+        return stored.read(len(_GIT_LFS)) == _GIT_LFS
 
 
 def read_range(file: Path, start: int, end: int) -> Iterator[bytes]:

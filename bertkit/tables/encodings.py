@@ -86,7 +86,7 @@ def _is_windows(rest: bytes, name: str) -> bool:
     if from_bytes(sample, cp_isolation=["cp1252"]).best() is not None:
         return True
     likely = from_bytes(sample).best()
-    form = "cp1251" if likely is None else likely.encoding
+    form = "ENCODING" if likely is None else likely.encoding
     seems = "its encoding is not recognised; if you know it" if likely is None else f"it may be {form}; if so"
     raise DataError(
         f"{name}: neither UTF-8 nor Windows-1252 (byte 0x{rest[0]:02x}); {seems}, convert it: "

@@ -137,10 +137,17 @@ def test_an_unfinished_run_names_its_newest_checkpoint(tmp_path):
     ("file", "content", "message"),
     [
         ("notes.txt", "", r"no config\.json in this folder, which contains notes\.txt"),
+        ("best/config.json", "{}", r"no config\.json .*; a grid: give its best run, .*/best$"),
+        (
+            "config.json",
+            "version https://git-lfs.github.com/spec/v1\n",
+            r"config\.json: a pointer of Git LFS, .*git lfs pull",
+        ),
         ("config.json", '{"model_type": "bert", "hidden_size": "wide"}', r"config\.json is not usable.*hidden_size"),
     ],
 )
 def test_folders_without_a_model_are_refused(tmp_path, file, content, message):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(content)
     with pytest.raises(CheckpointError, match=message):
         load_config(str(tmp_path))

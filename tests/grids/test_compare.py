@@ -57,6 +57,12 @@ def test_files_of_predictions(predictions):
     assert three.comparisons[0].by_example.adjusted_p == pytest.approx(1 / 8)
 
 
+def test_faults_of_all_files_are_one_list(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
+    with pytest.raises(BertkitError, match=r"^4 faults:(\n  - .*a\.csv: no column '(prediction|gold)'.*){4}$"):
+        bertkit.compare(tmp_path / "a.csv", tmp_path / "a.csv")
+
+
 SCORES = [each / 8 for each in range(24)]
 VERSIONS = ["3.10", "3.1", "3.2", "3.1"]
 
@@ -133,7 +139,7 @@ def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
     with pytest.raises(BertkitError) as refused:
         bertkit.compare(a, tmp_path / "labels.csv", checkpoint, tmp_path / "nothing")
     message = str(refused.value)
-    assert message.startswith("3 faults")
+    assert message.startswith("4 faults")
     assert "no column 'prediction'" in message
     assert f"{checkpoint}: contains no recipe.yaml" in message
     with pytest.raises(BertkitError, match="two or more"):
