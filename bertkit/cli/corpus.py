@@ -14,6 +14,7 @@ from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result
 from bertkit.corpus.settings import Deduplication
 from bertkit.placement.processes import Engine
+from bertkit.progress import counted
 
 if TYPE_CHECKING:
     from bertkit.corpus.store.token_store import TokenStore
@@ -133,5 +134,5 @@ def verify(
 
 def _print_counts(store: TokenStore, place: str | Path, json: bool) -> None:
     counts = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
-    line = f"{', '.join(f'{number} {name}' for name, number in counts.items())}: {place}"
+    line = f"{', '.join(counted(number, name.removesuffix('s')) for name, number in counts.items())}: {place}"
     print_result({"output_dir": str(place), **counts}, [line], json)

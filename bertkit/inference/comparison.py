@@ -19,6 +19,7 @@ from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.pages.summary import Summarized, Summary
+from bertkit.progress import counted
 from bertkit.tasks.base import per_example
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
@@ -181,7 +182,8 @@ def _notes(first: System, others: int) -> list[str]:
     number, notes = len(first.references), []
     if number < _FEW and not first.has_numbers:
         notes.append(
-            f"{number} examples are too few to show small differences: one is {100 / number:.1f} % of an accuracy"
+            f"{counted(number, 'example is', 'examples are')} too few to show small differences: one is "
+            f"{100 / number:.1f} % of an accuracy"
         )
     if others > 1:
         notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertkit.errors import CheckpointError
 from bertkit.files import read_json
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.files import to_yaml, without_paths
@@ -37,7 +38,8 @@ _REGISTERS = "import bertkit  # registers the model with the Auto classes; witho
 
 
 def recorded_facts(checkpoint: Path) -> CardFacts | None:
-    """Loads the card facts of the run in a folder; ``None`` if there is no finished run."""
+    """Loads the card facts of the run in a folder; ``None`` if there is no finished run; CheckpointError if its record
+    is damaged."""
     card = _record(checkpoint).get("card")
     return None if card is None else CardFacts.from_dict(card)
 
@@ -58,7 +60,11 @@ def is_as_recorded(checkpoint: Path, card: str) -> bool:
 
 
 def _record(checkpoint: Path) -> dict[str, Any]:
-    return dict(read_json(checkpoint / "run.json"))
+    file = checkpoint / "run.json"
+    try:
+        return dict(read_json(file))
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{file}: damaged ({error}); restore it from a copy of the run") from error
 
 
 def _digest(card: str) -> str:

@@ -461,6 +461,15 @@ def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
     assert "note: a push also writes README.md, app.py, requirements.txt to the Space ada/try-mails" in str(planned)
 
 
+@pytest.mark.parametrize("content", ["{", "[1]", "7"])
+def test_a_damaged_record_is_named(checkpoint, tmp_path, content):
+    run = tmp_path / "run"
+    shutil.copytree(checkpoint, run)
+    (run / "run.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"run\.json: damaged .*; restore it from a copy of the run"):
+        bertkit.push(run, "ada/mails", dry_run=True)
+
+
 def test_without_a_login_it_says_how(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
