@@ -35,15 +35,11 @@ from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableData, TableTask
 
 _METRICS = {
-    "single_label": ("classification", "accuracy"),
-    "multi_label": ("multi_label", "average_precision"),  # F1 at 0.5 is 0 for most epochs if labels are sparse
-    "regression": ("regression", "pearson"),
+    "single_label": ("classification", "accuracy", SINGLE_LABEL),
+    "multi_label": ("multi_label", "average_precision", MULTI_LABEL),  # F1 at 0.5 is 0 for long if labels are sparse
+    "regression": ("regression", "pearson", ("pearson", "spearmanr")),
 }
-_SCORES = {
-    "single_label": SINGLE_LABEL,
-    "multi_label": MULTI_LABEL,
-    "regression": ("pearson", "spearmanr"),
-}
+"""Problem → its name in ``bertkit.metrics``, the usual main metric, and the scores that may be it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +126,7 @@ class ClassificationTask(TableTask, TextClassification):
         if given is None:
             return _METRICS[problem][1]
         name, _, score = given.rpartition("_")  # the form of earlier versions, which their checkpoints have
-        is_of_class = given not in _SCORES[problem] and name in self.task.label_names and score in OF_A_CLASS
+        is_of_class = given not in _METRICS[problem][2] and name in self.task.label_names and score in OF_A_CLASS
         return key_of_class(name, score) if is_of_class else given
 
     @property
@@ -231,7 +227,7 @@ class ClassificationTask(TableTask, TextClassification):
         task = self.task
         of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
         known = [
-            *_SCORES[task.problem or "single_label"],
+            *_METRICS[task.problem or "single_label"][2],
             *(of_classes if len(task.label_names) <= MOST_CLASSES else []),
         ]
         if self.main_metric in known:
