@@ -16,7 +16,7 @@ from bertkit.json_text import dumps
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is explained, and how; `bertkit.cli.commands.command` turns the fields into options.
+    """Subject of an explanation and its settings; `bertkit.cli.commands.command` turns the fields into options.
 
     They are the arguments of `bertkit.explain`.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Summary(NamedTuple):
-    """What is shown of a result.
+    """Title, sentences and table of a result.
 
     Attributes:
         title: heading.

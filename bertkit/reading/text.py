@@ -21,7 +21,7 @@ _SMALL_BLOCK = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
 POINTER = "a pointer of Git LFS, not the file itself; fetch it: git lfs pull"
-"""What is wrong with a file that `is_pointer`."""
+"""Fault of a file that `is_pointer`, and its remedy."""
 
 
 @contextmanager

@@ -148,8 +148,7 @@ class ClassificationTask(TableTask, TextClassification):
         task = self if keeps_columns else self._with_columns(tables[first])
         choice = () if keeps_columns else self._choice(task)
         tables = {name: task._readable(table) for name, table in tables.items()}
-        faults: list[str] = []
-        line = ""
+        faults, line = list[str](), ""
         if not task._settled or (first == "train" and task._has_labels(tables[first])):
             task, line = task._with_classes(tables[first], faults)
         # Checkpoints do not store further metrics, and the score of such a one is known after an evaluation.
@@ -161,12 +160,9 @@ class ClassificationTask(TableTask, TextClassification):
         raise_all(faults)
         if line:
             found[first] = replace(found[first], labels=line, notes=(*choice, line, *found[first].notes))
-        is_stratified = (
-            task.task.problem == "single_label"
-            and "train" in found
-            and "labels" in found["train"].examples.column_names
-        )
-        labels = found["train"].examples["labels"][:] if is_stratified else None
+        labels, train = None, found.get("train")
+        if train is not None and task.task.problem == "single_label" and "labels" in train.examples.column_names:
+            labels = train.examples["labels"][:]  # for a stratified validation set
         task, found = task._with_validation(splits, found, labels)
         if "train" in found and "validation" in found:
             found["validation"] = task._compared(found["train"], found["validation"])
