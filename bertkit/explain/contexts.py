@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, raise_listed
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
@@ -22,6 +22,7 @@ from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import counted
 from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import is_table, read_table
+from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tasks.batches import padded
 
@@ -188,8 +189,18 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
     if not is_table(file):
         return split_lines(read_text(file)), None
     table = read_table(file)
-    labels = list(map(str, table.columns["label"])) if "label" in table.columns else None
-    return list(texts_of_column(table, "text")), labels
+    texts = list(texts_of_column(table, "text"))
+    if "label" not in table.columns:
+        return texts, None
+    labels = table.columns["label"]
+    raise_listed(
+        [
+            f"{table.place(row)}: no value for 'label'; give one, or remove the column"
+            for row, value in enumerate(labels)
+            if not isinstance(value, list) and is_missing(value)
+        ]
+    )
+    return texts, list(map(str, labels))
 
 
 def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:

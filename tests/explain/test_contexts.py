@@ -79,6 +79,12 @@ def test_a_page_has_every_text_escaped(checkpoint, tmp_path):
     assert "&lt;i&gt;y" in page
 
 
+def test_a_text_without_a_label_is_refused(checkpoint, table):
+    table.write_text(table.read_text().replace(",two", ",", 1))
+    with pytest.raises(DataError, match=r"texts\.csv, line 3: no value for 'label'"):
+        explain(checkpoint, word="plot", texts=table)
+
+
 def test_a_rare_word_is_refused(checkpoint, table):
     with pytest.raises(DataError, match="1 occurrence of 'lovely' as a word; expected three or more"):
         explain(checkpoint, word="lovely", texts=table)
