@@ -20,6 +20,7 @@ from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
 from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import counted
+from bertkit.reading.row_files import missing_column
 from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import is_table, read_table
 from bertkit.tables.classes import is_missing
@@ -188,7 +189,9 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
     """Returns the texts, and their labels if a table has the column ``label``."""
     if not is_table(file):
         return split_lines(read_text(file)), None
-    table = read_table(file)
+    table = read_table(file).with_names(("text", "label"))
+    if "text" not in table.columns:
+        raise DataError(f"{file}: {missing_column('text', table.columns)}; give the column of the texts this name")
     texts = list(texts_of_column(table, "text"))
     if "label" not in table.columns:
         return texts, None

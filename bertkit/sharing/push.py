@@ -187,9 +187,11 @@ def _planned(
     """Returns what a push would send, by writing it to a temporary folder."""
     from huggingface_hub import get_token
 
-    missing = []
-    if "/" not in repo_id:
-        missing.append(f"the owner in the name: give OWNER/{repo_id}; without it your own name is taken after a login")
+    missing = [
+        f"the owner in the name: give OWNER/{name}; without it your own name is taken after a login"
+        for name in (repo_id, space)
+        if name is not None and "/" not in name
+    ]
     if get_token() is None:
         missing.append("a token of the Hub: run `hf auth login`, or set HF_TOKEN")
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as name:

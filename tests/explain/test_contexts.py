@@ -85,6 +85,14 @@ def test_a_text_without_a_label_is_refused(checkpoint, table):
         explain(checkpoint, word="plot", texts=table)
 
 
+def test_the_column_of_the_texts_is_asked_for(checkpoint, tmp_path):
+    (tmp_path / "x.csv").write_text("passage,author\na,b\n")
+    with pytest.raises(
+        DataError, match=r"x\.csv: no column 'text'; available: 'passage', 'author'; give the column of"
+    ):
+        explain(checkpoint, word="plot", texts=tmp_path / "x.csv")
+
+
 def test_a_rare_word_is_refused(checkpoint, table):
     with pytest.raises(DataError, match="1 occurrence of 'lovely' as a word; expected three or more"):
         explain(checkpoint, word="lovely", texts=table)

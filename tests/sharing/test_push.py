@@ -458,6 +458,8 @@ def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
     planned = bertkit.push(checkpoint, "ada/mails", dry_run=True, space="ada/try-mails")
     assert not planned.missing
+    [owner] = bertkit.push(checkpoint, "ada/mails", dry_run=True, space="try-mails").missing
+    assert owner.startswith("the owner in the name: give OWNER/try-mails")
     assert "note: a push also writes README.md, app.py, requirements.txt to the Space ada/try-mails" in str(planned)
 
 
