@@ -214,19 +214,21 @@ def _check_same_examples(systems: Sequence[System]) -> None:
                 f"{first.name} has {len(first.references)} examples and {other.name} {len(other.references)}; compare "
                 "systems on the same examples"
             )
-        pairs = zip(
-            first.digests or first.to_labels(first.references),
-            other.digests or other.to_labels(other.references),
-            strict=True,
-        )
-        different = [number for number, (one, two) in enumerate(pairs) if one != two]
+        pairs = enumerate(zip(_identities(first), _identities(other), strict=True))
+        different = [number for number, (one, two) in pairs if one != two]
         if different:
-            what = "the examples" if first.digests is not None else "the values of gold"
+            what = "the values of gold" if first.digests is None else "the examples, or the names or order of labels,"
             place = first.places[different[0]] if first.places else f"example {different[0]} (from 0)"
             raise DataError(
                 f"{first.name} and {other.name}: {what} differ in {len(different)} places, first in {place}; compare "
                 "systems on the same examples in the same order"
             )
+
+
+def _identities(system: System) -> list[tuple[str, Any]]:
+    """Returns what examples are recognized by: a digest, which has the number of a class, and the named reference."""
+    named = system.to_labels(system.references)
+    return list(zip(system.digests or [""] * len(named), named, strict=True))
 
 
 # ---- one comparison -------------------------------------------------------------------------------------------------
