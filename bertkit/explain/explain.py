@@ -168,10 +168,10 @@ def explain(
         ```
     """
     subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
-    others = {
-        "text": (text_b, label, unit, sentences, window),
-        "word": (texts,),
-        "corpus": (recipe, example, epoch, phase),
+    others: dict[str, dict[str, Any]] = {
+        "text": {"text_b": text_b, "label": label, "unit": unit, "sentences": sentences, "window": window},
+        "word": {"texts": texts},
+        "corpus": {"recipe": recipe, "example": example, "epoch": epoch, "phase": phase},
     }
     subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
@@ -202,24 +202,23 @@ def explain(
     return shown
 
 
-def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], model: Any) -> Any:
+def _checked(subjects: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], model: Any) -> Any:
     """Returns what is explained, after checking that the arguments go together."""
     chosen = [name for name, value in subjects.items() if value is not None]
     if len(chosen) != 1:
         raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")
     (name,) = chosen
     for subject, values in others.items():
-        if subject != name and any(value is not None for value in values):
-            raise RecipeError(
-                f"explain: an argument is given that only goes with {subject}; remove it, or give {subject}"
-            )
-    if others["text"][2] not in (None, *get_args(Unit)):
-        raise RecipeError(f"unit: expected 'logit' or 'probability', got {others['text'][2]!r}")
+        given = [argument for argument, value in values.items() if value is not None]
+        if subject != name and given:
+            raise RecipeError(f"explain: {' and '.join(given)}: only with {subject}; give {subject} instead of {name}")
+    if (unit := others["text"]["unit"]) not in (None, *get_args(Unit)):
+        raise RecipeError(f"unit: expected 'logit' or 'probability', got {unit!r}")
     if (model is None) != (name == "corpus"):
         raise RecipeError("explain: give a checkpoint" if model is None else "explain: corpus takes no checkpoint")
-    if name == "word" and None in others["word"]:
+    if name == "word" and others["word"]["texts"] is None:
         raise RecipeError("explain: word needs texts, a file in which the word occurs: --texts FILE")
-    for text in (subjects["text"], others["text"][0]):
+    for text in (subjects["text"], others["text"]["text_b"]):
         if text is not None and not isinstance(text, str):
             raise RecipeError(f"text: expected a text, got {type(text).__name__}")
     return subjects[name]

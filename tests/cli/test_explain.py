@@ -47,7 +47,7 @@ def test_a_store_needs_no_checkpoint(bertkit, tmp_path):
     assert done.code == 2
     assert "no token store; build one with bertkit corpus build" in done.err
     done = bertkit("explain", "checkpoint", "a film", "--epoch", 1)
-    assert (done.code, "only goes with corpus" in done.err) == (2, True)
+    assert (done.code, "only with corpus" in done.err) == (2, True)
     assert bertkit("explain").err.startswith("bertkit: error: explain: give one of text, rank, pairs, word, corpus")
 
 

@@ -98,5 +98,5 @@ def test_a_rare_word_is_refused(checkpoint, table):
         explain(checkpoint, word="lovely", texts=table)
     with pytest.raises(RecipeError, match="word needs texts"):
         explain(checkpoint, word="plot")
-    with pytest.raises(RecipeError, match="only goes with word"):
+    with pytest.raises(RecipeError, match="texts: only with word; give word instead of text"):
         explain(checkpoint, "a plot", texts=table)
