@@ -56,7 +56,8 @@ def sentence(record: dict[str, Any]) -> str:
     titles = in_words(SOURCES[name].title for name in SOURCES if name in {each["table"] for each in cells})
     return (
         f"Cases: {count}, tables of {values_of(cells, 'rows')} rows from {titles}, encoders of "
-        f"{values_of(cells, 'layers')} layers. In {near} the choice scored at most one point less than the best of "
+        f"{values_of(cells, 'layers')} layers, up to {len({each['seed'] for each in cells})} seeds. "
+        f"In {near} the choice scored at most one point less than the best of "
         f"nine; in {within} the 95 % interval of the difference allows that. The largest difference was "
         f"{below(most):.1f} points ({SOURCES[most['table']].title}, {most['rows']:,} rows). In {len(others)} cases no "
         "run scored more than always answering the most frequent class, up to chance: there the choice is at most one "
@@ -72,6 +73,7 @@ HEAD = (
     "table",
     "rows",
     "layers",
+    "seed",
     "chosen",
     "best of nine",
     "most frequent class",
@@ -84,7 +86,7 @@ HEAD = (
 
 def page(record: dict[str, Any]) -> str:
     """SCHEDULE.md."""
-    cells, machine = record["cells"], record["machine"]
+    cells, machine = list(record["cells"]), record["machine"]
     versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
     lines = [
         "# The chosen learning rate and epochs beside a grid of nine",
@@ -104,13 +106,17 @@ def page(record: dict[str, Any]) -> str:
         f"| {' | '.join(HEAD)} |",
         f"|{' --- |' * len(HEAD)}",
     ]
-    for each in cells:
+    order = list(SOURCES)
+    for each in sorted(
+        cells, key=lambda each: (each["rows"], each["layers"], order.index(each["table"]), each["seed"])
+    ):
         best, interval = each["best"], each["interval"]
         ends = "" if interval is None else f" ({interval[0]:+.1f} to {interval[1]:+.1f})"
         row = [
             SOURCES[each["table"]].title,
             f"{each['rows']:,}",
             str(each["layers"]),
+            str(each["seed"]),
             f"{each['chosen']['score']:.1f}",
             f"{best['score']:.1f}",
             "" if each["guess"] is None else f"{each['guess']:.1f}",
