@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.encoders import (
     BERT,
+    bert_tokenizer_class,
     check_encoder,
     config_class,
     head_class,
@@ -29,7 +32,6 @@ from bertkit.checkpoint.faults import (
     reading,
     reason,
 )
-from bertkit.checkpoint.imports import bert_tokenizer_class, without_collector
 from bertkit.errors import CheckpointError, RecipeError, listed
 
 if TYPE_CHECKING:
@@ -53,6 +55,27 @@ _OF_THE_CALLER = (
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")  # number of the encoder layer in the name of a weight
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Turns the garbage collector off in the block, and on again if it was on.
+
+    Imports of torch and transformers create a million objects that stay. Examining them many times would take a fifth
+    of the time of a first prediction. After a block that has imported modules they count as old.
+    """
+    was_on, modules = gc.isenabled(), len(sys.modules)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            # Counting frozen objects goes through all of them, so it is left out where nothing was imported. What the
+            # caller has frozen would be unfrozen.
+            if len(sys.modules) > modules and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
 
 
 def load_config(

@@ -18,8 +18,7 @@ import numpy as np
 from bertkit.errors import RecipeError
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.forward import forward_in_batches
-from bertkit.tasks.base import Outputs, Task
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import Outputs, Task, padded
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 

@@ -19,7 +19,7 @@ import numpy as np
 from bertkit.errors import CheckpointError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Pieces
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,8 +13,7 @@ from bertkit.explain.pieces import checked_window
 from bertkit.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.inference.predicted import predicted
 from bertkit.progress import counted
-from bertkit.tasks.base import one_array
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import one_array, padded
 from bertkit.tasks.classification.text_classification import TextClassification
 
 if TYPE_CHECKING:

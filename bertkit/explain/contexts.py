@@ -25,7 +25,7 @@ from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import is_table, read_table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts as texts_of_column
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,7 +23,7 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.pooling import Pooling, recorded_pooling
 from bertkit.progress import Bar, Reached, without_library_bars
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import padded
 from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 
 if TYPE_CHECKING:

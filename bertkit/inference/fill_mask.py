@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.errors import CheckpointError, RecipeError, raise_all
 from bertkit.inference.forward import forward_in_batches
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import unreported
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,6 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.files import write_json_lines
-from bertkit.tasks.batches import labelled_items, labels_of, padded
 from bertkit.tasks.splits import Columns, FineTuningData, Split, is_labelled
 
 if TYPE_CHECKING:
@@ -323,7 +322,34 @@ def encoding_notes(task: Task, features: Dataset) -> tuple[str, ...]:
     return ()
 
 
-# ---- outputs --------------------------------------------------------------------------------------------------------
+# ---- batches and outputs --------------------------------------------------------------------------------------------
+
+
+def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+    """Returns ``labels`` of a batch: class ids as (B,) int64, regression targets as (B,) float32, multi-label targets
+    as (B, C) float32; empty without labels."""
+    import torch
+
+    return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
+
+
+def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
+    """Counts the labelled items of a batch, () int64: the denominator of a mean loss.
+
+    Integer labels count unless they are `IGNORE_INDEX`, floating-point labels unless they are NaN.
+    """
+    from bertkit.model.labels_bert import IGNORE_INDEX
+
+    labels = batch["labels"]
+    return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()
+
+
+def padded(
+    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+) -> Mapping[str, Tensor]:
+    """Pads the inputs of N rows to the longest, (N, S) int64; on the right, so that tokens keep their positions."""
+    columns = {name: [list(row[name]) for row in rows] for name in inputs}
+    return tokenizer.pad(columns, padding_side="right", return_tensors="pt")
 
 
 def one_array(outputs: Outputs) -> np.ndarray:

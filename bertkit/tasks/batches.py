@@ -1,4 +1,4 @@
-"""Batches of encoded examples: labels, inputs padded to the longest, and examples of several inputs."""
+"""Examples of several inputs, such as the choices of a question: encoded as lists, and padded as batches."""
 
 from __future__ import annotations
 
@@ -8,36 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.tasks.base import padded
+
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
-
-
-def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-    """Returns ``labels`` of a batch: class ids as (B,) int64, regression targets as (B,) float32, multi-label targets
-    as (B, C) float32; empty without labels."""
-    import torch
-
-    return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
-
-
-def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
-    """Counts the labelled items of a batch, () int64: the denominator of a mean loss.
-
-    Integer labels count unless they are `IGNORE_INDEX`, floating-point labels unless they are NaN.
-    """
-    from bertkit.model.labels_bert import IGNORE_INDEX
-
-    labels = batch["labels"]
-    return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()
-
-
-def padded(
-    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
-) -> Mapping[str, Tensor]:
-    """Pads the inputs of N rows to the longest, (N, S) int64; on the right, so that tokens keep their positions."""
-    columns = {name: [list(row[name]) for row in rows] for name in inputs}
-    return tokenizer.pad(columns, padding_side="right", return_tensors="pt")
 
 
 def grouped(columns: Mapping[str, Sequence[Any]], counts: Sequence[int]) -> dict[str, list[Any]]:

@@ -21,8 +21,8 @@ from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts
 from bertkit.tables.table import find_column
-from bertkit.tasks.base import Outputs, PerExampleTask, one_array, softmax, texts_of
-from bertkit.tasks.batches import grouped, labels_of, padded_lists
+from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, softmax, texts_of
+from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask
 from bertkit.tasks.windows import cut_rows

@@ -130,8 +130,8 @@ def load(hub_server, with_hub):
     """``load((kind, task, data), …)`` loads tasks in another process; the sets have one file per split."""
     from datasets import ClassLabel, List, Value
 
-    reviews = {"review": [f"text {row}" for row in range(40)], "stars": [row % 2 for row in range(40)]}
-    kinds = {"review": Value("string"), "stars": ClassLabel(names=["bad", "good"])}
+    reviews = {"review": [f"text {row}" for row in range(40)], "mark": [row % 2 for row in range(40)]}
+    kinds = {"review": Value("string"), "mark": ClassLabel(names=["bad", "good"])}
     spans = [[{"start": 0, "end": 3, "label": 1}], [], [{"start": 4, "end": 8, "label": 0}], []]
     span = {"start": Value("int64"), "end": Value("int64"), "label": ClassLabel(names=["LOC", "PER"])}
     choices = {"context": ["a", "b"], "endings": [["c", "d"], ["e", "f"]], "answer_id": [1, 0]}
@@ -162,7 +162,7 @@ def load(hub_server, with_hub):
 
 @pytest.mark.slow
 def test_splits_parts_and_renamed_columns_of_every_task(load):
-    names = {"text_columns": ["review"], "label_column": "stars"}
+    names = {"text_columns": ["review"], "label_column": "mark"}
     parts = {"train_split": "train[:75%]", "validation_split": "train[75%:]", "test_split": "test[5:8]"}
     [reviews, shared, bad, far, unnamed, choices, nameless, asked, spans] = load(
         ("classification", names, {"dataset_name": "org/reviews", **parts}),
@@ -197,7 +197,7 @@ def test_splits_parts_and_renamed_columns_of_every_task(load):
     )
     assert bad.startswith("org/reviews: split 'train[:90': expected the name of a split, a part of one such as")
     assert far.startswith("org/reviews: split 'train[:900%]': expected the name of a split, a part of one such as")
-    assert unnamed.startswith("org/reviews (train): none of its columns (review, stars) is named label, labels")
+    assert unnamed.startswith("org/reviews (train): none of its columns (review, mark) is named label, labels")
     assert choices["validation"][1]["labels"] == [0]
     assert "org/asked (train): no column 'question'; available: 'key', 'query', 'context', 'found'" in nameless
     assert "of the questions with --question-column" in nameless

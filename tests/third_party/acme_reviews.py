@@ -10,7 +10,7 @@ from transformers.utils import ModelOutput
 
 from bertkit.model.modeling_bert import BertModel, BertPreTrainedModel
 from bertkit.tables.classes import class_ids
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import padded
 from bertkit.tasks.splits import Split
 from bertkit.tasks.table_data import TableData, TableTask
 

@@ -12,7 +12,7 @@ import pytest
 from transformers import TrainingArguments
 
 from bertkit.model.loss_bert import loss_of_problem
-from bertkit.tasks.batches import labelled_items
+from bertkit.tasks.base import labelled_items
 
 TINY = {
     "model.num_hidden_layers": 1,

@@ -25,13 +25,14 @@ from bertkit.tasks.base import (
     Outputs,
     PerExampleTask,
     Task,
+    labels_of,
     largest,
     one_array,
+    padded,
     softmax,
     texts_of,
     truncation_hint,
 )
-from bertkit.tasks.batches import labels_of, padded
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.windows import cut_rows, encode_in_windows

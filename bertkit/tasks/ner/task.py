@@ -23,8 +23,7 @@ from bertkit.errors import CheckpointError, DataError, collected
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
-from bertkit.tasks.base import Outputs, PerExampleTask, one_array, softmax, texts_of
-from bertkit.tasks.batches import padded
+from bertkit.tasks.base import Outputs, PerExampleTask, one_array, padded, softmax, texts_of
 from bertkit.tasks.folds import groups
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.annotations import SpanTable, check_texts, raw_texts, with_words

@@ -19,8 +19,8 @@ from bertkit.errors import DataError, noted, raise_all
 from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
 from bertkit.options import option, setting
 from bertkit.tables import Table
-from bertkit.tasks.base import Outputs, PerExampleTask, texts_of
-from bertkit.tasks.batches import grouped, labels_of, padded_lists
+from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, texts_of
+from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.folds import groups
 from bertkit.tasks.similarity.columns import Form, label_values, read_texts, settled_columns
 from bertkit.tasks.splits import Columns, Split
