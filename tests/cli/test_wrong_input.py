@@ -50,7 +50,7 @@ def refused(outcome, out_dir, *expected):
             ["./none: no such folder; expected a folder with config.json, or a Hub id"],
         ),
         (["--task", "sst2", "--model", "{gpt}"], ["a checkpoint of type 'gpt2'"]),
-        (["--task", "sst2", "--model", "{broken}"], ["broken: the model in this folder cannot be loaded"]),
+        (["--task", "sst2", "--model", "{broken}"], ["broken/model.safetensors: a pointer of Git LFS"]),
         (
             ["--task", "sst2", "--model", "{bert}", "--set", "model.feature_layers=[-1]"],
             ["model.feature_layers: supported for word tagging only"],
