@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.errors import RecipeError, shown
+from bertkit.options import several
 from bertkit.recipe.files import parse_value
 
 PAPER: dict[str, list[Any]] = {
@@ -63,12 +64,10 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
         faults: list to which the faults are added.
     """
     pairs: list[tuple[str, Any]] = []
-    if isinstance(entries, str):
-        entries = [entries]
     if isinstance(entries, Mapping):
         pairs += entries.items()
     else:
-        for text in entries:
+        for text in several(entries):
             key, equals, values = text.partition("=")
             if text == "paper" and option == "--grid":
                 pairs += PAPER.items()

@@ -116,7 +116,7 @@ def test_colours_are_for_a_terminal_that_wants_them(monkeypatch, no_color, colou
 
 
 def test_a_table_of_words_is_trained_on_and_predicted(tag, tmp_path):
-    """Also for a terminal with colours, whatever the name of the column of words."""
+    """The column of words has a name other than ``tokens``, and the terminal has colours."""
     rows = [(number, *pair) for number, sentence in enumerate(sentences(24)) for pair in sentence]
     table = tmp_path / "words.csv"
     table.write_text("".join(f"{','.join(map(str, row))}\n" for row in [("Sentence #", "Word", "Tag"), *rows]))
