@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-STRENGTHS = (100.0, 10.0)
-"""Strengths of the L2 penalty on standardized vectors: 1 / C of logistic regression, α / 10 of ridge regression."""
+from bertkit.training.linear_head import MOST_FITTED, fit_head
 
-_MOST_FITTED = 5000  # items that a head is fitted to: words are many, and a penalized head gains little from more
-_STEPS = 200  # of L-BFGS; the head is a measure, and no model to keep
+STRENGTHS = (100.0, 10.0)
+"""Strengths of the penalty that are tried, see `bertkit.training.linear_head`."""
 
 
 class Head(NamedTuple):
@@ -74,44 +73,15 @@ def cross_validated(
         for strength in STRENGTHS
     ]
     order = np.random.default_rng(0).permutation(len(targets))
-    fitted = {fold: order[folds[order] != fold][:_MOST_FITTED] for fold in np.unique(folds).tolist()}
-    logits = {head: np.full((len(targets), classes), -np.inf) for head in heads}
+    fitted = {fold: order[folds[order] != fold][:MOST_FITTED] for fold in np.unique(folds).tolist()}
+    logits = {head: np.empty((len(targets), classes)) for head in heads}
     for number, head in enumerate(heads, start=1):
         inputs = vectors[head.pooling][head.layer]
         for fold, read in fitted.items():
             held_out = folds == fold
-            logits[head][held_out] = _logits(inputs[read], targets[read], inputs[held_out], classes, head.strength)
+            fitted_head = fit_head(inputs[read], targets[read], classes, head.strength)
+            logits[head][held_out] = fitted_head.logits(inputs[held_out])
         on_progress(number, len(heads))
-    return logits
-
-
-def _logits(inputs: np.ndarray, targets: np.ndarray, held_out: np.ndarray, classes: int, strength: float) -> np.ndarray:
-    """Fits a head and returns its logits for the vectors that are held out; -inf for classes that it has not seen."""
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.preprocessing import StandardScaler
-
-    scaler = StandardScaler().fit(inputs)
-    fitted, read = scaler.transform(inputs), scaler.transform(held_out)
-    is_class = targets.ndim == 1
-    if is_class and np.issubdtype(targets.dtype, np.floating):
-        return np.asarray(Ridge(10 * strength).fit(fitted, targets).predict(read)).reshape(-1, 1)
-    columns = [targets] if is_class else list(targets.T)
-    logits = np.full((len(read), classes), -np.inf)
-    for place, labels in enumerate(columns):
-        seen = np.unique(labels).astype(np.int64)
-        if len(seen) < 2:
-            of_seen = np.zeros((len(read), 1))
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # on convergence
-                head = LogisticRegression(C=1 / strength, max_iter=_STEPS, tol=1e-3).fit(fitted, labels)
-                of_seen = head.predict_log_proba(read)
-        if is_class:
-            logits[:, seen] = of_seen
-        elif len(seen) == 2:
-            logits[:, place] = of_seen[:, 1] - of_seen[:, 0]
-        else:
-            logits[:, place] = np.inf if seen[0] else -np.inf
     return logits
 
 

@@ -14,6 +14,9 @@ from typing import Any, Literal
 from bertkit.options import check_ranges, option, setting
 
 KEEP, LORA, DISTILL = "keep_layers", "lora", "distill"
+HEAD, CONTRAST, HEAD_RATE = "head", "contrast_steps", "head_learning_rate"
+WARM_START = HEAD, CONTRAST, HEAD_RATE
+"""Keys of the ``train`` block on the head of a classifier and what precedes its training."""
 Objective = Literal["distilbert", "minilm"]
 Form = Literal["bert", "bertkit"]
 
@@ -200,6 +203,18 @@ class TrainSettings:
     )
     layer_lr_decay: float | None = setting(
         "Factor of the learning rate from each layer to the one below it.", default=None, gt=0, le=1
+    )
+    head: Literal["probe", "random"] | None = option(
+        "Start of the head: `probe`, a linear model fitted to the vectors of the encoder before training; or `random` "
+        "weights.",
+        default=None,
+        rare=True,
+    )
+    contrast_steps: int | None = setting(
+        "Steps before the probe that draw rows of a class together and others apart.", default=None, ge=0
+    )
+    head_learning_rate: float | None = setting(
+        "Peak learning rate of the last layer of the head; `null` is that of the run.", default=None, gt=0, le=1e6
     )
     vocabulary_steps: int = setting(
         "In pre-training, optimizer steps at the start that change the rows of the vocabulary alone, such as new ones.",

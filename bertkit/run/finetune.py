@@ -21,7 +21,7 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import KEYS, config_changes, has_teacher
+from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, writes_run
 from bertkit.run.evaluate import Scores, learn_from_validation, score_and_predict_the_rest, validation_outcome
 from bertkit.run.in_progress import RunInProgress
@@ -44,6 +44,7 @@ from bertkit.training.objectives import Objective, check_class_weights, weighted
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.trainer import BertkitTrainer, trainer_class
 from bertkit.training.tuning import check_tuning, tune
+from bertkit.training.warm_start import check_warm_start, warm_start
 
 if TYPE_CHECKING:
     from bertkit.sharing.card_facts import CardFacts
@@ -112,7 +113,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
     command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
-    evaluation = run.train(trainer, prepared.tokenizer, command)
+    evaluation = run.train(trainer, prepared.tokenizer, command, begin=partial(warm_start, recipe=run.recipe))
     prepared.scores.task = task = learn_from_validation(task, evaluation, run, trainer)
     _write_forms_of_others(task, run, trainer)
     if prepared.scores.further is not None:
@@ -181,6 +182,7 @@ def prepare_finetuning(
     of_best = {**best_checkpoint_arguments(recipe), **comparison_arguments(task.main_metric, recipe)}
     arguments = run.training_arguments(reaches_all_weights=is_bert, **of_best)
     check_early_stopping(callbacks, arguments)
+    check_warm_start(recipe, task)
     teacher = _teacher(recipe, task, splits["train"], start, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
     check_drop_last(recipe, len(features["train"]))
@@ -246,7 +248,8 @@ def _is_weighted(recipe: Recipe) -> bool:
 
 def _is_tuned(recipe: Recipe) -> bool:
     """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
-    return recipe.train.get("layer_lr_decay") is not None or any(recipe.model.get(key) is not None for key in KEYS)
+    own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
+    return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
 
 
 class _Losses(NamedTuple):

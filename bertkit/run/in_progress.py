@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,8 +169,12 @@ class RunInProgress:
         tokenizer: PreTrainedTokenizerBase,
         command: str,
         logits_per_sequence: int = 0,
+        begin: Callable[[BertkitTrainer], object] | None = None,
     ) -> dict[str, float]:
-        """Prints the resources, trains, saves and evaluates; returns ``eval_…``, empty without an evaluation set."""
+        """Prints the resources, trains, saves and evaluates; returns ``eval_…``, empty without an evaluation set.
+
+        ``begin`` is called before the first step, unless the run is resumed from a checkpoint.
+        """
         speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
         preemption = Preemption()
         if self.tracking is not None:
@@ -182,6 +186,8 @@ class RunInProgress:
             try:
                 products = float32_products("tf32" if trainer.args.tf32 else "ieee")
                 with without_library_bars(), preemption.listening(), disk_faults(self.output_dir), products:
+                    if begin is not None and checkpoint is None:
+                        begin(trainer)
                     outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:
                 if "metric_for_best_model" not in str(error):

@@ -12,9 +12,11 @@ from transformers import PreTrainedModel
 from bertkit.errors import PlacementError, RecipeError, importing
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import KEYS, LORA, LoraSettings
+from bertkit.recipe.settings import HEAD_RATE, KEYS, LORA, LoraSettings
+from bertkit.training.heads import classifier_of
 
 _ADAPTER = "default"  # PEFT's name of the only adapter of a model
+_LAST = 1 << 20  # place of the last layer of the head behind all others
 ADAPTER_FOLDER = "adapter"
 """Folder of the adapters in a run directory, with ``model.lora.save: adapter``."""
 
@@ -89,16 +91,18 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
             "nothing to train; freeze fewer layers, or not the embeddings"
         )
     decay, lora = recipe.train.get("layer_lr_decay"), recipe.model.get(LORA)
-    if lora is None and decay in (None, 1):
+    head_rate = recipe.train.get(HEAD_RATE)
+    if lora is None and decay in (None, 1) and head_rate is None:
         return None
-    return Tuning(model, 1.0 if decay is None else decay, None if lora is None else LoraSettings(**lora))
+    return Tuning(model, 1.0 if decay is None else decay, None if lora is None else LoraSettings(**lora), head_rate)
 
 
 class Tuning:
     """Learning rates by layer and adapters of a model in training.
 
     As in ELECTRA's released code, the head and the pooler have the learning rate of the run, layer i of n (from 1) that
-    times ``layer_lr_decay ** (n + 2 - i)``, with one more factor for the embeddings.
+    times ``layer_lr_decay ** (n + 2 - i)``, with one more factor for the embeddings. The last layer of the head may
+    have a rate of its own.
 
     Low-rank adapters of the encoder's dense layers are trained together with all weights outside of the encoder's
     layers and embeddings: the head and the pooler. Checkpoints of the training hold the adapters; the model is saved
@@ -108,10 +112,17 @@ class Tuning:
         model: the model; adapters are added to it.
         layer_lr_decay: factor of the learning rate per layer.
         lora: settings of the adapters; None for no adapters.
+        head_rate: learning rate of the last layer; None for that of the run.
     """
 
-    def __init__(self, model: PreTrainedModel, layer_lr_decay: float = 1.0, lora: LoraSettings | None = None):
-        self.layer_lr_decay, self.lora = layer_lr_decay, lora
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        layer_lr_decay: float = 1.0,
+        lora: LoraSettings | None = None,
+        head_rate: float | None = None,
+    ):
+        self.layer_lr_decay, self.lora, self.head_rate = layer_lr_decay, lora, head_rate
         self._tuner: Any = None if lora is None else add_adapters(model, lora)
 
     def set_learning_rates(self, optimizer: torch.optim.Optimizer, model: PreTrainedModel, wrapped: nn.Module) -> None:
@@ -122,20 +133,24 @@ class Tuning:
             model: the model.
             wrapped: the model as the trainer wraps it.
         """
-        if self.layer_lr_decay == 1:
+        if self.layer_lr_decay == 1 and self.head_rate is None:
             return
-        distances = _distances(model)
+        distances = _distances(model) if self.layer_lr_decay != 1 else {name: 0 for name, _ in model.named_parameters()}
+        last = classifier_of(model) if self.head_rate is not None else None
+        of_last = {id(each) for each in last.parameters()} if last is not None else set()
+        # The first group has the rate that the log shows: that of the run, and not that of the last layer.
+        places = {name: _LAST if id(each) in of_last else distances[name] for name, each in model.named_parameters()}
         of_parameters = {
-            id(parameter): distances[name.replace("_orig_mod.", "").removeprefix("module.")]
+            id(parameter): places[name.replace("_orig_mod.", "").removeprefix("module.")]
             for name, parameter in wrapped.named_parameters()
         }
         groups = []
-        # The first group has the highest learning rate, which is the one that the log shows.
-        for distance in sorted(set(distances.values())):
+        for place in sorted(set(places.values())):
             for group in optimizer.param_groups:
-                parameters = [each for each in group["params"] if of_parameters[id(each)] == distance]
+                parameters = [each for each in group["params"] if of_parameters[id(each)] == place]
                 if parameters:
-                    groups.append({**group, "params": parameters, "lr": group["lr"] * self.layer_lr_decay**distance})
+                    rate = self.head_rate if place == _LAST else group["lr"] * self.layer_lr_decay**place
+                    groups.append({**group, "params": parameters, "lr": rate})
         optimizer.param_groups[:] = groups
 
     def finish(self, model: PreTrainedModel, folder: Path | None) -> None:

@@ -14,6 +14,7 @@ from bertkit.options import several
 from bertkit.progress import say
 from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
+from bertkit.recipe.settings import WARM_START
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
 
@@ -74,7 +75,7 @@ def _checked_data(recipe: Recipe) -> DataSettings:
         )
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
         raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
-    for key in ("label_smoothing_factor", "class_weights", "layer_lr_decay", "early_stopping_patience"):
+    for key in ("label_smoothing_factor", "class_weights", "layer_lr_decay", "early_stopping_patience", *WARM_START):
         if recipe.train.get(key):
             raise RecipeError(f"train.{key}: is for fine-tuning, and pre-training has no use for it; remove it")
     for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):

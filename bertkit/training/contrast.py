@@ -1,0 +1,120 @@
+"""A phase before the training of a classifier that draws rows of a class together, for few rows.
+
+The loss is that of supervised contrastive learning (Khosla et al. 2020, arXiv:2004.11362): each row of a batch is to be
+nearer to the rows of its class than to the others, by the cosine of the vectors that the head reads. A batch of n rows
+compares n (n - 1) pairs, so that few rows tell more than by their labels alone (Tunstall et al. 2022,
+arXiv:2209.11055).
+
+Dimension letters: B rows of a batch, D numbers of a vector.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel, get_linear_schedule_with_warmup
+
+from bertkit.progress import Bar
+from bertkit.training.heads import Collate, captured
+
+_TEMPERATURE = 0.1  # of the cosines
+_WARM_UP = 0.1  # share of the steps
+_MAX_NORM = 1.0
+
+
+def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
+    """Computes the supervised contrastive loss, 0-d: the mean over the rows that share their class with another one.
+
+    Args:
+        vectors: (B, D).
+        classes: class of each row, (B,).
+
+    >>> near, far = torch.eye(4), torch.eye(4)[[0, 0, 2, 2]]
+    >>> bool(contrast_loss(far, torch.tensor([0, 0, 1, 1])) < contrast_loss(near, torch.tensor([0, 0, 1, 1])))
+    True
+    """
+    unit = functional.normalize(vectors.float(), dim=-1)
+    itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    logs = (unit @ unit.T / _TEMPERATURE).masked_fill(itself, float("-inf")).log_softmax(dim=-1)
+    same = (classes[:, None] == classes) & ~itself
+    counts = same.sum(dim=-1)
+    shared = counts > 0
+    own = torch.where(same, logs, torch.zeros(())).sum(dim=-1)
+    return -(own[shared] / counts[shared]).mean()
+
+
+def pairs_of_classes(classes: np.ndarray, size: int, seed: int) -> Iterator[list[int]]:
+    """Yields batches of rows without end: two of each of ``size / 2`` classes, fewer classes more than once.
+
+    Args:
+        classes: class of each row, (N,); at least two classes have two rows.
+        size: rows of a batch.
+        seed: of the random numbers.
+    """
+    random = np.random.default_rng(seed)
+    rows = [np.flatnonzero(classes == number) for number in np.unique(classes)]
+    rows = [each for each in rows if len(each) > 1]
+    while True:
+        batch: set[int] = set()
+        while len(batch) < size:
+            before = len(batch)
+            for number in random.permutation(len(rows))[: max(1, (size - len(batch)) // 2)]:
+                others = np.setdiff1d(rows[number], list(batch))
+                batch.update(random.permutation(others)[: min(2, size - len(batch))].tolist())
+            if len(batch) == before:
+                break
+        yield sorted(batch)
+
+
+def contrast(
+    model: PreTrainedModel,
+    layer: nn.Linear,
+    rows: Any,
+    classes: np.ndarray,
+    collate: Collate,
+    *,
+    steps: int,
+    size: int,
+    optimizer: torch.optim.Optimizer,
+    seed: int,
+    precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> None:
+    """Trains the weights below the head of a classifier by `contrast_loss`, at a rate that rises and falls linearly.
+
+    Args:
+        model: the classifier, in training mode afterwards.
+        layer: the first layer of its head, whose input is compared.
+        rows: rows of `Task.encode`.
+        classes: class of each row, (N,).
+        collate: makes a batch of rows.
+        steps: number of steps.
+        size: rows of a batch.
+        optimizer: of the weights of the model, at its highest rate.
+        seed: of the batches.
+        precision: context of the forward pass.
+    """
+    schedule = get_linear_schedule_with_warmup(optimizer, round(_WARM_UP * steps), steps)
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    batches = pairs_of_classes(classes, size, seed)
+    model.train()
+    with captured(layer) as seen, Bar("contrast", "steps") as bar:
+        for step in range(steps):
+            numbers = next(batches)
+            batch = {name: values.to(model.device) for name, values in collate([rows[n] for n in numbers]).items()}
+            batch.pop("labels")
+            with precision():
+                model(**batch)
+                vectors = seen.pop(layer)[0]
+            loss = contrast_loss(vectors, torch.from_numpy(classes[numbers]).to(model.device))
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(weights, _MAX_NORM)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            bar(step + 1, steps)

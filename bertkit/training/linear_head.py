@@ -1,0 +1,146 @@
+"""Regularized linear heads on frozen vectors: logistic regression for classes and labels, ridge regression for numbers.
+
+They are fitted by scikit-learn to standardized vectors, and returned for the vectors as they are, so that a layer of a
+model can hold them. `bertkit choose` scores checkpoints with them, and a fine-tuning starts from one.
+
+Dimension letters: I items, D numbers of a vector, C classes, labels or 1 number, K folds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bertkit.tasks.classification.decisions import log_loss
+
+STRENGTHS = (100.0, 10.0, 1.0, 0.1)
+"""Strengths of the L2 penalty that `fit_by_folds` tries: 1 / C of logistic regression, a tenth of α of ridge
+regression."""
+
+_STEPS, _TOLERANCE = 200, 1e-3  # of L-BFGS: nearer to the optimum no score changes
+MOST_FITTED = 5000
+"""Items that a head is fitted to if it is only a measure: a penalized one gains little from more."""
+
+_UNSEEN = 5.0  # a class without an item is this far below the least probable one that has some
+_DEVIATION = 1e-6  # least standard deviation that vectors are divided by
+
+
+@dataclass(frozen=True)
+class LinearHead:
+    """A linear map from vectors to logits, or to a number.
+
+    Attributes:
+        weight: (C, D) float64.
+        bias: (C,) float64.
+        strength: of the penalty it was fitted with.
+    """
+
+    weight: np.ndarray
+    bias: np.ndarray
+    strength: float
+
+    def logits(self, vectors: np.ndarray) -> np.ndarray:
+        """Computes the logits of vectors (I, D), (I, C) float64."""
+        return vectors @ self.weight.T + self.bias
+
+
+def _are_numbers(targets: np.ndarray) -> bool:
+    return targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
+
+
+def fit_head(vectors: np.ndarray, targets: np.ndarray, outputs: int, strength: float) -> LinearHead:
+    """Fits a head to vectors; of a class or a label without two values among the targets the bias says so.
+
+    Args:
+        vectors: (I, D).
+        targets: one of C classes, (I,) int64; several of C labels, (I, C) of 0 and 1; or a number, (I,) float.
+        outputs: C.
+        strength: of the penalty, see `STRENGTHS`.
+    """
+    vectors = vectors.astype(np.float32, copy=False)
+    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0)
+    deviation = np.where(deviation > _DEVIATION, deviation, 1.0)
+    weight, bias = _fit(((vectors - mean) / deviation).astype(np.float32), targets, outputs, strength)
+    weight = weight / deviation
+    return LinearHead(weight, bias - weight @ mean, strength)
+
+
+def _fit(inputs: np.ndarray, targets: np.ndarray, outputs: int, strength: float) -> tuple[np.ndarray, np.ndarray]:
+    """Fits weight (C, D) and bias (C,) to standardized vectors."""
+    if _are_numbers(targets):
+        from sklearn.linear_model import Ridge
+
+        ridge = Ridge(10 * strength).fit(inputs, targets)
+        return np.asarray(ridge.coef_, np.float64).reshape(1, -1), np.asarray(ridge.intercept_, np.float64).reshape(1)
+    weight, bias = np.zeros((outputs, inputs.shape[1])), np.zeros(outputs)
+    if targets.ndim == 2:
+        for label, column in enumerate(targets.T):
+            weight[label], bias[label] = _fit_label(inputs, column, strength)
+        return weight, bias
+    seen = np.unique(targets).astype(np.int64)
+    if len(seen) > 2:
+        weight[seen], bias[seen] = _logistic(inputs, targets, strength)
+    elif len(seen) == 2:
+        [of_second], [offset] = _logistic(inputs, targets, strength)
+        weight[seen], bias[seen] = np.stack([-of_second, of_second]) / 2, np.array([-offset, offset]) / 2
+    unseen = np.setdiff1d(np.arange(outputs), seen)
+    if len(unseen):
+        bias[unseen] = (inputs @ weight[seen].T + bias[seen]).min() - _UNSEEN
+    return weight, bias
+
+
+def _fit_label(inputs: np.ndarray, column: np.ndarray, strength: float) -> tuple[np.ndarray, float]:
+    """Fits the weight (D,) and the bias of a label that items have or lack; without both kinds the bias alone."""
+    if column.min() == column.max():
+        share = (column.sum() + 0.5) / (len(column) + 1)
+        return np.zeros(inputs.shape[1]), float(np.log(share / (1 - share)))
+    [weight], [bias] = _logistic(inputs, column, strength)
+    return weight, float(bias)
+
+
+def _logistic(inputs: np.ndarray, targets: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on convergence
+        fitted = LogisticRegression(C=1 / strength, max_iter=_STEPS, tol=_TOLERANCE).fit(inputs, targets)
+    return np.asarray(fitted.coef_, np.float64), np.asarray(fitted.intercept_, np.float64)
+
+
+def fit_by_folds(
+    vectors: np.ndarray,
+    targets: np.ndarray,
+    folds: np.ndarray,
+    outputs: int,
+    strengths: Sequence[float] = STRENGTHS,
+) -> tuple[LinearHead, np.ndarray]:
+    """Fits a head with the strength whose heads for the other folds have the lowest loss.
+
+    Args:
+        vectors, targets, outputs: as for `fit_head`.
+        folds: fold of each item, (I,); with fewer than two folds the strongest penalty is taken.
+        strengths: strengths to try, the strongest first.
+
+    Returns:
+        The head, fitted to all items, and logits (I, C) float64 of each item by the head of its strength that was
+        fitted to the other folds; NaN where there are fewer than two folds.
+    """
+    numbers, is_number = np.unique(folds), _are_numbers(targets)
+    best: tuple[float, float, np.ndarray] = (np.inf, strengths[0], np.full((len(targets), outputs), np.nan))
+    if len(numbers) > 1:
+        order = np.random.default_rng(0).permutation(len(targets))
+        read = {fold: order[folds[order] != fold][:MOST_FITTED] for fold in numbers.tolist()}
+        for strength in strengths:
+            logits = np.empty((len(targets), outputs))
+            for fold, rows in read.items():
+                held_out = folds == fold
+                logits[held_out] = fit_head(vectors[rows], targets[rows], outputs, strength).logits(vectors[held_out])
+            loss = np.mean((logits[:, 0] - targets) ** 2) if is_number else log_loss(logits, targets)
+            if loss < best[0]:
+                best = loss, strength, logits
+            elif np.isfinite(best[0]):
+                break  # weaker penalties overfit more
+    return fit_head(vectors, targets, outputs, best[1]), best[2]

@@ -1,0 +1,167 @@
+"""Heads that start from a linear probe, and the contrast before it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from bertkit import finetune
+from bertkit.errors import RecipeError
+from bertkit.tasks.base import padded
+from bertkit.training.contrast import contrast_loss, pairs_of_classes
+from bertkit.training.heads import find_head, read_vectors, standardize, write_line
+from bertkit.training.linear_head import fit_head
+from tests.stock_models import FAMILIES, TEXTS, stock_checkpoint
+
+pytestmark = pytest.mark.numeric
+
+NORMALIZES = "modernbert"  # between the dense layer and the classifier
+ROWS = [text + end for text in TEXTS for end in ("", " in Berlin", " with a river", " and a company")]
+
+
+@pytest.fixture(params=FAMILIES)
+def classifier(request, tmp_path):
+    """``family, model, rows, collate`` of a stock checkpoint of each family with a new head of three classes."""
+    folder = stock_checkpoint(tmp_path / "model", request.param, "AutoModelForSequenceClassification", ["a", "b", "c"])
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    encoded = dict(tokenizer(ROWS))
+    rows = [
+        {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": place % 3, "length": len(ids)}
+        for place, ids in enumerate(encoded["input_ids"])
+    ]
+
+    def collate(batch):
+        inputs = padded(batch, tokenizer, ("input_ids", "attention_mask"))
+        return {**inputs, "labels": torch.tensor([row["labels"] for row in batch])}
+
+    return request.param, model, Rows(rows), collate
+
+
+class Rows(list):
+    """Rows as a data set has them: by number, and columns by name."""
+
+    def __getitem__(self, key):
+        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
+
+
+def inputs_of(rows, collate):
+    return {name: values for name, values in collate(list(rows)).items() if name != "labels"}
+
+
+def test_the_first_forward_pass_is_the_fitted_line(classifier):
+    family, model, rows, collate = classifier
+    head = find_head(model, inputs_of(rows[:2], collate))
+    assert (head.dense is not None) == (family != NORMALIZES)
+    assert head.classifier.out_features == 3
+    if head.dense is not None:
+        standardize(head, read_vectors(model, head.dense, rows, collate, 4, family)[0])
+    vectors, of_rows = read_vectors(model, head.classifier, rows, collate, 4, family)
+    assert of_rows.tolist() == list(range(len(ROWS)))
+    line = fit_head(vectors, np.arange(len(ROWS)) % 3, 3, 1.0)
+    write_line(head, line)
+    with torch.inference_mode():
+        logits = model.eval()(**inputs_of(rows, collate)).logits
+    np.testing.assert_allclose(logits.numpy(), line.logits(vectors), atol=1e-3)
+
+
+def test_the_standardized_head_is_nearly_linear(classifier):
+    family, model, rows, collate = classifier
+    head = find_head(model, inputs_of(rows[:2], collate))
+    if head.dense is None:
+        pytest.skip(f"{family} has no dense layer before its classifier")
+    read, _ = read_vectors(model, head.dense, rows, collate, 4, family)
+    standardize(head, read)
+    passed, _ = read_vectors(model, head.classifier, rows, collate, 4, family)
+    for before, after in zip(read.T, passed.T, strict=True):
+        assert np.corrcoef(before, after)[0, 1] > 0.93
+
+
+def test_a_head_without_a_linear_layer_is_refused(classifier):
+    _, model, rows, collate = classifier
+    model.config.num_labels = 7
+    with pytest.raises(RecipeError, match=r"train\.head: the logits .* set train\.head to random"):
+        find_head(model, inputs_of(rows[:2], collate))
+
+
+def test_contrast_is_the_mean_of_the_log_shares_of_the_own_class():
+    vectors, classes = torch.randn(6, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 0, 1, 1, 1, 2])
+    unit = vectors / vectors.norm(dim=1, keepdim=True)
+    cosines = (unit @ unit.T / 0.1).double()
+    losses = []
+    for row in range(5):  # the last one is alone in its class
+        others = [other for other in range(6) if other != row]
+        total = torch.logsumexp(cosines[row, others], dim=0)
+        own = [other for other in others if classes[other] == classes[row]]
+        losses.append(torch.stack([total - cosines[row, other] for other in own]).mean())
+    assert contrast_loss(vectors, classes).item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("counts", [[50, 50], [2, 90, 3], [2] * 40, [1, 1, 5, 4]])
+def test_rows_of_a_batch_have_partners(counts):
+    classes = np.repeat(np.arange(len(counts)), counts)
+    batches = pairs_of_classes(classes, 16, seed=0)
+    seen = set()
+    for _ in range(60):
+        batch = next(batches)
+        assert len(set(batch)) == len(batch) <= 16
+        of_batch, times = np.unique(classes[batch], return_counts=True)
+        assert len(of_batch) > 1
+        assert (times > 1).sum() >= len(of_batch) - 1
+        seen |= set(batch)
+    assert seen == set(np.flatnonzero(np.array(counts)[classes] > 1))
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "films.csv"
+    words = {"good": "lovely film", "bad": "awful plot", "fair": "some story"}
+    lines = [f"a {text} number {place},{label}" for place in range(20) for label, text in words.items()]
+    path.write_text("text,label\n" + "\n".join(lines))
+    return path
+
+
+RUN = {
+    "data.max_seq_length": 16,
+    "train.max_steps": 2,
+    "train.learning_rate": 1e-6,  # a tiny encoder with random weights hardly tells texts apart
+    "placement.mixed_precision": "no",
+    "placement.device": "cpu",
+}
+
+
+def test_a_run_begins_with_contrast_and_probe(table, checkpoint, tmp_path, capsys):
+    warm = {"train.head": "probe", "train.contrast_steps": 6, "train.head_learning_rate": 1e-5}
+    run = finetune(
+        "classification", model=checkpoint, train_file=table, output_dir=tmp_path / "run", overrides=RUN | warm
+    )
+    assert run.metrics["eval_accuracy"] == 1.0
+    assert "head: a linear probe of 54 vectors" in capsys.readouterr().err
+    again = finetune(
+        "classification", model=checkpoint, train_file=table, output_dir=tmp_path / "again", overrides=RUN | warm
+    )
+    assert again.metrics["eval_loss"] == pytest.approx(run.metrics["eval_loss"], rel=1e-4)
+    cold = finetune("classification", model=checkpoint, train_file=table, output_dir=tmp_path / "cold", overrides=RUN)
+    assert cold.metrics["eval_loss"] > 2 * run.metrics["eval_loss"]
+
+
+def test_several_labels_and_numbers_begin_with_a_probe(checkpoint, tmp_path):
+    kinds = [(a, b) for a in ("lovely", "awful") for b in ("love", "war", "plot")]
+    lines = [f"a {a} film of {b} {place},{a}|{b}" for place in range(8) for a, b in kinds]
+    labels, numbers = tmp_path / "labels.csv", tmp_path / "numbers.csv"
+    labels.write_text("text,label\n" + "\n".join(lines))
+    numbers.write_text("text,label\n" + "\n".join(f"{line.split(',')[0]},{0.5 + ('awful' in line)}" for line in lines))
+    probe = {**RUN, "train.head": "probe"}
+    run = finetune(
+        "classification", model=checkpoint, train_file=labels, label_separator="|", output_dir=tmp_path / "a",
+        overrides=probe,
+    )  # fmt: skip
+    assert run.metrics["eval_average_precision"] > 0.9
+    given = {"model": checkpoint, "train_file": numbers, "problem": "regression"}
+    run = finetune("classification", output_dir=tmp_path / "b", overrides=probe, **given)
+    assert run.metrics["eval_pearson"] > 0.9
+    with pytest.raises(RecipeError, match=r"train\.contrast_steps: needs one class"):
+        finetune("classification", output_dir=tmp_path / "c", overrides={**probe, "train.contrast_steps": 3}, **given)
+    assert not (tmp_path / "c").exists()
