@@ -16,6 +16,7 @@ from bertkit.run.directory import numeric_metrics
 from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.base import Task, task_record
 from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write
+from bertkit.training.heads import divide_logits
 from bertkit.training.trainer import BertkitTrainer
 
 if TYPE_CHECKING:
@@ -59,15 +60,26 @@ class Scores:
 def learn_from_validation(
     task: Task, evaluation: Mapping[str, float], run: RunInProgress, trainer: BertkitTrainer
 ) -> Task:
-    """Returns the task with the settings fitted to the validation set, and saves them with the model."""
+    """Returns the task with the settings fitted to the validation set, and saves them with the model.
+
+    A temperature goes into the weights of the last layer, so that whatever loads the model has it.
+    """
     task, message = task.learn_from(evaluation)
-    if message:
-        say(message)
-        config = trainer.model.config
-        config.bertkit_task = task_record(task)
-        with run.files() as folder:
-            if run.is_main_process:
-                config.save_pretrained(folder)
+    if not message:
+        return task
+    say(message)
+    temperature = getattr(task.task, "temperature", None)
+    is_in_weights = temperature is not None and divide_logits(trainer.model, temperature)
+    if is_in_weights:
+        task = task.with_settings(temperature=1.0)
+    config = trainer.model.config
+    config.bertkit_task = task_record(task)
+    with run.files() as folder:
+        if is_in_weights:
+            trainer.save_weights(folder)
+            trainer.forget_outputs()
+        elif run.is_main_process:
+            config.save_pretrained(folder)
     return task
 
 

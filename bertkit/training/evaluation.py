@@ -371,6 +371,10 @@ class EvaluatingTrainer(Trainer):
             self.predict(dataset)
         return self._outputs
 
+    def forget_outputs(self) -> None:
+        """Forgets the outputs of the last evaluation, since the weights have changed."""
+        self.evaluated = self._outputs = None
+
     def dataset_of(self, dataloader: Any) -> Any:
         """Returns the data set that a prepared dataloader reads."""
         return dataloader.dataset

@@ -179,6 +179,20 @@ def standardize(head: Head, vectors: np.ndarray) -> None:
     _write(head.dense, np.diag(factor), head.shift - factor * vectors.mean(axis=0))
 
 
+def divide_logits(model: PreTrainedModel, temperature: float) -> bool:
+    """Divides the weights of the last layer of a classifier, and so its logits, by a temperature.
+
+    Returns whether it has such a layer on this process; the parts of a sharded one stay as they are.
+    """
+    classifier = classifier_of(model)
+    if classifier is None or type(classifier.weight) is not nn.Parameter:
+        return False
+    with torch.no_grad():
+        for weight in classifier.parameters():
+            weight.div_(temperature)
+    return True
+
+
 def write_line(head: Head, line: LinearHead) -> None:
     """Makes the classifier of a head a fitted line."""
     _write(head.classifier, line.weight, line.bias)

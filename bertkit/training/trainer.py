@@ -309,7 +309,7 @@ class BertkitTrainer(EvaluatingTrainer):
         """Saves configuration and weights, with merged adapters; every process takes part."""
         if self._tuning is not None:
             self._tuning.finish(self.model, folder if self.args.should_save else None)
-            self.evaluated = self._outputs = None  # merged weights give other last digits
+            self.forget_outputs()  # merged weights give other last digits
         self._write_weights(folder)
 
     def _write_weights(self, folder: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional as F
 
@@ -191,7 +192,42 @@ def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp
     assert not {"predict_class/good/threshold", "predict_temperature"} & run.metrics.keys()
     stored = json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]
     assert stored["threshold"] == {"good": run.metrics["eval_class/good/threshold"]}
-    assert stored["temperature"] == run.metrics["eval_temperature"]
+    assert stored["temperature"] == 1  # the weights of the last layer are divided by it
+
+
+def test_all_that_load_the_model_have_its_temperature(checkpoint, table, tmp_path):
+    overrides = {"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu", "train.seed": 1}
+    logits = {}
+    for calibrate in (True, False):
+        run = finetune(
+            "classification",
+            model=checkpoint,
+            train_file=table,
+            output_dir=tmp_path / str(calibrate),
+            overrides={**overrides, "task.calibrate": calibrate},
+        )
+        classifier = load_file(run.output_dir / "model.safetensors")["classifier.weight"]
+        logits[calibrate] = classifier, run.metrics.get("eval_temperature")
+    (divided, temperature), (plain, none) = logits[True], logits[False]
+    assert none is None
+    torch.testing.assert_close(divided * temperature, plain)
+
+
+def test_enough_validation_examples_calibrate_by_themselves(checkpoint, table, tmp_path):
+    validation = tmp_path / "validation.csv"
+    for rows, calibrates in ((49, False), (50, True)):
+        lines = [f"a {('lovely', 'awful')[row % 2]} film {row},{('good', 'bad')[row % 2]}" for row in range(rows)]
+        validation.write_text("text,label\n" + "\n".join(lines))
+        run = finetune(
+            "classification",
+            model=checkpoint,
+            train_file=table,
+            validation_file=validation,
+            output_dir=tmp_path / str(rows),
+            overrides={"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu"},
+        )
+        assert ("eval_temperature" in run.metrics) == calibrates
+        assert ("eval_ece" in run.metrics) == calibrates
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

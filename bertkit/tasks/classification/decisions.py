@@ -76,14 +76,24 @@ def log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
 def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """Returns the temperature between 0.05 and 20 with the lowest `log_loss` (Guo et al. 2017, arXiv:1706.04599).
 
+    One more example is counted that may have any label: few examples that are all right do not make a model certain.
+
     Args:
         logits: (N, C); divided by the temperature.
         labels: as for `log_loss`.
     """
     from scipy.optimize import minimize_scalar
 
-    limits = (np.log(0.05), np.log(20.0))
-    found = minimize_scalar(lambda log: log_loss(logits / np.exp(log), labels), bounds=limits, method="bounded")
+    unknown = 1 / (len(labels) + 1)
+
+    def loss(log: float) -> float:
+        scaled = logits.astype(np.float64) / np.exp(log)
+        if labels.ndim == 2:
+            return log_loss(scaled, (1 - unknown) * labels + unknown / 2)
+        of_any = float(np.mean(np.logaddexp.reduce(scaled, axis=-1) - scaled.mean(axis=-1)))
+        return (1 - unknown) * log_loss(scaled, labels) + unknown * of_any
+
+    found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded")
     return float(np.exp(found.x))
 
 

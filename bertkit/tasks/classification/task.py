@@ -41,6 +41,8 @@ _METRICS = {
 }
 """Problem → its name in ``bertkit.metrics``, the usual main metric, and the scores that may be it."""
 
+_ENOUGH = 50  # validation examples that a temperature is fitted to unless the settings say so
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings(MetricSettings):
@@ -73,12 +75,17 @@ class TaskSettings(MetricSettings):
         "the threshold is that of the second one.",
         default=None,
     )
-    calibrate: bool = setting(
+    calibrate: bool | None = setting(
         "Divide the logits by a temperature that is fitted to the validation set (Guo et al. 2017). This "
-        "changes probabilities, but not which label is the most probable.",
-        default=False,
+        "changes probabilities, but not which label is the most probable. `null` does it if that set has at least "
+        "50 examples.",
+        default=None,
     )
-    temperature: float | None = setting("The temperature; `null` until it is fitted.", default=None, gt=0)
+    temperature: float | None = setting(
+        "The temperature; `null` until it is fitted, and 1 if the weights of the last layer are divided by it.",
+        default=None,
+        gt=0,
+    )
 
     def __post_init__(self) -> None:
         if len(self.text_columns) > 2:
@@ -345,7 +352,7 @@ class ClassificationTask(TableTask, TextClassification):
         scores = super(ClassificationTask, task).score(outputs, features, examples)
         probabilities = task.probabilities(logits)
         scores |= class_scores(task.predicted(logits), probabilities, labels, task.task.label_names)
-        if task.task.calibrate:
+        if self.task.calibrate or "temperature" in fitted:
             scores["ece"] = expected_calibration_error(probabilities, labels)
             scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
         return scores | fitted
@@ -353,7 +360,8 @@ class ClassificationTask(TableTask, TextClassification):
     def _fitted(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Self, dict[str, float]]:
         """Returns the task with temperature and thresholds fitted to outputs, if they are not yet, and their values."""
         task, fitted = self, {}
-        if self.task.calibrate and self.task.temperature is None:
+        calibrates = len(labels) >= _ENOUGH if self.task.calibrate is None else self.task.calibrate
+        if calibrates and self.task.temperature is None:
             fitted["temperature"] = best_temperature(logits, labels)
             task = task.with_settings(temperature=fitted["temperature"])
         if self.task.threshold == "tuned":
@@ -369,7 +377,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         changes: dict[str, Any] = {}
-        if self.task.calibrate and self.task.temperature is None:
+        if self.task.temperature is None and "eval_temperature" in evaluation:
             changes["temperature"] = evaluation["eval_temperature"]
         if self.task.threshold == "tuned":
             keys = {name: f"eval_{key_of_class(name, 'threshold')}" for name in self.task.label_names}

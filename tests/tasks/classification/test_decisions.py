@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.metrics import expected_calibration_error
+from bertkit.tasks.base import softmax
 from bertkit.tasks.classification.decisions import (
     best_temperature,
     best_threshold,
@@ -48,6 +49,13 @@ def test_the_temperature_of_exaggerated_logits_is_found():
     assert expected_calibration_error(sigmoid(logits), several) < 0.01
     assert expected_calibration_error(sigmoid(4 * logits), several) > 0.1
     assert expected_calibration_error(probabilities, labels) < 0.02
+
+
+@pytest.mark.parametrize("right", [10, 100])
+def test_few_right_examples_do_not_make_certain(right):
+    logits, labels = np.tile([[2.0, -2.0]], (right, 1)), np.zeros(right, np.int64)
+    probability = softmax(logits / best_temperature(logits, labels))[0, 0]
+    assert 1 - 2 / right < probability < 1 - 0.2 / right
 
 
 def test_log_loss_by_hand():
