@@ -30,7 +30,7 @@ from transformers import PreTrainedModel
 from bertkit.errors import RecipeError
 from bertkit.inference.forward import forward_in_batches
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.training.linear_head import LinearHead
+from bertkit.training.linear_head import LinearHead, standard_deviations
 
 _ACTIVATIONS: Sequence[tuple[Callable[[Tensor], Tensor], float, float]] = (
     (torch.tanh, 0.5, 0.0),
@@ -174,8 +174,7 @@ def standardize(head: Head, vectors: np.ndarray) -> None:
     nothing."""
     if head.dense is None:
         return
-    deviation = np.maximum(vectors.std(axis=0), 1e-3)
-    factor = head.scale / deviation
+    factor = head.scale / standard_deviations(vectors)
     _write(head.dense, np.diag(factor), head.shift - factor * vectors.mean(axis=0))
 
 

@@ -25,7 +25,7 @@ MOST_FITTED = 5000
 """Items that a head is fitted to if it is only a measure: a penalized one gains little from more."""
 
 _UNSEEN = 5.0  # a class without an item is this far below the least probable one that has some
-_DEVIATION = 1e-6  # least standard deviation that vectors are divided by
+_LEAST = 0.2  # least standard deviation that numbers are divided by, as a part of their root mean square
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,16 @@ class LinearHead:
         return vectors @ self.weight.T + self.bias
 
 
+def standard_deviations(vectors: np.ndarray) -> np.ndarray:
+    """Returns what to divide vectors (I, D) by, (D,): standard deviations, but not much less than most of them.
+
+    A number that hardly differs between the items would else be magnified with all that a training changes in it.
+    """
+    deviation = vectors.std(axis=0, dtype=np.float64)
+    least = _LEAST * float(np.sqrt(np.mean(deviation**2)))
+    return np.maximum(deviation, least) if least > 0 else np.ones_like(deviation)
+
+
 def _are_numbers(targets: np.ndarray) -> bool:
     return targets.ndim == 1 and np.issubdtype(targets.dtype, np.floating)
 
@@ -61,8 +71,7 @@ def fit_head(vectors: np.ndarray, targets: np.ndarray, outputs: int, strength: f
         strength: of the penalty, see `STRENGTHS`.
     """
     vectors = vectors.astype(np.float32, copy=False)
-    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0)
-    deviation = np.where(deviation > _DEVIATION, deviation, 1.0)
+    mean, deviation = vectors.mean(axis=0), standard_deviations(vectors)
     weight, bias = _fit(((vectors - mean) / deviation).astype(np.float32), targets, outputs, strength)
     weight = weight / deviation
     return LinearHead(weight, bias - weight @ mean, strength)
