@@ -18,7 +18,7 @@ PACKAGE = Path(bertkit.__file__).parent
 FILE = PACKAGE.parent / "pyproject.toml"
 # Packages that are imported under another name.
 MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "pyyaml": "yaml", "huggingface-hub": "huggingface_hub"}
-MODULES["charset-normalizer"] = "charset_normalizer"
+MODULES |= {"charset-normalizer": "charset_normalizer", "css-inline": "css_inline"}
 
 
 @pytest.fixture(scope="module")

@@ -113,7 +113,7 @@ def settings_of(kind: str) -> dict[str, Setting]:
         kind: name of the task, as in ``task.kind``; its module is imported.
     """
     task, data = TASKS.settings(kind)
-    has_classes = any(each.name == "label_names" for each in dataclasses.fields(task))
+    has_classes = "label_names" in {each.name for each in dataclasses.fields(task)} and TASKS.has_loss_of_classes(kind)
     usual = {} if task.__module__.startswith("bertkit.") else settings_of("classification")
     settings: dict[str, Setting] = {}
     blocks = (("task", task), ("data", data), ("train", OptionsOfTransformers), ("train", TrainSettings))
@@ -319,6 +319,9 @@ def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCo
             params: list[Any] = self._built.get_params(ctx)
             return params
 
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, _with_repeated_flags(args, self.get_params(ctx)))
+
         def format_help(self, ctx: Any, formatter: Any) -> None:
             """Writes the help, without the rare options unless ``--help-all`` is given."""
             hidden = [] if _WHOLE in ctx.meta else [each for each in self.get_params(ctx) if each.name in self._rare]
@@ -345,3 +348,22 @@ def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCo
             return self._built.invoke(ctx)
 
     return BuiltWhenNeeded
+
+
+def _with_repeated_flags(words: Sequence[str], params: Sequence[Any]) -> list[str]:
+    """Returns the words of a command line with the flag before each value of an option that takes several.
+
+    So ``--label-names no yes`` is ``--label-names no --label-names yes``; not in commands with arguments, which the
+    further values may be.
+    """
+    if any(not isinstance(each, TyperOption) for each in params):
+        return list(words)
+    repeatable = {flag for each in params if each.multiple for flag in each.opts}
+    found: list[str] = []
+    flag = ""
+    for at, word in enumerate(words):
+        is_further = bool(flag) and words[at - 1] != flag and not word.startswith("-")
+        found += [flag, word] if is_further else [word]
+        if word.startswith("-"):
+            flag = word if word in repeatable else ""
+    return found

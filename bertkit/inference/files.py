@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import DataError, OutputError, raise_listed
+from bertkit.errors import DataError, OutputError
 from bertkit.inference.inputs import (
     Block,
     blocks_of,
@@ -16,6 +16,7 @@ from bertkit.inference.inputs import (
     one_block,
     process_blocks,
     read_inputs,
+    with_words,
 )
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task
@@ -157,7 +158,7 @@ def predict_stream(
         blocks = one_block(table_of(texts))
     else:
         given = list_of_texts(questions if texts is None else texts)
-        blocks = blocks_of(_with_words(given, "question" if texts is None else "text", skipped), at_once)
+        blocks = blocks_of(with_words(given, "question" if texts is None else "text", skipped), at_once)
 
     def read(block: Block) -> tuple[Columns, Columns, Columns]:
         if per_file and isinstance(block.inputs, Table):
@@ -178,18 +179,6 @@ def predict_stream(
     read_what_can_be = readable(read, skipped)
     predictions = _stream(predictor, blocks, read_what_can_be, output_file, colours, csv_safe, form, unsure_below)
     return listing_skipped(predictions, skipped, lambda block: len(block.rows))
-
-
-def _with_words(texts: list[str], what: str, left_out: list[str] | None) -> list[str]:
-    """Returns texts without the empty ones, whose faults are added to ``left_out``, or raised if that is ``None``."""
-    faults = [
-        f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
-    ]
-    if left_out is None:
-        raise_listed(faults)
-    else:
-        left_out += faults
-    return [text for text in texts if text.strip()]
 
 
 def _check_options(

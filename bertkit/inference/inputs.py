@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from bertkit.errors import DataError, raise_all
+from bertkit.errors import DataError, raise_all, raise_listed
 from bertkit.progress import Bar, Reached, say
 from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
 from bertkit.tables import Table, is_table
@@ -82,6 +82,33 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
         remedy = f"to read the file, give --input {values[0]}"
         say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
     return values
+
+
+def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | None = None) -> list[str]:
+    """Returns texts without the empty ones, whose faults are added to ``left_out``, or raised if that is ``None``.
+
+    A model would give an empty text, or one of white space, a label or a vector as any other. This is the rule for all
+    texts that are given one by one; the lines of a file may be empty, so that results keep their lines.
+
+    Args:
+        texts: the texts.
+        what: name of one of them in messages.
+        left_out: receives the faults.
+
+    >>> with_words(["a film"])
+    ['a film']
+    >>> with_words(["a film", " "])
+    Traceback (most recent call last):
+    bertkit.errors.DataError: text 2: empty; give at least one word
+    """
+    faults = [
+        f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
+    ]
+    if left_out is None:
+        raise_listed(faults)
+    else:
+        left_out += faults
+    return [text for text in texts if text.strip()]
 
 
 def _column_names(table: Any) -> Sequence[str] | None:

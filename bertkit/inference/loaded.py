@@ -13,7 +13,7 @@ from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.remote import at_revision
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
-from bertkit.inference.inputs import list_of_texts
+from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.pages.summary import Summarized, Summary
@@ -196,7 +196,7 @@ class LoadedCheckpoint(Summarized):
                 value is no text.
         """
         if kind_of_table(texts) is None:
-            return self.embedder.embed(list_of_texts(texts), pooling, layers, max_seq_length, stride)
+            return self.embedder.embed(with_words(list_of_texts(texts)), pooling, layers, max_seq_length, stride)
         table = table_of(texts)
         column = the_text_column(list(table.columns), text_column, table.source)
         of_column = texts_of_column(table, column)

@@ -12,6 +12,7 @@ from bertkit.files import check_new_file, write_csv, write_json_lines
 from bertkit.progress import without_library_bars
 from bertkit.tables import read_table
 from bertkit.tasks.similarity.columns import read_texts, usual_texts
+from bertkit.tasks.similarity.forms import refuse_unread_labels
 
 _FORMATS = (".csv", ".jsonl")  # a .tsv has no quotes, so that a text with a tab does not fit
 
@@ -78,6 +79,9 @@ def mine_negatives(
     check_new_file(target, str(target))
     table = read_table(str(pairs))
     columns = list(text_columns) or usual_texts(list(table.columns), table.source)[:2]
+    if not text_columns:
+        remedy = f"--text-column {columns[0]} --text-column {columns[1]} if all do"
+        refuse_unread_labels(table, columns, "a table of those that do", remedy)
     if len(columns) != 2:
         raise RecipeError(f"--text-column: expected two, the text and its positive, got {', '.join(columns)}")
     rows = [(row[0], row[1]) for row in read_texts(table, columns)]

@@ -12,7 +12,7 @@ from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.errors import DataError, PlacementError
 from bertkit.inference.forward import forward_in_batches
-from bertkit.inference.inputs import list_of_texts
+from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.predicted import predicted
 from bertkit.inference.writing import flat, names_beside
@@ -84,10 +84,12 @@ class Predictor:
             fields = {
                 name: value if isinstance(value, str) else list_of_texts(value, name) for name, value in fields.items()
             }
+            for name, value in fields.items():
+                with_words([value] if isinstance(value, str) else value, name)
             return self.predict_columns(predicted(self.task).read_fields(fields), all_probabilities=all_probabilities)
         if kind_of_table(texts) is not None:
             return self._predict_table(texts, all_probabilities)
-        lines = list_of_texts(texts)
+        lines = with_words(list_of_texts(texts))
         return self.predict_columns(self.task.read_input(lines), all_probabilities=all_probabilities)
 
     def _predict_table(self, given: Any, all_probabilities: bool) -> Any:

@@ -9,7 +9,16 @@ from typing import Literal
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Vectors
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
+from bertkit.inference.inputs import (
+    BLOCK,
+    Block,
+    blocks_of,
+    list_of_texts,
+    one_block,
+    process_blocks,
+    read_inputs,
+    with_words,
+)
 from bertkit.inference.loaded import load
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.skipping import listing_skipped, readable
@@ -96,7 +105,7 @@ def embed_texts(
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
-        blocks = blocks_of(list_of_texts(texts), at_once)
+        blocks = blocks_of(with_words(list_of_texts(texts), left_out=skipped), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
     read = readable(_reader(text_column, per_file), skipped)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -54,15 +54,33 @@ def json_object(line: str, key: str) -> dict[str, Any]:
     """Parses a line as a JSON object; messages show ``key`` as an example of a key.
 
     Raises:
-        DataError: the line is not valid JSON or not an object; the message does not contain the line number.
+        DataError: the line is not valid JSON, not an object, or has a key twice; the message has no line number.
     """
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise DataError(f"not valid JSON ({error}); expected one object per line, such as {{{key!r}: …}}") from error
     if not isinstance(row, dict):
         raise DataError(f"{shown(row)} is not a JSON object; expected one object per line, such as {{{key!r}: …}}")
     return row
+
+
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object of JSON: the ``object_pairs_hook`` for what users give, of which `json` keeps the last value.
+
+    Raises:
+        DataError: a key occurs twice.
+
+    >>> json.loads('{"text": "a", "text": "b"}', object_pairs_hook=unique_keys)
+    Traceback (most recent call last):
+    bertkit.errors.DataError: the key 'text' occurs twice in an object; keep one
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise DataError(f"the key {shown(twice)} occurs twice in an object; keep one")
+    return found
 
 
 def _text_of(line: str, column: str) -> str:

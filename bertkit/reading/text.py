@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import zlib
@@ -18,10 +19,21 @@ Item = TypeVar("Item")
 
 _BLOCK = 1 << 20
 _SMALL_BLOCK = 1 << 16
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = codecs.BOM_UTF8
+_WIDE_MARKS = {  # that of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _GIT_LFS = b"version https://git-lfs.github.com/spec/"
 POINTER = "a pointer of Git LFS, not the file itself; fetch it: git lfs pull"
 """Fault of a file that `is_pointer`, and its remedy."""
+
+NO_UTF8 = (
+    "save it as UTF-8 in the program that wrote it; if you know its encoding: iconv -f ENCODING -t utf-8 OLD > NEW"
+)
+"""Remedy of a text in an unknown encoding. A guess would give wrong letters."""
 
 
 @contextmanager
@@ -203,7 +215,7 @@ def decode_pieces(blocks: Iterable[bytes], name: str, offset: int = 0) -> Iterat
                 chunk = b"".join([*begun, block[:end]])
                 yield _decode(chunk, offset, line, name)
                 offset += len(chunk)
-                line += _line_endings(chunk)
+                line += line_endings(chunk)
                 begun = []
             begun.append(block[end:])
     yield _decode(b"".join(begun), offset, line, name)
@@ -221,12 +233,18 @@ def whole_lines(piece: str) -> list[str]:
     return lines
 
 
+def marked_encoding(data: bytes) -> str:
+    """Returns ``utf-16`` or ``utf-32`` by the byte order mark at the start of a text; empty without one of these."""
+    return next((name for mark, name in _WIDE_MARKS.items() if data.startswith(mark)), "")
+
+
 def split_lines(text: str) -> list[str]:
     """Splits text at CRLF, CR and LF; the last line is empty if the text ends with a line ending."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _line_endings(data: bytes) -> int:
+def line_endings(data: bytes) -> int:
+    """Returns the number of line endings: CRLF, CR and LF."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
@@ -237,16 +255,25 @@ def _decode(data: bytes, offset: int, line: int, name: str) -> str:
         text = str(memoryview(data)[start:], "utf-8")
     except UnicodeDecodeError as error:
         place = start + error.start
-        is_utf16 = not offset and data.startswith((b"\xff\xfe", b"\xfe\xff"))
-        encoding, form = ("UTF-16", "utf-16") if is_utf16 else ("Latin-1", "latin1")
+        at = line + line_endings(data[:place])
+        remedy = NO_UTF8
+        if not offset and (wide := marked_encoding(data)):
+            remedy = f"its mark is that of {wide.upper()}: convert it: iconv -f {wide} -t utf-8 OLD > NEW"
+        elif _is_mostly_utf8(data):
+            remedy = "most of the text is UTF-8, so mend this line"
         raise DataError(
-            f"{name}: not UTF-8 at byte offset {offset + place} (line {line + _line_endings(data[:place])}, byte "
-            f"0x{data[place]:02x}: {error.reason}); if it is {encoding}, convert it: iconv -f {form} -t utf-8 OLD > NEW"
+            f"{name}: not UTF-8 at byte offset {offset + place} (line {at}, byte 0x{data[place]:02x}: {error.reason}); "
+            f"{remedy}"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:
-        raise DataError(
-            f"{name}: NUL byte at byte offset {offset + nul}: this is not a text file, or its encoding is UTF-16; "
-            "in that case convert it: iconv -f utf-16 -t utf-8 OLD > NEW"
-        )
+        remedy = f"this is not a text file, or it is UTF-16 or UTF-32; {NO_UTF8}"
+        if not offset and (wide := marked_encoding(data)):
+            remedy = f"its mark is that of {wide.upper()}: convert it: iconv -f {wide} -t utf-8 OLD > NEW"
+        raise DataError(f"{name}: NUL byte at byte offset {offset + nul}: {remedy}")
     return text
+
+
+def _is_mostly_utf8(data: bytes) -> bool:
+    read = [each for each in data.decode("utf-8", "replace") if not each.isascii()]
+    return read.count("\ufffd") < len(read) / 2

@@ -211,9 +211,9 @@ def _decoded(fields: list[str]) -> list[str] | str:
     try:
         texts = [field.encode("latin-1").decode() for field in fields]
     except UnicodeDecodeError as error:
-        return f"not UTF-8: byte 0x{error.object[error.start]:02x}; convert the file with iconv"
+        return f"not UTF-8: byte 0x{error.object[error.start]:02x}; mend the line, or save the file as UTF-8"
     if any("\0" in text for text in texts):
-        return "it has a NUL byte; this is not text, or its encoding is UTF-16"
+        return "it has a NUL byte; this is not text, or its encoding is UTF-16 or UTF-32"
     return texts
 
 

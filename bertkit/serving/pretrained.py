@@ -13,11 +13,12 @@ from pydantic_core import from_json
 
 from bertkit.checkpoint.encoders import longest_input
 from bertkit.inference.fill_mask import MaskPrediction
+from bertkit.inference.inputs import with_words
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.progress import unreported
 from bertkit.serving import requests
 from bertkit.serving.requests import InvalidRequest
-from bertkit.serving.services import Answer, Job, Route, Service, Submit, too_long
+from bertkit.serving.services import Answer, Job, Route, Service, Submit, or_invalid, too_long
 from bertkit.tasks.windows import first_part
 
 
@@ -50,6 +51,7 @@ class EmbedService(Service):
     async def _vectors(self, inputs: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
         texts = [inputs] if isinstance(inputs, str) else inputs
         self.check_count(len(texts))
+        or_invalid(with_words, texts)
         if dimensions not in (None, size := self.embedder.size([-1])):
             raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {size}; remove it")
 

@@ -5,12 +5,14 @@ Unknown keys of a body are refused, except those that clients send to other serv
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
-from bertkit.errors import shortened
+from bertkit.errors import DataError, shortened
+from bertkit.reading.row_files import unique_keys
 
 _MOST_ERRORS = 5
 _LONGEST_PLACE = 80
@@ -225,10 +227,14 @@ def parsed(body: bytes, model: type[Body]) -> Body:
     """Parses JSON and checks its form.
 
     Raises:
-        InvalidRequest: the body is no JSON or has another form; the message repeats no texts.
+        InvalidRequest: the body is no JSON, has another form, or a key twice; the message repeats no texts.
     """
     try:
-        return model.model_validate_json(body)
+        content = model.model_validate_json(body)  # before the keys are compared, as it limits the depth
+        json.loads(body, object_pairs_hook=unique_keys)
+        return content
+    except DataError as error:
+        raise InvalidRequest(str(error)) from None
     except ValidationError as error:
         faults = [_fault(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
         more = f"; and {len(faults) - _MOST_ERRORS} more" if len(faults) > _MOST_ERRORS else ""

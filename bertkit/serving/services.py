@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from bertkit.errors import BertkitError
+from bertkit.inference.inputs import with_words
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
@@ -186,13 +187,21 @@ class PredictService(Service):
         answers = await self._answers(inputs, self._served.parameters(**options), bool(body.truncate), submit)
         return answers[0] if single else answers
 
+    def _columns(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
+        """Returns inputs as columns; DataError if one has an empty text, as `bertkit predict`."""
+        columns = self._served.columns(inputs)
+        for name, values in columns.items():
+            if all(isinstance(value, str) for value in values):
+                with_words(values, "input" if len(columns) == 1 else f"{name} of input")
+        return columns
+
     async def _answers(self, inputs: Sequence[Any], parameters: Any, truncate: bool, submit: Submit) -> list[Any]:
         self.check_count(len(inputs))
         if sum(len(text) for text in inputs if isinstance(text, str)) < _LONG:
-            columns = _or_invalid(self._served.columns, inputs)
+            columns = or_invalid(self._columns, inputs)
         else:  # to split 2 MB into words takes two seconds, in which the event loop answers other requests
             async with self._reading:
-                columns = await asyncio.to_thread(_or_invalid, self._served.columns, inputs)
+                columns = await asyncio.to_thread(or_invalid, self._columns, inputs)
 
         def finish(outputs: Outputs, features: Columns, examples: Columns) -> list[Any]:
             return self._served.answers(outputs, features, examples, parameters)
@@ -202,7 +211,7 @@ class PredictService(Service):
 
     async def _rerank(self, body: Any, submit: Submit) -> Any:
         self.check_count(len(body.texts))
-        columns = self._served.columns([self._served.input_of((body.query, text)) for text in body.texts])
+        columns = or_invalid(self._columns, [self._served.input_of((body.query, text)) for text in body.texts])
 
         def finish(logits: Any, *_: Any) -> list[float]:
             scores = logits[:, 0]
@@ -264,7 +273,8 @@ def not_served(path: str, service: Service) -> NotServed:
     return NotServed(f"{path}: this checkpoint is served for {service.what}, which answers POST {known}")
 
 
-def _or_invalid(convert: Callable[[Any], Any], inputs: Any) -> Any:
+def or_invalid(convert: Callable[[Any], Any], inputs: Any) -> Any:
+    """Returns converted inputs; raises InvalidRequest with the message of an error."""
     try:
         return convert(inputs)
     except BertkitError as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from bertkit.json_text import dumps
 from bertkit.progress import counted, say
 from bertkit.reading.text import decode_text, read_blocks
 from bertkit.tables.encodings import as_utf8
+from bertkit.tables.html import text_of_html
 from bertkit.tables.table import Table, usual_column
 from bertkit.tables.table_files import is_table, read_table
 
 _NEVER_LINES = (".html", ".htm", ".eml")
 FORMS = (".txt", ".md", *_NEVER_LINES)
-_NOT_SHOWN = {"script", "style", "head", "template", "noscript"}
-_INLINE = {"a", "abbr", "b", "code", "em", "font", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
+_CHARSET = re.compile(rb"<meta\b[^>]{0,200}?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_START_OF_PAGE = 1024  # bytes, in which browsers look for it
+_OF_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "gb2312": "gb18030", "gbk": "gb18030"}
 _METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
 _FILE_NAMES = ("file_name", "file", "filename")
 _PART = re.compile(r"-\d+-of-\d+")  # of a table in several files, as those of the Hub
@@ -143,18 +146,31 @@ def _is_hidden(path: Path) -> bool:
 def read_document(path: Path) -> str:
     """Returns the text of a file; DataError if the file cannot be read, or has no text.
 
-    Of HTML it is the visible text. Of a mail (``.eml``) it is the subject and the plain text, or without plain text
-    the visible text of its HTML; attachments are left out.
+    Of HTML it is the text that is seen. Of a mail (``.eml``) it is the subject and the plain text, or without plain
+    text that of its HTML; attachments are left out.
     """
     data, form = b"".join(read_blocks(path, "")), path.suffix.lower()
     if form == ".eml":
         text = _text_of_mail(data)
     else:
-        text = decode_text(b"".join(as_utf8([data], str(path))), str(path))
-        text = text_of_html(text) if form in (".html", ".htm") else text
+        is_page = form in (".html", ".htm")
+        text = (_as_declared(data) if is_page else "") or decode_text(b"".join(as_utf8([data], str(path))), str(path))
+        text = text_of_html(text) if is_page else text
     if not text.strip():
         raise DataError(f"{path}: has no text; remove the file")
     return text.strip()
+
+
+def _as_declared(data: bytes) -> str:
+    """Returns a page that is not UTF-8 in the encoding that it declares; empty without a right one."""
+    declared = _CHARSET.search(data, 0, _START_OF_PAGE)
+    with suppress(UnicodeDecodeError):
+        data.decode()
+        return ""
+    with suppress(LookupError, UnicodeError):
+        name = codecs.lookup(declared[1].decode() if declared else "").name
+        return data.decode(_OF_BROWSERS.get(name, name))
+    return ""
 
 
 def _text_of_mail(data: bytes) -> str:
@@ -168,41 +184,3 @@ def _text_of_mail(data: bytes) -> str:
             text = (body.get_payload(decode=True) or b"").decode("utf-8", "replace")  # type: ignore[union-attr]
         text = text_of_html(text) if body.get_content_subtype() == "html" else text
     return "\n\n".join(filter(None, (str(mail["subject"] or "").strip(), text.replace("\r\n", "\n").strip())))
-
-
-def text_of_html(html: str) -> str:
-    """Returns the visible text of HTML, a line for each block.
-
-    >>> text_of_html("<style>p {}</style><h1>Hello</h1><p>a <b>good</b>&nbsp;film<br>of 1999</p>")
-    'Hello\\na good\\xa0film\\nof 1999'
-    """
-    parser = _VisibleText()
-    parser.feed(html)
-    parser.close()
-    lines = (" ".join(re.split(r"[ \t\n\r\f]+", line)).strip(" ") for line in "".join(parser.parts).split("\0"))
-    return "\n".join(filter(None, lines))
-
-
-class _VisibleText(HTMLParser):
-    """Collects the text outside of elements that are not shown; a NUL stands between blocks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in _NOT_SHOWN
-        self._end_block(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = max(0, self._hidden - (tag in _NOT_SHOWN))
-        self._end_block(tag)
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.parts.append(data.replace("\0", " "))
-
-    def _end_block(self, tag: str) -> None:
-        if tag not in _INLINE:
-            self.parts.append("\0")

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -39,6 +39,7 @@ REJECTED = ("reject", "ignore")
 _PADDED = re.compile(r"[+-]?0[0-9]+")
 _WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _LIKE_MISSING = {"na", "n/a", "nan", "none", "null"}
+_INFERENCE = {"entailment", "neutral", "contradiction", "not_entailment"}
 _MOST_LISTED = 20  # classes in a line
 
 
@@ -190,18 +191,37 @@ def _form(value: Any) -> str:
     return "number" if math.isfinite(to_number(value)) else "word"
 
 
-def named(table: Table, column: str) -> Table:
-    """Replaces class ids, or lists of class ids, by the class names of the source.
+def whole_numbers(values: Iterable[Any]) -> set[int]:
+    """Returns the different numbers of a column, missing values aside, if all are whole; none for other columns.
+
+    >>> whole_numbers(["1", 0.0, None]), whole_numbers(["1", "one"])
+    ({0, 1}, set())
+    """
+    numbers = {to_number(value) for value in values if not is_missing(value)}
+    return set(map(int, numbers)) if all(number.is_integer() for number in numbers) else set()
+
+
+def named(table: Table, column: str, names: Sequence[str] = ()) -> Table:
+    """Replaces class ids, or lists of class ids, by the class names of the source, or else by given ones.
 
     -1 becomes a missing value: Hub data sets use it for a missing label.
+
+    Args:
+        table: the rows.
+        column: column of the ids.
+        names: the class names, in the order of their ids, of a source that does not have them; for columns whose values
+            are all whole numbers.
 
     Raises:
         DataError: an id is not that of a class.
     """
-    if column not in table.class_names:
-        return table
-    names = table.class_names[column]
     values = table.columns[column]
+    if column in table.class_names:
+        names = table.class_names[column]
+    elif names and whole_numbers(values):
+        values = [None if is_missing(value) else int(to_number(value)) for value in values]
+    else:
+        return table
     raise_listed(
         [
             f"{table.place(row)}: {column} is {value!r}; expected 0 to {len(names) - 1}, a class of {quoted(names)}"
@@ -213,6 +233,24 @@ def named(table: Table, column: str) -> Table:
     by_id: dict[int | None, str | None] = {None: None, -1: None, **dict(enumerate(names))}
     written = [[by_id[each] for each in value] if isinstance(value, list) else by_id[value] for value in values]
     return replace(table, columns={**table.columns, column: written})
+
+
+def labelled(table: Table, column: str, names: Sequence[str] = ()) -> Table:
+    """Returns the rows whose annotators agreed on a label, with class names in the place of ids, as `named`.
+
+    The other rows have the id -1, or "-" among the words of natural language inference. How many are left out is
+    printed. A table without any label is returned whole.
+    """
+    found = named(table, column, names)
+    are_ids, values = found is not table, table.columns[column]
+    words = set() if are_ids else {value.casefold() for value in values if isinstance(value, str)}
+    mark = -1.0 if are_ids else "-" if words - {"-"} and words - {"-"} <= _INFERENCE else None
+    rows = [row for row, value in enumerate(values) if mark is None or (to_number(value) if are_ids else value) != mark]
+    if not rows or len(rows) == len(values):
+        return found
+    left_out = f"{len(values) - len(rows):,} of {len(values):,} rows"
+    say(f"{table.source}: left out {left_out}, which have no label ({column} is {'-1' if are_ids else '-'})")
+    return found.part(rows)
 
 
 def accepted(table: Table) -> Table:
@@ -314,6 +352,8 @@ def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
     if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:
         what = "is the name of a class" if len(words) == 1 else "are names of classes"
         remarks.append(f"{quoted(words)} {what}, as any other word; a missing label is an empty field")
+    if {"-1", "0"} <= counts.keys():
+        remarks.append("'-1' is a class of its own; remove its rows if they have no label, as in data sets of the Hub")
     for separator in "#,;|":
         joined = [name for name in counts if not counts.keys().isdisjoint(_parts(name, separator))]
         if joined:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, raise_listed, shown
-from bertkit.reading.row_files import json_object, lone_surrogate
+from bertkit.reading.row_files import json_object, lone_surrogate, unique_keys
 from bertkit.reading.text import iterating, read_with_fingerprint
 from bertkit.tables.table import Table, repeated_names
 
@@ -120,7 +120,7 @@ def read_json_list(path: str | Path) -> Table:
 
 def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
     """Yields the elements of a JSON list: line, value, and the JSON text of the value."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=unique_keys)
     line, counted = 1, 0
     start, end = _next(text, 0)
     if start != "[":
@@ -138,6 +138,8 @@ def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
                 raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
         except json.JSONDecodeError as error:
             raise DataError(f"{source}, line {error.lineno}: not valid JSON ({error.msg}); {_A_LIST}") from error
+        except DataError as fault:
+            raise DataError(f"{source}, line {line}: {fault}") from fault
         except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deep nesting
             raise DataError(f"{source}, line {line}: not valid JSON ({error}); {_A_LIST}") from error
 

@@ -8,6 +8,7 @@ Dimension letters: N inputs, B examples of a batch, C the most endings of any ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _CONTEXTS = ("context", "sent1", "question", "premise")
 _ENDINGS = ("endings", "choices", "options", "answers")
 _LABELS = ("label", "answer")
+_UNLIKELY = 1e-6  # that no right ending of a table is the first one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,8 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
             with noted(faults):
                 columns["labels"] = self._labels(table, columns.get("endings"))
         raise_all(faults)
+        if name == "train":
+            _check_first(columns, f"{table.source}: {self.task.label_column}")
         return Split.of_table(columns, table)
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
@@ -309,6 +313,15 @@ def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
     logits = one_array(outputs)
     there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
     return np.where(there, logits, -np.inf)
+
+
+def _check_first(columns: Columns, place: str) -> None:
+    """Raises a DataError if no right ending is the first one where many should be: labels that count from 1."""
+    chances = [1 - 1 / len(endings) for endings in columns["endings"]]
+    if 0 not in columns["labels"] and math.prod(chances) < _UNLIKELY:
+        raise DataError(
+            f"{place} is never 0, the first ending, in {len(chances):,} rows, so it seems to count from 1; subtract 1"
+        )
 
 
 def _numbered(names: Sequence[str]) -> list[str]:

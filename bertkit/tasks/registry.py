@@ -97,6 +97,12 @@ class Registry:
         found: type[Any] = EntryPoint(kind, _OWN[kind], GROUP).load()
         return found
 
+    def has_loss_of_classes(self, kind: str) -> bool:
+        """Returns whether the loss of a kind is the usual one, the cross-entropy of classes, which can be weighted."""
+        from bertkit.tasks.base import Task
+
+        return getattr(self.registered(kind), "loss", None) is Task.loss
+
     def settings(self, kind: str) -> tuple[type, type]:
         """Returns the dataclasses of the blocks ``task`` and ``data`` of a task; raises the errors of `registered`."""
         found = self.registered(kind)

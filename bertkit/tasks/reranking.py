@@ -20,6 +20,7 @@ from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
 from bertkit.options import option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
+from bertkit.tables.labels import labelled
 from bertkit.tables.table import matching, usual_column
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import sigmoid
@@ -27,6 +28,7 @@ from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.folds import groups
 from bertkit.tasks.similarity.columns import SCORE_COLUMNS, read_texts, scores_of, usual_texts
+from bertkit.tasks.similarity.forms import question_of_numbers
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
 
@@ -100,6 +102,12 @@ class RerankingTask(TableTask, TextClassification):
                 f"{table.source}: pairs of {texts[0]} and {texts[1]} without others to compare with; give a column of "
                 "their relevance with --label-column, or passages that do not answer the query with --negative-column"
             )
+        is_known = label in table.class_names or settings.label_column is not None
+        if label and not is_known and (question := question_of_numbers(texts, label, table)):
+            raise DataError(
+                f"{table.source}: {question}; write names such as entailment and not_entailment, or give "
+                f"--label-column {label} if larger numbers are of passages that answer the query"
+            )
         query, passage, *negatives = texts
         more = f"negatives in {quoted(negatives)}" if negatives else f"relevance in {label!r}"
         line = f"columns: queries in {query!r}, passages in {passage!r}, {more}"
@@ -110,6 +118,8 @@ class RerankingTask(TableTask, TextClassification):
         query, passage = self.task.text_columns
         known = (query, passage, *self.task.negative_columns, self.task.label_column)
         table = table.with_names(filter(None, known))
+        if self.task.label_column in table.columns:
+            table = labelled(table, str(self.task.label_column))
         if self.task.negative_columns and (name != "test" or set(self.task.negative_columns) <= set(table.columns)):
             rows = read_texts(table, [query, passage, *self.task.negative_columns])
             pairs = [(row, text, float(text == texts[1])) for row, texts in enumerate(rows) for text in texts[1:]]

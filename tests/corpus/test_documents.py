@@ -48,12 +48,17 @@ class TestReadText:
         with pytest.raises(DataError, match=rf"not UTF-8 at byte offset {offset} ") as caught:
             read_text(file)
         assert str(file) in str(caught.value)
-        assert "if it is Latin-1, convert it: iconv -f latin1 -t utf-8 OLD > NEW" in str(caught.value)
+        assert "if you know its encoding: iconv -f ENCODING -t utf-8 OLD > NEW" in str(caught.value)
 
-    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
-    def test_utf16_is_named(self, tmp_path, encoding):
-        with pytest.raises(DataError, match=r"UTF-16.*iconv -f utf-16 -t utf-8"):
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+    def test_the_encoding_of_a_mark_is_named(self, tmp_path, encoding):
+        message = f"its mark is that of {encoding.upper()}: convert it: iconv -f {encoding} -t utf-8"
+        with pytest.raises(DataError, match=message):
             read_text(written(tmp_path, "plain".encode(encoding)))
+
+    def test_a_text_without_a_mark_is_not_guessed(self, tmp_path):
+        with pytest.raises(DataError, match=r"NUL byte at byte offset 1: .* UTF-16 or UTF-32; .*iconv -f ENCODING"):
+            read_text(written(tmp_path, "plain".encode("utf-16-le")))
 
     def test_nul_bytes_have_an_offset(self, tmp_path):
         with pytest.raises(DataError, match=r"NUL byte at byte offset 5"):

@@ -157,3 +157,32 @@ def test_the_name_of_a_file_as_the_text_is_noted(tmp_path, monkeypatch, capsys):
     for texts in (["a.eml", "a film"], "b.eml", "a film.", "."):
         list_of_texts(texts)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("blank", ["", " \n\t", "\u3000"])
+def test_no_door_answers_a_text_without_words(fine_tuned, checkpoint, tmp_path, blank):
+    film, pairs, answers = (bertkit.load(fine_tuned(name)) for name in ("film", "reranker", "answers"))
+    out = tmp_path / "vectors.npz"
+    doors = {
+        "text 2: empty; give at least one word": [
+            lambda: film.predict(["a", blank]),
+            lambda: film.embed(["a", blank]),
+            lambda: embed_texts(checkpoint, out, ["a", blank]),
+            lambda: predict_stream(fine_tuned("film"), ["a", blank]),
+        ],
+        "none empty, got": [lambda: pairs.predict(f"a query\t{blank}".replace("\n\t", ""))],
+        "question 1: empty": [lambda: answers.predict(question=blank, context="a film")],
+        "context 1: empty": [lambda: answers.predict(question="what", context=blank)],
+        "text 1: empty": [lambda: bertkit.explain(fine_tuned("film"), blank)],
+        r"no \[MASK\] in": [lambda: bertkit.load(checkpoint).fill_mask(blank)],
+    }
+    for message, ways in doors.items():
+        for way in ways:
+            with pytest.raises(DataError, match=message):
+                way()
+    assert not out.exists()
+
+
+def test_texts_without_words_are_skipped_on_request(checkpoint, tmp_path, capsys):
+    assert embed_texts(checkpoint, tmp_path / "v.npz", ["a", ""], on_error="skip")[0] == 1
+    assert "skipped: text 2: empty" in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_a_value_of_parquet_that_is_not_utf8(tmp_path):
         ("x.jsonl.gz", b"no gzip", "x.jsonl.gz: cannot be read"),
         ("x.parquet", b"no parquet", "x.parquet: cannot be read"),
         ("x.xlsx", b"no workbook", "x.xlsx: not an Excel workbook"),
-        ("x.csv", b"text\n\x81\x8d\x8f\x90\n", "neither UTF-8 nor Windows-1252"),
+        ("x.csv", b"text\n\x81\x8d\x8f\x90\n", "line 2: not UTF-8, nor UTF-16, UTF-32 or Windows-1252"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, name, data, message):

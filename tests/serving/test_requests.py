@@ -34,6 +34,11 @@ BAD_BODIES = {
     "deep nesting": b'{"inputs": ' * 100_000,
     "deep lists": b"[" * 100_000,
     "trailing text": b'{"inputs": "a"} x',
+    "no word": b'{"inputs": ""}',
+    "white space": b'{"inputs": " \\n\\t"}',
+    "one empty text of several": b'{"inputs": ["a", " "]}',
+    "a key twice": b'{"inputs": "a", "inputs": "b"}',
+    "a parameter twice": b'{"inputs": "a", "parameters": {"top_k": 1, "top_k": 2}}',
 }
 
 
@@ -405,3 +410,30 @@ def test_fuzzed_bodies_get_an_answer_or_a_refusal(kind, client_of, fine_tuned, c
         response = client.post(path, content=body, headers=JSON)
         assert response.status_code == 200 or 400 <= response.status_code < 500, (path, body, response.text)
         json.loads(response.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "path", "body"),
+    [
+        ("film", "predict", "/predict", {"inputs": [["a"], [""]]}),
+        ("chunks", "predict", "/", {"inputs": " "}),
+        ("topics", "predict", "/", {"inputs": ["a", ""]}),
+        ("pairs", "predict", "/", {"inputs": {"text": "a", "text_pair": ""}}),
+        ("entities", "predict", "/", {"inputs": ""}),
+        ("answers", "predict", "/", {"inputs": {"question": "", "context": "a"}}),
+        ("reranker", "predict", "/rerank", {"query": "a", "texts": ["b", " "]}),
+        ("reranker", "predict", "/rerank", {"query": "", "texts": ["b"]}),
+        ("film", "embed", "/", {"inputs": ""}),
+        ("film", "embed", "/embed", {"inputs": ["a", "\n"]}),
+        ("film", "embed", "/v1/embeddings", {"input": ""}),
+        ("film", "embed", "/similarity", {"inputs": {"source_sentence": "a", "sentences": [""]}}),
+    ],
+)
+def test_no_route_answers_a_text_without_words(client_of, fine_tuned, name, kind, path, body):
+    client = client_of(fine_tuned(name), *([kind] if kind == "embed" else []))
+    assert "empty" in refusal(client.post(path, body), 422)
+
+
+def test_a_key_that_is_given_twice_is_named(client):
+    response = client.post("/", content=b'{"inputs": "a", "inputs": "b"}', headers=JSON)
+    assert refusal(response, 422) == "the key 'inputs' occurs twice in an object; keep one"

@@ -15,7 +15,8 @@ from bertkit.inference.files import predict_stream
 from bertkit.inference.vector_files import embed_texts
 from bertkit.scaling.folders import predict_folder
 from bertkit.tables import read_table
-from bertkit.tables.documents import document_parts, read_document, text_of_html
+from bertkit.tables.documents import document_parts, read_document
+from bertkit.tables.html import text_of_html
 from bertkit.tasks.splits import Split
 
 
@@ -77,6 +78,63 @@ def test_a_mail_of_html_alone(tmp_path):
 )
 def test_html_is_read_as_it_is_seen(html, text):
     assert text_of_html(html).replace("\n", "") == text.replace("\n", "")
+
+
+PREHEADER = "font-size:1px;color:#fff;max-height:0px;max-width:0;opacity:0;overflow:hidden;mso-hide:all"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p hidden>no<p>yes", "yes"),
+        ("<div hidden><p>no<p>no</div>yes", "yes"),
+        ("<ul><li hidden>no<li>yes</ul>", "yes"),
+        ("<div style='display: none !important'><img>no</div>yes", "yes"),
+        (f"<div style='{PREHEADER}'>no</div>yes", "yes"),
+        ("<span style='OPACITY:0'>no</span>yes", "yes"),
+        ("<div style='max-height:0;overflow:hidden'>no</div>yes", "yes"),
+        ("<style>.pre{display:none}</style><div class=pre>no</div>yes", "yes"),
+        ("<style>.a{display:none} .a.b{display:block}</style><div class=a>no</div><div class='a b'>yes</div>", "yes"),
+        ("<div style='visibility:hidden'>no<b style='visibility:visible'>yes</b></div>", "yes"),
+        (
+            "<div style='font-size:0'>no<p style='font-size:13px'>yes</p><p style='font-size:90%'>no</p></div>",
+            "yes",
+        ),
+        ("<dialog>no</dialog><dialog open>yes</dialog>", "yes"),
+        ("<iframe>no</iframe><video>no</video>yes", "yes"),
+        # seen
+        ("<div aria-hidden=true>yes</div>", "yes"),
+        ("<a style='mso-hide:all'>yes</a>", "yes"),  # a button, which Outlook alone replaces
+        ("<style media=print>p{display:none}</style><p>yes", "yes"),
+        ("<style>@media (max-width:600px){p{display:none}}</style><p>yes", "yes"),
+        ("<noscript><style>p{display:none}</style>no</noscript><p>yes", "yes"),
+        ("<p hidden style='display:block'>yes", "yes"),
+        ("<div style='max-height:0'>yes</div>", "yes"),
+        ("<div style='opacity:0.5;font-size:0.9em'>yes</div>", "yes"),
+        ("<style>p{broken</style><p>yes", "yes"),
+    ],
+)
+def test_what_is_hidden_is_not_read(tmp_path, html, text):
+    assert text_of_html(html) == text
+    page = EmailMessage()
+    page["Subject"] = "x"
+    page.set_content(html, subtype="html")
+    (tmp_path / "a.eml").write_bytes(page.as_bytes())
+    assert read_document(tmp_path / "a.eml") == f"x\n\n{text}"
+
+
+def test_other_files_are_not_read_for_styles(tmp_path):
+    (tmp_path / "a.css").write_text("p {display: none}")
+    (tmp_path / "a.html").write_text(f"<link rel=stylesheet href='{tmp_path}/a.css'><p>seen")
+    assert read_document(tmp_path / "a.html") == "seen"
+
+
+@pytest.mark.parametrize(("said", "encoding"), [("Shift_JIS", "cp932"), ("iso-8859-1", "cp1252"), ("unknown", "utf-8")])
+def test_a_page_says_its_encoding(tmp_path, said, encoding):
+    text = "請求書が高すぎます" if encoding != "cp1252" else "für „immer“ 5 €"
+    page = f'<head><meta http-equiv="Content-Type" content="text/html; charset={said}"></head><p>{text}'
+    (tmp_path / "a.html").write_bytes(page.encode(encoding))
+    assert read_document(tmp_path / "a.html") == text
 
 
 def test_results_name_their_files(fine_tuned, checkpoint, folder, tmp_path):

@@ -370,7 +370,7 @@ def test_a_file_that_is_not_utf8(tmp_path, kind):
     fault = refusal_of(path)
     offset = path.read_bytes().index(b"\xe9")
     assert fault.startswith(f"{path}: not UTF-8 at byte offset {offset} ")
-    assert "iconv -f latin1 -t utf-8" in fault
+    assert "latin1" not in fault
 
 
 def test_a_damaged_file(tmp_path):

@@ -113,6 +113,12 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
         ("x.json", '[{"a": "\\ud83d"}]', "x.json, line 1: it contains an unpaired surrogate"),
         ("x.json", '[{"a": ' + "1" * 5000 + "}]", "x.json, line 1: not valid JSON (Exceeds the limit"),
         ("x.json", "[" * 100_000, "x.json, line 1: not valid JSON ("),
+        (
+            "x.json",
+            '[{"a": 1},\n{"a": {"b": 1, "b": 2}}]',
+            "x.json, line 2: the key 'b' occurs twice in an object; keep one",
+        ),
+        ("x.jsonl", '{"a": 1}\n{"a": 1, "a": 2}\n', "x.jsonl, line 2: the key 'a' occurs twice in an object; keep one"),
         ("x.json", b'[{"a": "\xff"}]', "x.json: not UTF-8 at byte offset 8"),
     ],
 )

@@ -160,6 +160,17 @@ def test_a_label_that_is_no_position_is_refused(task, tmp_path, label):
     ]
 
 
+@pytest.mark.parametrize(("labels", "is_refused"), [((1, 2), True), ((0, 1), False), ((1, 1, 1, 2, 0), False)])
+def test_labels_that_count_from_one_are_refused(task, tmp_path, labels, is_refused):
+    rows = general(*(("a", ["b", "c", "d"], labels[row % len(labels)]) for row in range(60)))
+    if is_refused:
+        assert message(task(train_jsonl=rows), tmp_path) == [
+            "train.jsonl: label is never 0, the first ending, in 60 rows, so it seems to count from 1; subtract 1"
+        ]
+    else:
+        task(train_jsonl=rows).load(["train"])
+
+
 def test_an_ending_left_out_in_the_middle_is_refused_since_labels_count_it(task, tmp_path):
     header = "context,ending0,ending1,ending2,label\n"
     assert message(task(train_csv=header + "a,b,,c,1\n"), tmp_path) == [

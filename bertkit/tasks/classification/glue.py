@@ -237,6 +237,10 @@ class GlueTask(TextClassification):
                     "expected a finite number"
                 )
             return examples.add_column("labels", labels.tolist())
+        names = getattr(dataset.features[self.task.label_column], "names", self.task.label_names)
+        if names != self.task.label_names and sorted(names) == sorted(self.task.label_names):  # a copy of other ids
+            order = np.asarray([self.task.label_names.index(name) for name in names])
+            labels = np.where(labels < 0, labels, order[labels])
         wrong = np.flatnonzero((labels < 0) | (labels >= len(self.task.label_names)))
         if len(wrong):
             raise DataError(

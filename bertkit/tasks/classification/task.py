@@ -14,7 +14,7 @@ from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spellings
-from bertkit.tables.labels import Problem, accepted, decide, named, separated, texts, unwrapped
+from bertkit.tables.labels import Problem, accepted, decide, labelled, separated, texts, unwrapped
 from bertkit.tables.splits import repeated
 from bertkit.tables.table import label_and_text_columns, to_number
 from bertkit.tasks.base import Outputs, one_array
@@ -205,7 +205,7 @@ class ClassificationTask(TableTask, TextClassification):
             return table
         if self.task.label_separator is not None:
             return separated(table, column, self.task.label_separator)
-        return unwrapped(named(table, column), column, self.task.problem)
+        return unwrapped(labelled(table, column), column, self.task.problem)
 
     def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, str]:
         """Returns a copy of the task with the problem and classes of the training data, and a line on them; errors are

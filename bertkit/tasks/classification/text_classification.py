@@ -256,8 +256,9 @@ class TextClassification(PerExampleTask):
             return {columns[0]: list(lines)}
         pairs = [line.split("\t") for line in lines]
         for number, pair in enumerate(pairs, first):
-            if len(pair) != 2:
-                raise DataError(f"input {number}: expected two texts separated by a tab, got {lines[number - first]!r}")
+            if len(pair) != 2 or not all(text.strip() for text in pair):
+                given = lines[number - first]
+                raise DataError(f"input {number}: expected two texts separated by a tab, none empty, got {given!r}")
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.errors import DataError, collected, noted, raise_all, raise_listed, shown
-from bertkit.reading.row_files import lone_surrogate, missing_column
+from bertkit.reading.row_files import lone_surrogate, missing_column, unique_keys
 from bertkit.reading.text import read_with_fingerprint
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import texts
@@ -225,7 +225,9 @@ def read_nested(path: str | Path) -> Table:
     path = Path(os.path.expanduser(path))
     text, fingerprint = read_with_fingerprint(path)
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=unique_keys)
+    except DataError as fault:
+        raise DataError(f"{path}: {fault}") from fault
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON ({error}); expected SQuAD's format {_SQUAD}") from error
     faults: list[str] = []

@@ -5,21 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, collected, quoted, raise_listed, shown
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import texts
+from bertkit.tables.labels import named, texts, whole_numbers
 from bertkit.tables.table import PAIRS, matching, to_number, usual_column, usual_pair
+from bertkit.tasks.similarity.forms import CLOSENESS, form_of, opposites, words_of
 
 if TYPE_CHECKING:
     from bertkit.tasks.similarity.task import TaskSettings
-
-Form = Literal["scored_pairs", "pairs", "triplets", "nli"]
-
-CLOSENESS = {"contradiction": 0, "neutral": 1, "entailment": 2}
-"""Labels of NLI in the order of how alike premise and hypothesis are; the numbers are class ids."""
 
 _PAIRS = (
     *PAIRS,
@@ -56,7 +52,10 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
             f"{table.source}: the column {min(repeated)!r} is given more than once; each text and the label need their "
             "own"
         )
-    form = task.form or _form_of(columns, label, table)
+    if label is not None:
+        _refuse_other_names(task, table, label)
+        table = named(table, label, task.label_names)
+    form = task.form or form_of(columns, label, table)
     if form in ("pairs", "triplets"):
         label = None
     elif label is None:
@@ -66,7 +65,8 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         raise DataError(
             f"{table.source}: {form} have {number} texts, not {quoted(columns)}; name the columns with --text-column"
         )
-    with_label = f", with {label!r}" if label else ""
+    what = "" if form == "nli" else ", larger for texts that are more alike"
+    with_label = f", with {label!r}{what}" if label else ""
     line = f"form: {form} of the columns {', '.join(columns)}{with_label}"
     return {"form": form, "text_columns": columns, "label_column": label}, line
 
@@ -86,13 +86,12 @@ def usual_texts(names: Sequence[str], source: str) -> list[str]:
     return [*pair, *(name for name in names if _NEGATIVE.fullmatch(name.strip()))]
 
 
-def _form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
-    if len(columns) > 2:
-        return "triplets"
-    if label is None:
-        return "pairs"
-    is_nli = any(str(value).strip().casefold() in CLOSENESS for value in table.columns[label])
-    return "nli" if is_nli else "scored_pairs"
+def _refuse_other_names(task: TaskSettings, table: Table, label: str) -> None:
+    known = table.class_names.get(label)
+    if known and task.label_names and known != task.label_names:
+        raise DataError(
+            f"{table.source}: its classes are {quoted(known)}, not {quoted(task.label_names)}; remove --label-names"
+        )
 
 
 def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
@@ -133,6 +132,12 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
         return [1.0] * len(table)
     values = table.column(task.label_column)
     if task.form == "nli":
+        if whole_numbers(values):
+            raise DataError(
+                f"{table.source}: {task.label_column} has numbers whose classes are unknown; write the names of the "
+                "classes, or give them in the order of the numbers to the training, such as --label-names entailment "
+                "neutral contradiction"
+            )
         names = [str(value).strip().casefold() for value in values]
         raise_listed(
             [
@@ -146,15 +151,21 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
 
 
 def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
-    """Reads the score of each row; DataError if a score is missing or not a number, or all are equal in a training set.
+    """Reads the score of each row: a number, or of two classes such as ``duplicate`` and ``not_duplicate`` 1 and 0.
 
     Args:
         table: the rows.
         column: the column of the scores.
         is_trained: the rows are those of the training set, whose scores must differ.
+
+    Raises:
+        DataError: a score is missing or not a number, or all are equal in a training set.
     """
     values = table.column(column)
+    of_classes = opposites(words_of(table.class_names.get(column, values)))
     scores = [math.nan if is_missing(value) else to_number(value) for value in values]
+    if of_classes:
+        scores = [of_classes.get(str(value).strip().casefold(), math.nan) for value in values]
     raise_listed(
         [
             f"{table.place(row)}: {column} is {shown(values[row])}; expected a number"

@@ -19,10 +19,13 @@ from bertkit.errors import DataError, noted, raise_all
 from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
 from bertkit.options import option, setting
 from bertkit.tables import Table
+from bertkit.tables.classes import is_missing
+from bertkit.tables.labels import labelled
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, texts_of
 from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.folds import groups
-from bertkit.tasks.similarity.columns import Form, label_values, read_texts, settled_columns
+from bertkit.tasks.similarity.columns import label_values, read_texts, settled_columns
+from bertkit.tasks.similarity.forms import Form
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask
 
@@ -54,6 +57,11 @@ class TaskSettings(metrics.MetricSettings):
     )
     label_column: str | None = option(
         "Column of the score of a pair, or of its label in NLI; by default one with a usual name.", default=None
+    )
+    label_names: list[str] = option(
+        "Names of the classes 0, 1, … of labels that are numbers; in SNLI `entailment neutral contradiction`.",
+        factory=list,
+        flag="--label-names",
     )
     pooling: Literal["mean", "cls", "max"] = option(
         "Vector of a text: the mean of its tokens, that of [CLS], or the maximum.", default="mean", rare=True
@@ -127,14 +135,21 @@ class SimilarityTask(TableTask, PerExampleTask):
     def _split_of(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
-        table = table.with_names(filter(None, [self.task.label_column]))
+        label = self.task.label_column
+        table = table.with_names(filter(None, [label]))
+        if label in table.columns:
+            table = labelled(table, str(label), self.task.label_names)
         with noted(faults):
             columns = self.columns_of(table)
-        if name != "test" or self.task.label_column in table.columns:
+        if name != "test" or self._has_labels(table):
             with noted(faults):
                 columns["labels"] = label_values(self.task, table, is_trained=name == "train")
         raise_all(faults)
         return Split.of_table(columns, table)
+
+    def _has_labels(self, table: Table) -> bool:
+        """Returns whether a test set has labels, in at least one row."""
+        return not all(map(is_missing, table.columns.get(str(self.task.label_column), ())))
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``texts``: a list of texts per row."""

@@ -115,16 +115,16 @@ def test_limits_keep_the_first_examples(tmp_path):
     assert [len(splits[name].examples) for name in ("train", "validation")] == [2, 1]
 
 
-def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, monkeypatch):
+@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"]])
+def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, names):
     """A local data set folder in the Hub's form stands for the Hub: the same ``load_dataset`` call reads it."""
     from datasets import ClassLabel, Features, Value
 
-    features = Features(
-        {"sentence": Value("string"), "label": ClassLabel(names=["negative", "positive"]), "idx": Value("int32")}
-    )
+    features = Features({"sentence": Value("string"), "label": ClassLabel(names=names), "idx": Value("int32")})
+    good, bad = names.index("positive"), names.index("negative")
     rows = {
-        "train": (["a good film ", 'the "bad story', "NA"], [1, 0, 0]),
-        "validation": (["bad"], [0]),
+        "train": (["a good film ", 'the "bad story', "NA"], [good, bad, bad]),
+        "validation": (["bad"], [bad]),
         "test": (["x"], [-1]),
     }
     folder = tmp_path / "hub"

@@ -431,10 +431,30 @@ def test_scores_on_rows_held_out_of_a_hub_set_belong_to_its_training_split(hub, 
     assert hub_dataset(found) == ("org/x", "default", "train")
 
 
-def test_rows_without_a_class_in_a_hub_set_are_named(hub, task):
+def test_rows_without_a_class_in_a_hub_set_are_left_out(hub, task, capsys):
     hub({"label": ["n", "y"]}, train={"text": ["a", "b", "c"], "label": [1, -1, 0]})
-    with pytest.raises(DataError, match=r"^org/x \(train\), row 2: no value for 'label'$"):
-        task(dataset_name="org/x").load()
+    found, splits = task(dataset_name="org/x").load(["train"])
+    assert splits["train"].examples["text"][:] == ["a", "c"]
+    assert found.task.label_names == ["n", "y"]
+    assert splits["train"].place(1) == "row 3"
+    assert "left out 1 of 3 rows, which have no label (label is -1)" in capsys.readouterr().err
+
+
+def test_rows_whose_annotators_disagreed_are_left_out(task, capsys):
+    lines = ["a,b,neutral", "c,d,-", "e,f,entailment"]
+    found, splits = task(
+        train_csv="\n".join(["sentence1,sentence2,gold_label", *lines]), label_column="gold_label"
+    ).load(["train"])
+    assert found.task.label_names == ["entailment", "neutral"]
+    assert splits["train"].examples["sentence1"][:] == ["a", "e"]
+    assert "left out 1 of 3 rows, which have no label (gold_label is -)" in capsys.readouterr().err
+
+
+def test_a_class_that_may_be_missing_labels_is_said(task):
+    _, splits = task(train_csv="text,label\na,-1\nb,0\nc,1\n").load(["train"])
+    assert "'-1' is a class of its own" in splits["train"].labels
+    _, splits = task(train_csv="text,label\na,2\nb,0\nc,1\n").load(["train"])
+    assert "of its own" not in splits["train"].labels
 
 
 def test_several_classes_of_a_hub_set_have_its_names(hub, task):

@@ -171,9 +171,10 @@ def test_labels_have_the_type_that_their_loss_takes(labels, dtype, checkpoint):
 def test_lines_are_texts_or_pairs_with_a_tab():
     assert settled("regression").read_input(["a\tb", ""]) == {"text": ["a\tb", ""]}
     pair = settled("regression", texts=("first", "second"))
-    assert pair.read_input(["a\tb", "c\t"]) == {"first": ["a", "c"], "second": ["b", ""]}
-    with pytest.raises(DataError, match="input 2: expected two texts separated by a tab, got 'a'"):
-        pair.read_input(["a\tb", "a"])
+    assert pair.read_input(["a\tb", "c\td"]) == {"first": ["a", "c"], "second": ["b", "d"]}
+    for wrong in ("a", "a\t", "\tb", "a\tb\tc"):
+        with pytest.raises(DataError, match="input 2: expected two texts separated by a tab, none empty, got '"):
+            pair.read_input(["a\tb", wrong])
 
 
 def test_tables_give_the_columns_of_training(tmp_path):

@@ -107,6 +107,7 @@ def test_all_answers_misplaced_is_an_error(tmp_path):
     ("document", "expected"),
     [
         ("{", "not valid JSON"),
+        ('{"data": [], "data": []}', "the key 'data' occurs twice in an object; keep one"),
         ("[1]", "no list data; expected SQuAD's format"),
         ({"data": []}, "no questions; expected SQuAD's format"),
         ({"data": [{"paragraphs": [{"context": "c"}]}]}, r"no list data\[0\].paragraphs\[0\].qas"),

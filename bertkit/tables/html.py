@@ -1,0 +1,149 @@
+"""HTML → the text that is seen in a browser or a mail program, a line for each block."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from css_inline import CSSInliner
+
+_NOT_SHOWN = {
+    *("script", "style", "head", "title", "template", "noscript", "datalist"),
+    *("iframe", "noframes", "object", "audio", "video", "canvas"),  # their text is for programs that cannot show them
+}
+_INLINE = {"a", "abbr", "b", "code", "em", "font", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
+_EMPTY = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
+_ON_SCREENS = ("", "all", "screen")  # media of a style sheet
+_ZERO = re.compile(r"0*\.?0+(?:px|pt|r?em|%)?")
+_OF_PARENT = re.compile(r"[0-9.]+(?:%|em)|inherit|larger|smaller")  # sizes of fonts
+
+
+def text_of_html(html: str) -> str:
+    """Returns the text of HTML that is seen.
+
+    Not seen is what the attribute ``hidden`` hides, or a style of the element or of a style sheet in the text, such as
+    the preheaders of mails: by ``display``, ``visibility``, ``opacity``, and ``font-size`` or ``max-height`` of 0.
+    Style sheets in other files are not read.
+
+    >>> text_of_html("<style>p {}</style><h1>Hello</h1><p>a <b>good</b>&nbsp;film<br>of 1999</p>")
+    'Hello\\na good\\xa0film\\nof 1999'
+    >>> text_of_html("<style>.pre {opacity: 0}</style><div class=pre>Read online</div><p hidden>b<p>Dear reader")
+    'Dear reader'
+    """
+    whole = _inliner("").inline(html)  # with all end tags
+    if "<style" in whole:
+        sheets = _StyleSheets()
+        sheets.feed(whole)
+        whole = _inliner("\n".join(sheets.found)).inline(whole)
+    seen = _SeenText()
+    seen.feed(whole)
+    seen.close()
+    lines = (" ".join(re.split(r"[ \t\n\r\f]+", line)).strip(" ") for line in "".join(seen.parts).split("\0"))
+    return "\n".join(filter(None, lines))
+
+
+def _inliner(css: str) -> CSSInliner:
+    """Returns what writes a style sheet into the attribute ``style`` of the elements; reads no other file."""
+    from css_inline import CSSInliner
+
+    return CSSInliner(inline_style_tags=False, keep_style_tags=True, load_remote_stylesheets=False, extra_css=css)
+
+
+class _StyleSheets(HTMLParser):
+    """Collects the style sheets in a text that are for screens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._is_in = self._is_in_noscript = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_in_noscript |= tag == "noscript"
+        media = (dict(attrs).get("media") or "").strip().lower()
+        self._is_in = tag == "style" and media in _ON_SCREENS and not self._is_in_noscript
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_in_noscript &= tag != "noscript"
+        self._is_in = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_in:
+            self.found.append(data)
+
+
+class _Element(NamedTuple):
+    """An open element, by what of it is seen.
+
+    Attributes:
+        tag: its name.
+        is_shown: it takes space and can be seen through; if not, nothing in it is seen.
+        is_visible, has_size: its own text is visible, and has a size of the font, which elements in it can change.
+    """
+
+    tag: str = ""
+    is_shown: bool = True
+    is_visible: bool = True
+    has_size: bool = True
+
+    def child(self, tag: str, attributes: dict[str, str | None]) -> _Element:
+        """Returns an element in this one."""
+        if not attributes and tag not in _NOT_SHOWN and tag != "dialog":
+            return self._replace(tag=tag)
+        style = _declarations(attributes.get("style") or "")
+        is_closed = "hidden" in attributes or (tag == "dialog" and "open" not in attributes)
+        display = style.get("display", "none" if is_closed else "")
+        is_clipped = style.get("overflow", style.get("overflow-y")) in ("hidden", "clip") and any(
+            _ZERO.fullmatch(style.get(name, "")) for name in ("max-height", "max-width")
+        )
+        is_hidden = tag in _NOT_SHOWN or display == "none" or is_clipped or _ZERO.fullmatch(style.get("opacity", ""))
+        visibility, size = style.get("visibility", "inherit"), style.get("font-size", "inherit")
+        return _Element(
+            tag,
+            is_shown=self.is_shown and not is_hidden,
+            is_visible=self.is_visible if visibility == "inherit" else visibility == "visible",
+            has_size=not _ZERO.fullmatch(size) and (self.has_size or not _OF_PARENT.fullmatch(size)),
+        )
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the text of the element itself is seen."""
+        return self.is_shown and self.is_visible and self.has_size
+
+
+def _declarations(style: str) -> dict[str, str]:
+    """Returns property → value of an attribute ``style``, in lower case.
+
+    >>> _declarations("Display: none !important; opacity:0")
+    {'display': 'none', 'opacity': '0'}
+    """
+    parts = (part.partition(":") for part in style.lower().split(";"))
+    return {name.strip(): value.replace("!important", "").strip() for name, _, value in parts}
+
+
+class _SeenText(HTMLParser):
+    """Collects the text that is seen; a NUL stands between blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._open = [_Element()]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _EMPTY:
+            self._open.append(self._open[-1].child(tag, dict(attrs)))
+        self._end_block(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if len(self._open) > 1 and self._open[-1].tag == tag:
+            self._open.pop()
+        self._end_block(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1].is_seen:
+            self.parts.append(data.replace("\0", " "))
+
+    def _end_block(self, tag: str) -> None:
+        if tag not in _INLINE:
+            self.parts.append("\0")
