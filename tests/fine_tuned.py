@@ -45,6 +45,12 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         _SHORT,
         "BertForSequenceClassification",
     ),
+    "intents": (  # more classes than an answer has probabilities
+        "classification",
+        {**_TEXT, "problem": "single_label", "label_names": [f"i{number}" for number in range(15)]},
+        _SHORT,
+        "BertForSequenceClassification",
+    ),
     "pairs": ("classification", {**_PAIR, "problem": "regression"}, _SHORT, "BertForSequenceClassification"),
     "entities": (
         "ner",

@@ -97,7 +97,7 @@ def choose(
     metric = every[0].metric
     concluded = conclusions(every, metric)
     command = labelled.command if labelled is not None else ["pretrain", "--corpus", str(texts)]
-    best = named[0] if concluded.best is None else concluded.best.model
+    first = named[0] if concluded.leading is None else concluded.leading.model
     choice = Choice(
         concluded.candidates,
         metric,
@@ -108,7 +108,7 @@ def choose(
         inference_device(device),
         None if concluded.best is None else concluded.best.name,
         concluded.sentences,
-        shlex.join(["bertkit", *command, "--model", best, "--output-dir", "OUT"]),
+        shlex.join(["bertkit", *command, "--model", first, "--output-dir", "OUT"]),
     )
     if target is not None:
         write_whole(target, choice.html())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bertkit.choosing.frozen import FrozenTask, frozen
 from bertkit.errors import RecipeError
+from bertkit.inference.verdict import most_frequent
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.splits import Columns
@@ -49,6 +50,12 @@ class FrozenTexts(FrozenTask):
 
     def examples(self, features: Columns) -> np.ndarray:
         return np.arange(len(features["input_ids"]))
+
+    def most_frequent(self, references: Sequence[Any]) -> tuple[str, Any] | None:
+        if self.task.problem_type != "single_label_classification":
+            return None
+        value = most_frequent(np.asarray(references).tolist())
+        return self.task.to_labels([value])[0], value
 
     def outputs(self, logits: np.ndarray, features: Columns) -> Outputs:
         return logits

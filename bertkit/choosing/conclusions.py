@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.choosing.measuring import Measured
-from bertkit.choosing.result import Candidate, amount
+from bertkit.choosing.result import Candidate, amount, milliseconds
 from bertkit.choosing.wording import perplexity
 from bertkit.inference.comparison import compare_systems
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.statistics import Test, adjusted, by_example
 
+_FASTER = 0.9  # part of a time; times that are nearer to each other are those of a busy machine
 _LONG = 0.05  # share of texts from which it is said that they are cut
 
 
@@ -23,13 +24,15 @@ class Conclusions(NamedTuple):
     Attributes:
         candidates: the checkpoints with their pseudo-perplexities, in the order given.
         words: number of words that these are computed from.
-        best: the best candidate; None if nothing tells them apart.
+        best: the best candidate; None if several have the same score, or nothing tells them apart.
+        leading: the best candidate, or the first of those with the best score; None if nothing tells them apart.
         sentences: sentences for readers.
     """
 
     candidates: list[Candidate]
     words: int
     best: Candidate | None
+    leading: Candidate | None
     sentences: list[str]
 
 
@@ -42,15 +45,16 @@ def conclusions(measured: Sequence[Measured], metric: str | None) -> Conclusions
     """
     logs, words = _common(measured)
     candidates = [_candidate(each, logs.get(each.name)) for each in measured]
-    best: str | None
+    leading: list[str]
     if metric is not None:
-        best, sentences = _by_score(measured, metric)
+        leading, sentences = _by_score(measured, metric)
     elif logs:
-        best, sentences = _by_perplexity(logs)
+        leading, sentences = _by_perplexity(logs)
     else:
-        best, sentences = None, ["No checkpoint predicts masked words: without labels nothing ranks them."]
-    by_name = {each.name: each for each in candidates}
-    return Conclusions(candidates, words, by_name.get(best or ""), [*sentences, *_limits(candidates, metric)])
+        leading, sentences = [], ["No checkpoint predicts masked words: without labels nothing ranks them."]
+    first = next((each for each in candidates if each.name in leading[:1]), None)
+    best = first if len(leading) == 1 else None
+    return Conclusions(candidates, words, best, first, [*sentences, *_limits(candidates, metric)])
 
 
 def _common(measured: Sequence[Measured]) -> tuple[dict[str, np.ndarray], int]:
@@ -86,20 +90,28 @@ def _candidate(measured: Measured, logs: np.ndarray | None) -> Candidate:
     )
 
 
-def _by_score(measured: Sequence[Measured], metric: str) -> tuple[str | None, list[str]]:
-    """Returns the checkpoint with the highest score, and sentences; None if all scores are undefined."""
+def _by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str], list[str]]:
+    """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
     ordered = sorted(measured, key=_score, reverse=True)
     first = ordered[0]
     if _score(first) == -np.inf:
-        return None, [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
-    sentences = [f"Best by {metric}: {first.name}, {_score(first):.4f}."]
+        return [], [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
+    leading = [each.name for each in ordered if np.isclose(_score(each), _score(first), rtol=0, atol=1e-12)]
+    sentences = [_leading(f"Best by {metric}", metric, leading, f"{_score(first):.4f}"), *first.guess]
     if len(ordered) > 1:
         systems = [each.system for each in ordered if each.system is not None]
         compared = compare_systems(systems, metric).comparisons
         tests = {each.b: each.by_example for each in compared}
-        sentences += _told_apart(first.name, tests, "the same examples in the same folds")
+        sentences += _told_apart(leading, tests, "the same examples in the same folds")
         sentences += _cheaper(first, [each for each in ordered[1:] if not tests[each.name].is_significant])
-    return first.name, sentences
+    return leading, sentences
+
+
+def _leading(best_by: str, metric: str, leading: Sequence[str], score: str) -> str:
+    """Returns the sentence on the best checkpoint, or on those that all have the best score."""
+    if len(leading) == 1:
+        return f"{best_by}: {leading[0]}, {score}."
+    return f"{' and '.join(leading)} have the same {metric}, {score}: it does not tell which of them is better."
 
 
 def _score(measured: Measured) -> float:
@@ -107,11 +119,13 @@ def _score(measured: Measured) -> float:
     return -np.inf if score is None else score
 
 
-def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[str, list[str]]:
-    """Returns the checkpoint with the lowest pseudo-perplexity, and sentences."""
+def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[str]]:
+    """Returns the checkpoints with the lowest pseudo-perplexity, and sentences."""
     names = sorted(logs, key=lambda name: -logs[name].mean())
     first = names[0]
-    sentences = [f"Lowest pseudo-perplexity per word: {first}, {amount(perplexity(logs[first])[0])}."]
+    leading = [name for name in names if np.isclose(logs[name].mean(), logs[first].mean(), rtol=0, atol=1e-12)]
+    score = amount(perplexity(logs[first])[0])
+    sentences = [_leading("Lowest pseudo-perplexity per word", "pseudo-perplexity per word", leading, score)]
     if len(names) > 1:
 
         def mean(predictions: Sequence[Any], references: Sequence[Any]) -> float:
@@ -123,17 +137,19 @@ def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[str, list[str]]:
         lists = {name: logs[name].tolist() for name in names}
         words = list(range(len(lists[first])))
         tests = adjusted([by_example([lists[first]], [lists[name]], words, mean, terms) for name in names[1:]])
-        sentences += _told_apart(first, dict(zip(names[1:], tests, strict=True)), "the same masked words")
-    return first, sentences
+        sentences += _told_apart(leading, dict(zip(names[1:], tests, strict=True)), "the same masked words")
+    return leading, sentences
 
 
-def _told_apart(first: str, tests: dict[str, Test], unit: str) -> list[str]:
+def _told_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> list[str]:
     """Returns the sentences on which others are worse, and which ones cannot be told from the first."""
-    worse = [f"{name} ({_p(test)})" for name, test in tests.items() if test.is_significant]
-    alike = [f"{name} ({_p(test)})" for name, test in tests.items() if not test.is_significant]
-    sentences = [f"Worse than it on {unit}: {', '.join(worse)}."] if worse else []
+    it = "it" if len(leading) == 1 else leading[0]
+    others = {name: test for name, test in tests.items() if name not in leading}
+    worse = [f"{name} ({_p(test)})" for name, test in others.items() if test.is_significant]
+    alike = [f"{name} ({_p(test)})" for name, test in others.items() if not test.is_significant]
+    sentences = [f"Worse than {it} on {unit}: {', '.join(worse)}."] if worse else []
     if alike:
-        sentences.append(f"Not told apart from it on {unit}: {', '.join(alike)}.")
+        sentences.append(f"Not told apart from {it} on {unit}: {', '.join(alike)}.")
     return sentences
 
 
@@ -144,9 +160,9 @@ def _p(test: Test) -> str:
 def _cheaper(first: Measured, alike: Sequence[Measured]) -> list[str]:
     """Returns the sentence that names the fastest of those that cannot be told from the best."""
     fastest = min((first, *alike), key=lambda each: each.milliseconds)
-    if fastest is first:
+    if fastest.milliseconds > _FASTER * first.milliseconds:
         return [] if not alike else ["More examples (--examples) may tell them apart."]
-    times = f"{fastest.milliseconds:.1f} ms per text in place of {first.milliseconds:.1f}"
+    times = f"{milliseconds(fastest.milliseconds)} ms per text in place of {milliseconds(first.milliseconds)}"
     return [f"{fastest.name} is the fastest of these, {times}; more examples (--examples) may tell them apart."]
 
 

@@ -9,7 +9,7 @@ Dimension letters: L + 1 layers (0 the embeddings), S tokens of an input, H hidd
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,10 @@ class FrozenTask(ABC):
     @abstractmethod
     def outputs(self, logits: np.ndarray, features: Columns) -> Outputs:
         """Converts the logits of the items, (I, C), to outputs of the task's own head, for `Task.decode`."""
+
+    def most_frequent(self, references: Sequence[Any]) -> tuple[str, Any] | None:
+        """Returns the name and the value of the most frequent class of examples; None if an example has not one."""
+        return None
 
     def cut_to(self, longest: int) -> Task:
         """Returns the task for a checkpoint that reads at most ``longest`` tokens."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from bertkit.choosing.frozen import frozen_vectors
 from bertkit.choosing.heads import Scored, chosen, cross_validated
 from bertkit.choosing.result import FrozenScore
 from bertkit.choosing.wording import WordInContext, Wording, log_probabilities, wording_of
-from bertkit.errors import CheckpointError
+from bertkit.errors import CheckpointError, shown
 from bertkit.inference.comparison import System
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.predicted import predicted
-from bertkit.metrics.intervals import score_interval
+from bertkit.inference.verdict import percent
+from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import Bar, unreported
 from bertkit.tasks.base import PerExampleTask, per_example
 
@@ -38,6 +40,7 @@ class Measured:
         metric: metric of its score; None without labels.
         frozen: the score.
         system: its cross-validated predictions; None without labels.
+        guess: sentence on what always guessing the most frequent class gives; none where there are no classes.
         wording: how its tokenizer cuts the texts.
         logs: log-probability of each masked word, (N,); None without a masked-LM head.
         no_perplexity: why there are none; empty if there are.
@@ -49,6 +52,7 @@ class Measured:
     metric: str | None
     frozen: FrozenScore | None
     system: System | None
+    guess: Sequence[str]
     wording: Wording
     logs: np.ndarray | None
     no_perplexity: str
@@ -67,7 +71,7 @@ def measured(
 ) -> Measured:
     """Measures a checkpoint; CheckpointError if it has no complete encoder, or an output is NaN or infinite."""
     encoder = checkpoint.embedder
-    metric, frozen, system = (None, None, None) if labelled is None else _scored(encoder, name, labelled)
+    metric, frozen, system, guess = (None, None, None, ()) if labelled is None else _scored(encoder, name, labelled)
     logs, reason = None, ""
     try:
         logs = log_probabilities(words, checkpoint.mask_filler)
@@ -79,6 +83,7 @@ def measured(
         metric,
         frozen,
         system,
+        guess,
         wording_of(texts, encoder.tokenizer, longest_input(encoder.model.config)),
         logs,
         reason,
@@ -88,8 +93,9 @@ def measured(
     )
 
 
-def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, FrozenScore, System]:
-    """Scores linear heads on the frozen vectors of an encoder; also returns the metric and the predictions."""
+def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, FrozenScore, System, Sequence[str]]:
+    """Scores linear heads on the frozen vectors of an encoder; also returns the metric, the predictions, and what
+    guessing gives."""
     kind, examples, folds = labelled.task, labelled.examples, labelled.folds
     task = per_example(kind.cut_to(longest_input(encoder.model.config)))
     features = task.encode(examples, encoder.tokenizer)
@@ -125,7 +131,21 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         task.to_labels,
         folds=tuple(np.bincount(folds).tolist()),
     )
-    return metric, _frozen_score(scored, score, low, high, layers), system
+    guess = _guess(kind.most_frequent(references), metric, measure, references)
+    return metric, _frozen_score(scored, score, low, high, layers), system, guess
+
+
+def _guess(usual: tuple[str, object] | None, metric: str, measure: Measure, references: Sequence[Any]) -> Sequence[str]:
+    """Returns the sentence on always guessing the most frequent class, by its name and its value; none without one."""
+    if usual is None:
+        return ()
+    name, value = usual
+    share = sum(reference == value for reference in references) / len(references)
+    score = measure([value] * len(references), references)
+    return (
+        f"{percent(share)} of the examples are {shown(name)}, the most frequent class: always guessing it gives "
+        f"{metric} {score:.4f}.",
+    )
 
 
 def _metric_of(task: PerExampleTask, sides: tuple[Sequence[object], Sequence[object]]) -> str:

@@ -78,7 +78,7 @@ class Choice:
         folds: number of folds; None without labels.
         masked_words: number of words of the pseudo-perplexities.
         device: where the times were measured.
-        best: name of the first candidate; None if there is nothing to tell candidates apart by.
+        best: name of the best candidate; None if several have the same score, or there is none.
         sentences: what can be concluded.
         command: command that continues with the best checkpoint.
     """
@@ -127,7 +127,7 @@ class Choice:
         cost = {
             "parameters": [f"{each.parameters / 1e6:.3g} M" for each in every],
             "weights": [_UNKNOWN if each.bytes is None else readable_size(each.bytes) for each in every],
-            "ms per_text": [f"{each.milliseconds:.1f}" for each in every],
+            "ms per_text": [milliseconds(each.milliseconds) for each in every],
         }
         tables = [{**names, **texts}, {**names, **cost}]
         if self.metric is None:
@@ -174,6 +174,15 @@ def amount(value: float) -> str:
     ('12.3', '105,800', '1.2e+12')
     """
     return f"{value:.3g}" if value < 1000 or value >= 1e7 else f"{value:,.0f}"
+
+
+def milliseconds(value: float) -> str:
+    """Formats a time with one decimal, or in two digits if it is short.
+
+    >>> milliseconds(12.34), milliseconds(0.5123)
+    ('12.3', '0.51')
+    """
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def _perplexity(candidate: Candidate) -> str:

@@ -10,7 +10,6 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import OF_DATA, Settings
 from bertkit.cli.printing import print_result
-from bertkit.progress import counted
 
 KEYS = (
     *OF_DATA,
@@ -56,4 +55,4 @@ def evaluate(
     )
     lines = [f"{name.removeprefix('eval_')} {value:.4f}" for name, value in result.metrics.items()]
     lines += [] if result.collapse is None else [f"collapsed: {result.collapse}"]
-    print_result(result, [*lines, f"{counted(result.examples, 'example')} of {result.source}"], json)
+    print_result(result, [*lines, result.counts], json)

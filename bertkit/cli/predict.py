@@ -30,7 +30,8 @@ def predict(
         ),
     ] = None,
     output_file: Annotated[
-        Path | None, options.option("--output", help="A new file: .csv, or one JSON object per line.")
+        Path | None,
+        options.option("--output", help="A new file: .csv, .parquet, .json (a list) or .jsonl (an object a line)."),
     ] = None,
     question: Annotated[
         list[str] | None, options.option(help="Question to answer from the context. Repeatable.")
@@ -54,7 +55,8 @@ def predict(
     unsure_below: Annotated[
         float | None,
         options.option(
-            metavar="P", help="Write the label unsure where the probability of the predicted class is lower than P."
+            metavar="P",
+            help="Write the label unsure where the probability of the best class is lower than P; best_label has it.",
         ),
     ] = None,
     form: Annotated[

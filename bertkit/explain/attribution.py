@@ -62,19 +62,19 @@ class Reason:
         """Gradients as parts of the largest one, (W,) float64 in [-1, 1]."""
         return self.gradients / (abs(self.gradients).max(initial=0) or 1.0)
 
-    def warnings(self) -> list[str]:
-        """Returns what a reader must know before trusting the numbers."""
+    def warnings(self, with_values: bool = True) -> list[str]:
+        """Returns what a reader must know before trusting the numbers.
+
+        Args:
+            with_values: with the numbers that are the reason, which differ between numbers that are attributed.
+        """
         warnings = []
         if self.error > _LARGEST_ERROR:
-            warnings.append(
-                f"the attributions miss the difference of the outputs by {100 * self.error:.1f} % after {self.steps} "
-                "steps: do not trust them"
-            )
+            by = f" by {100 * self.error:.1f} % after {self.steps} steps" if with_values else ""
+            warnings.append(f"the attributions miss the difference of the outputs{by}: do not trust them")
         if self.correlation is not None and self.correlation < _AGREEMENT:
-            warnings.append(
-                f"both methods order the words differently (rank correlation {self.correlation:.2f}): the attribution "
-                "depends on the method"
-            )
+            value = f" (rank correlation {self.correlation:.2f})" if with_values else ""
+            warnings.append(f"both methods order the words differently{value}: the attribution depends on the method")
         return warnings
 
 
@@ -97,6 +97,16 @@ class Attribution:
     masked_with: str
     curve: Curve | None
     note: str = ""
+
+    def warnings(self) -> list[str]:
+        """Returns the warnings of all reasons, the same ones once, with the names of what they are on."""
+        if len(self.reasons) == 1:
+            return self.reasons[0].warnings()
+        names_of: dict[str, list[str]] = {}
+        for reason in self.reasons:
+            for warning in reason.warnings(with_values=False):
+                names_of.setdefault(warning, []).append(reason.name)
+        return [f"{', '.join(names)}: {warning}" for warning, names in names_of.items()]
 
     def record(self) -> dict[str, Any]:
         """Returns the part as plain data."""
@@ -124,8 +134,7 @@ class Attribution:
                 f"  {reason.name}, {reason.unit} {reason.value:.3f} (all masked {reason.baseline:.3f}): {best}"
             )
             lines.append(f"    completeness error {100 * reason.error:.2f} %, {reason.steps} steps{agreement}")
-            lines += [f"    warning: {warning}" for warning in reason.warnings()]
-        return lines
+        return [*lines, *(f"    warning: {warning}" for warning in self.warnings())]
 
 
 def explained_subject(

@@ -5,6 +5,7 @@ N occurrences, L layers and the embeddings before them, H hidden size.
 
 from __future__ import annotations
 
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,7 +166,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
         found += [
             (number, pieces, each.start, each.end)
             for each in pieces.words
-            if each.text.casefold() == word.strip().casefold()
+            if _folded(each.text) == _folded(word.strip())
         ]
     if len(found) < 3:
         raise DataError(
@@ -183,6 +184,11 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
         [_layer(each, of_words) for each in vectors.astype(np.float64)],
         len(texts) - len({number for number, *_ in found}),
     )
+
+
+def _folded(word: str) -> str:
+    """Returns a word in the form that is compared: composed letters, without upper case."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
 
 
 def _read(file: str | Path) -> tuple[list[str], list[str] | None]:

@@ -17,7 +17,7 @@ import numpy as np
 from bertkit.errors import DataError, RecipeError
 from bertkit.explain.network import Network
 from bertkit.progress import counted
-from bertkit.tasks.windows import windows
+from bertkit.tasks.windows import ends_with_marks, windows
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -219,10 +219,11 @@ def words_at(
         first: position of the first token in the input.
     """
     words = []
-    for word, group in groupby(zip(count(first), word_ids, offsets, strict=False), key=itemgetter(1)):
+    begins, ends = [begin for begin, _ in offsets], ends_with_marks(text, offsets)
+    for word, group in groupby(zip(count(first), word_ids, begins, ends, strict=False), key=itemgetter(1)):
         tokens = list(group)
         if word is not None:
-            (start, _, (begin, _)), (last, _, (_, end)) = tokens[0], tokens[-1]
+            (start, _, begin, _), (last, _, _, end) = tokens[0], tokens[-1]
             words.append(Word(text[begin:end].strip(), segment, start, last + 1))
     return words
 

@@ -124,7 +124,7 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
     """
     if format != "text":
         return _comparison_rows(results).formatted(format)
-    lines = [f"{results.metric} on {results.examples:,} examples"]
+    lines = [results.heading]
     for name, sentences in results.verdicts.items():
         lines += ["", name, *(f"  {sentence}" for sentence in sentences)]
     for comparison in results.comparisons:
@@ -155,8 +155,7 @@ def _comparison_rows(results: Comparisons) -> ResultTable:
             | _of_test(test)
         )
     sentences = [sentence for each in results.comparisons for sentence in (each.models, each.settings)]
-    heading = f"{results.metric} on {results.examples:,} examples"
-    return ResultTable(columns, rows, heading, [*sentences, *(f"note: {note}" for note in results.notes)])
+    return ResultTable(columns, rows, results.heading, [*sentences, *(f"note: {note}" for note in results.notes)])
 
 
 def _of_test(test: Test | None) -> dict[str, float | None]:

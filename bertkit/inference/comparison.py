@@ -45,6 +45,8 @@ class System:
         places: place of each example in a file; empty if examples have numbers only.
         notes: limits of its scores, such as runs that have collapsed.
         verdict: what the scores of a single run say, a sentence each; empty for several runs, and for files.
+        units: counts what a metric is a score of, as `Predicted.counted_units`; None for the examples.
+        example: what an example is called, in the singular.
     """
 
     name: str
@@ -59,6 +61,8 @@ class System:
     places: Sequence[str] = ()
     notes: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
+    units: Callable[[str, Sequence[Any], Sequence[Any]], str] | None = None
+    example: str = "example"
 
     @property
     def has_numbers(self) -> bool:
@@ -84,6 +88,8 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
+        units=predicted(task).counted_units,
+        example=predicted(task).example,
     )
 
 
@@ -124,6 +130,7 @@ class Comparisons(Summarized):
         comparisons: each further system with the first one.
         notes: limits of the comparison, such as too few examples.
         verdicts: name of a system → what its scores say, a sentence each, as at the end of its run.
+        units: what the metric is a score of, such as ``10 queries``.
     """
 
     metric: str
@@ -131,13 +138,18 @@ class Comparisons(Summarized):
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...]
     verdicts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The metric and what it is a score of."""
+        return f"{self.metric} on {self.units or counted(self.examples, 'example', form=',')}"
 
     def summary(self) -> Summary:
         """Returns what is printed, and shown in notebooks."""
         answers = [(f"A {each.a}, B {each.b}", f"{each.models} {each.settings}") for each in self.comparisons]
         verdicts = [f"{name}: {sentence}" for name, sentences in self.verdicts.items() for sentence in sentences]
-        title = f"{self.metric} on {self.examples:,} examples"
-        return Summary(title, answers, [*verdicts, *(f"Note: {note}" for note in self.notes)])
+        return Summary(self.heading, answers, [*verdicts, *(f"Note: {note}" for note in self.notes)])
 
 
 def compare_systems(systems: Sequence[System], metric: str | None = None) -> Comparisons:
@@ -158,6 +170,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     name = usual if metric is None else metric
     if name not in known:
         raise RecipeError(f"--metric: no metric {name!r}; expected {', '.join(known)}{did_you_mean(name, known)}")
+    units = "" if first.units is None else first.units(name, first.runs[0], first.references)
     comparisons = [_compared(first, other, name, LEVEL / len(others)) for other in others]
     # Each question is a family of its own.
     models, settings = (adjusted([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run"))
@@ -166,8 +179,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
             each,
             by_example=of_models,
             by_run=of_settings,
-            models=_sentence(MODELS, of_models, each, name),
-            settings=_sentence(SETTINGS, of_settings, each, name),
+            models=_sentence(MODELS, of_models, each, name, units, first.example),
+            settings=_sentence(SETTINGS, of_settings, each, name, units, first.example),
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
@@ -175,7 +188,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
     verdicts = {system.name: system.verdict for system in systems if system.verdict}
-    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes), verdicts)
+    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes), verdicts, units)
 
 
 def _notes(first: System, others: int) -> list[str]:
@@ -309,8 +322,13 @@ class _Answer:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _sentence(question: str, test: Test, comparison: Comparison, metric: str) -> str:
-    """Returns a question with its answer, and the numbers and the test that it rests on."""
+def _sentence(question: str, test: Test, comparison: Comparison, metric: str, units: str, example: str) -> str:
+    """Returns a question with its answer, and the numbers and the test that it rests on.
+
+    Args:
+        units: what the metric is a score of, as of `Comparisons`.
+        example: what is tested if it is not these units, such as the sentence of entities.
+    """
     if test.difference is None or test.p is None or test.smallest_p is None:
         return f"{question} Not tested: {test.reason}."
     if test.reason:
@@ -321,8 +339,12 @@ def _sentence(question: str, test: Test, comparison: Comparison, metric: str) ->
     numbers += f", {test.p_text}"
     if test.comparisons > 1:
         numbers += f", {test.adjusted_text} with Holm's correction for {test.comparisons} comparisons"
-    units = [f"{unit:,}" for unit in test.units]
-    of_what = f"{' and '.join(units)} {'runs' if len(units) > 1 else 'folds' if question == SETTINGS else 'examples'}"
+    if len(test.units) > 1:
+        of_what = f"{' and '.join(f'{unit:,}' for unit in test.units)} runs"
+    elif question == SETTINGS:
+        of_what = f"{test.units[0]:,} folds"
+    else:
+        of_what = units if units.startswith(f"{test.units[0]:,} ") else counted(test.units[0], example, form=",")
     limits = [f"{test.method}, {of_what}"]
     if test.smallest_p > LEVEL:
         limits.append(f"no p-value below {test.smallest_p:.2g} is possible")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class Evaluation(Summarized):
         truncation: what ``max_seq_length`` cut off.
         collapse: description of the predictions if they are all the same, such as "all predictions are 'good'", and the
             labels are not; None otherwise.
+        units: metric → what it is a score of, such as ``10 queries``.
+        unit: what an example is called: ``pair``, ``sentence``, ``question``, …
     """
 
     metrics: dict[str, float]
@@ -49,11 +51,24 @@ class Evaluation(Summarized):
     source: str
     truncation: dict[str, int]
     collapse: str | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    unit: str = "example"
+
+    @property
+    def counts(self) -> str:
+        """What was scored: ``60 pairs of dev.csv; ndcg_at_10, mrr_at_10: 10 queries``."""
+        examples = counted(self.examples, self.unit, form=",")
+        names_of: dict[str, list[str]] = {}
+        for name, units in self.units.items():
+            if units != examples and not is_of_class(name):
+                names_of.setdefault(units, []).append(name.removeprefix("eval_"))
+        others = [f"; {', '.join(names)}: {units}" for units, names in names_of.items()]
+        return f"{examples} of {self.source}{''.join(others)}"
 
     def summary(self) -> Summary:
         """Returns what is printed, and shown in notebooks."""
         scores = [(name.removeprefix("eval_"), value) for name, value in self.metrics.items() if not is_of_class(name)]
-        return Summary(f"{counted(self.examples, 'example')} of {self.source}", scores, filter(None, [self.collapse]))
+        return Summary(self.counts, scores, filter(None, [self.collapse]))
 
 
 def evaluate(
@@ -123,7 +138,10 @@ def evaluate(
         outputs, features, cut = _outputs(predictor, labelled, bar)
     results = outputs, features, ColumnsOf(labelled.examples)
     scores = {f"eval_{name}": value for name, value in all_scores(task, *results, further).items()}
-    return Evaluation(scores, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))
+    how, of_split = predicted(task), (labelled.source, labelled.fingerprint)
+    units = {f"eval_{name}": each for name, each in Outcome(task, *results, *of_split).units.items()}
+    number = len(labelled.examples)
+    return Evaluation(scores, number, labelled.source, asdict(cut), how.collapse(*results), units, how.example)
 
 
 def _outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Outputs, Columns, Truncation]:

@@ -19,29 +19,21 @@ from bertkit.inference.inputs import (
     with_words,
 )
 from bertkit.inference.predicted import predicted
-from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task
+from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task, table_with_predictions
+from bertkit.inference.row_files import ROW_FILES, flat, has_columns, writing_rows
 from bertkit.inference.skipping import listing_skipped, readable
-from bertkit.inference.unsure import check_unsure_below, or_unsure, unsure_on_validation
-from bertkit.inference.writing import (
-    CsvRows,
-    GrowingFile,
-    Row,
-    check_growing_file,
-    flat,
-    json_lines,
-    with_prediction,
-)
+from bertkit.inference.unsure import check_unsure_below, unsure_on_validation, with_unsure
+from bertkit.inference.writing import Row, check_growing_file, with_prediction
 from bertkit.json_text import dumps
 from bertkit.placement.inference import Precision
 from bertkit.progress import Reached, printable, say
 from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tables.documents import is_document
-from bertkit.tables.objects import kind_of_table, table_of
+from bertkit.tables.objects import kind_of_table, some_rows, table_of
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
-_OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
 # Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
 _NOT_LINES = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
@@ -78,7 +70,7 @@ def predict_stream(
     trust_remote_code: bool = False,
     per_file: bool = False,
     on_error: Literal["stop", "skip"] = "stop",
-) -> Iterator[Predictions]:
+) -> Any:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
     Predictions are yielded block by block in the order of the inputs; memory does not grow with their number. Files of
@@ -87,7 +79,7 @@ def predict_stream(
     Args:
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or a table of pandas, polars, Arrow or ``datasets``, or rows as dictionaries; or
-            ``None``. `bertkit.load` gives predictions for a table as a table of its kind.
+            ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.xlsx``) with the columns that the
             checkpoint was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a
             checkpoint that answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file
@@ -95,10 +87,11 @@ def predict_stream(
             inputs too, so
             that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
-            per line for ``.jsonl``, ``.json`` and ``.ndjson``. It is called ``FILE.partial`` until it is complete. In
-            CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels, and
-            lists and objects of the input, are JSON. Where predictions hold the most probable of more than ten labels,
-            which differ from row to row, they are one column, ``probabilities``, with a JSON object.
+            per line for ``.jsonl`` and ``.ndjson``, one list of them for ``.json``, row groups for ``.parquet``. It is
+            called ``FILE.partial`` until it is complete. In CSV and Parquet the probability of a class has a column of
+            its own, ``probabilities.NAME``, and several labels, and lists and objects of the input, are JSON text.
+            Where predictions hold the most probable of more than ten labels, which differ from row to row, they are
+            one column, ``probabilities``: a JSON object in CSV, a map in Parquet.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that contains the answers, or a UTF-8 file of it.
         colours: allow colours in the lines, if the task supports them.
@@ -106,8 +99,8 @@ def predict_stream(
             from the input then.
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
-        unsure_below: label predictions of a class with a lower probability ``unsure``. Their share in the validation
-            set of the run, and how many of the rest are right, is printed first.
+        unsure_below: label predictions of a class with a lower probability ``unsure``; ``best_label`` is the class in
+            all rows. Their share in the validation set of the run, and how many of the rest are right, is said first.
         form: give each input with its prediction in a form of another tool, one of `Predicted.forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
         text_columns: columns of a table to read, one of texts or two of pairs; ``None`` for those of the training, or
@@ -120,6 +113,10 @@ def predict_stream(
         on_error: ``stop`` ends at an input that the task does not take, such as an empty text; ``skip``
             leaves it out, and at the end lists the first 20 of them with their reasons, and their number, on stderr.
 
+    Returns:
+        An iterator of `Predictions`, one for each block. For a table object the predictions at once, as a table of its
+        kind, see `bertkit.inference.predictor.table_with_predictions`; with ``form`` as a list of dictionaries.
+
     Raises:
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
             after the blocks before it were yielded, an invalid input; the message then says how many inputs are done.
@@ -128,6 +125,7 @@ def predict_stream(
         ```python
         for block in bertkit.predict("my-reviews", texts=["a lovely film", "an awful plot"]):
             print(block)
+        labelled = bertkit.predict("my-reviews", frame)  # a DataFrame gives a DataFrame
         ```
     """
     input_file, output_file = (None if file is None else Path(file) for file in (input_file, output_file))
@@ -141,24 +139,24 @@ def predict_stream(
     if unsure_below is not None:
         check_unsure_below(task, unsure_below)
         say(unsure_on_validation(name, unsure_below))
-    if form is not None and form not in how.forms:
-        raise DataError(
-            f"--as {form}: {task.name} writes {' or '.join(how.forms) or 'no other form'}; "
-            + ("give one of them" if how.forms else "remove it")
-        )
+    _check_form(form, task)
     if questions is not None and passage is not None:
         how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
     skipped: list[str] | None = None if on_error == "stop" else []
+    table: Table | None = None
     per_file = per_file or (input_file is not None and is_document(input_file))
     if per_file and input_file is None:
         raise DataError("--per-file: is for files; give them with --input")
     if input_file is not None:
         blocks = _read(input_file, task, at_once, per_file, skipped)
     elif kind_of_table(texts) is not None:
-        blocks = one_block(table_of(texts))
+        table = table_of(texts)
+        blocks = one_block(table)
     else:
         given = list_of_texts(questions if texts is None else texts)
         blocks = blocks_of(with_words(given, "question" if texts is None else "text", skipped), at_once)
+
+    rows_read: list[int | str] = []  # of the last block
 
     def read(block: Block) -> tuple[Columns, Columns, Columns]:
         if per_file and isinstance(block.inputs, Table):
@@ -166,6 +164,7 @@ def predict_stream(
             return task.read_input(list(block.inputs.columns["text"])), names, block.inputs.columns
         if isinstance(block.inputs, Table):
             columns: Columns = task.columns_of(block.inputs)
+            rows_read[:] = block.inputs.numbers_of_rows
             are_named = not all(name.isdecimal() for name in block.inputs.columns)  # those of a column file are not
             if form is None and are_named and len(next(iter(columns.values()))) == len(block.inputs):
                 return columns, how.repeated(columns), block.inputs.columns
@@ -177,8 +176,27 @@ def predict_stream(
 
     predictor = build_predictor(name, task, config, precision=precision)
     read_what_can_be = readable(read, skipped)
-    predictions = _stream(predictor, blocks, read_what_can_be, output_file, colours, csv_safe, form, unsure_below)
-    return listing_skipped(predictions, skipped, lambda block: len(block.rows))
+    found: list[dict[str, Any]] | None = None if table is None or form is not None else []
+    stream = _stream(predictor, blocks, read_what_can_be, output_file, colours, csv_safe, form, unsure_below, found)
+    stream = listing_skipped(stream, skipped, lambda block: len(block.rows))
+    if table is None:
+        return stream
+    rows = [row for block in stream for row in block.rows]
+    if found is None:
+        return rows
+    if len(rows_read) < len(table):
+        texts = some_rows(texts, [int(number) - 1 for number in rows_read])
+    return table_with_predictions(texts, list(table.columns), found, how.leaves_out_labels)
+
+
+def _check_form(form: str | None, task: Task) -> None:
+    """Checks that a task writes a form of another tool, if one is given."""
+    forms = predicted(task).forms
+    if form is not None and form not in forms:
+        raise DataError(
+            f"--as {form}: {task.name} writes {' or '.join(forms) or 'no other form'}; "
+            + ("give one of them" if forms else "remove it")
+        )
 
 
 def _check_options(
@@ -202,11 +220,13 @@ def _check_options(
     suffix = "" if output_file is None else output_file.suffix.lower()
     if csv_safe and suffix != ".csv":
         raise DataError("--csv-safe is for --output FILE.csv; other forms have no formulas")
-    if form is not None and suffix == ".csv":
-        raise DataError(f"--as {form}: is JSON lines, for --output FILE.jsonl; --output {output_file} is CSV")
+    if form is not None and output_file is not None and has_columns(output_file):
+        raise DataError(
+            f"--as {form}: is JSON, for --output FILE.jsonl or FILE.json; --output {output_file} has columns"
+        )
     if output_file is not None:
-        if suffix not in _OUTPUTS:
-            raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_OUTPUTS)}")
+        if suffix not in ROW_FILES:
+            raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(ROW_FILES)}")
         check_growing_file(output_file, f"--output {output_file}")
 
 
@@ -235,22 +255,23 @@ def _stream(
     csv_safe: bool,
     form: str | None,
     unsure_below: float | None,
+    found: list[dict[str, Any]] | None,
 ) -> Iterator[Predictions]:
     """Yields the predictions for blocks; ``read`` returns the columns to encode, and those of the lines and of the rows
-    beside the predictions."""
+    beside the predictions, which are added to ``found``."""
     how = predicted(predictor.task)
-    is_csv = output_file is not None and output_file.suffix.lower() == ".csv"
+    flattens = output_file is not None and has_columns(output_file)
 
     def predict(block: Block, on_progress: Reached) -> Predictions:
         columns, shown, kept = read(block)
-        predictions = predictor.predict_columns(columns, on_progress)
-        if unsure_below is not None:
-            predictions = [or_unsure(each, unsure_below) for each in predictions]
+        predictions = with_unsure(predictor.predict_columns(columns, on_progress), unsure_below)
+        if found is not None:
+            found.extend(predictions)
         block_predictions = Predictions([], [])
         inputs = zip(zip(*kept.values(), strict=True), zip(*shown.values(), strict=True), strict=True)
         for (row_values, values), prediction in zip(inputs, predictions, strict=True):
             given = dict(zip(kept, row_values, strict=True))
-            row = with_prediction(flat(given, nested_as_json=True) if is_csv else given, prediction)
+            row = with_prediction(flat(given) if flattens else given, prediction)
             if form is not None:
                 row = how.in_form(form, row)
                 line = dumps(row)  # in ASCII, so that no control character reaches a terminal
@@ -266,12 +287,10 @@ def _stream(
     if output_file is None:
         yield from blocks_of_predictions
         return
-    as_text = CsvRows(csv_safe, how.leaves_out_labels) if is_csv else json_lines
-    with GrowingFile(output_file) as file:
+    with writing_rows(output_file, csv_safe, how.leaves_out_labels) as add:
         for each in blocks_of_predictions:
             if each.rows:  # else all inputs of the block were skipped
-                with file.adding(len(each.rows)) as stream:
-                    stream.write(as_text(each.rows).encode())
+                add(each.rows)
             yield each
 
 

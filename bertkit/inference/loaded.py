@@ -128,6 +128,9 @@ class LoadedCheckpoint(Summarized):
         texts: str | Sequence[str] | Any = None,
         *,
         all_probabilities: bool = False,
+        threshold: float | None = None,
+        unsure_below: float | None = None,
+        text_columns: Sequence[str] | None = None,
         **fields: str | Sequence[str],
     ) -> Any:
         """Predicts for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
@@ -135,13 +138,24 @@ class LoadedCheckpoint(Summarized):
         Args:
             texts: one text, or several; or a table, which gives a table of its kind with the predictions.
             all_probabilities: return the probability of every label, not only of the ten most probable ones.
+            threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
+            unsure_below: label predictions of a class with a lower probability ``unsure``; ``best_label`` is the class.
+            text_columns: columns of a table to read, instead of those of the training.
             fields: for question answering, instead: ``question`` and ``context``.
 
         Raises:
             CheckpointError: it was not fine-tuned.
             DataError: the task does not take what is given.
+            RecipeError: the task does not have an option.
         """
-        return self.predictor.predict(texts, all_probabilities=all_probabilities, **fields)
+        return self.predictor.predict(
+            texts,
+            all_probabilities=all_probabilities,
+            threshold=threshold,
+            unsure_below=unsure_below,
+            text_columns=text_columns,
+            **fields,
+        )
 
     @overload
     def embed(

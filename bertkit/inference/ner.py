@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
-from bertkit.inference.verdict import Facts, classes_in_words, is_wide, never_predicted, score_in_words
+from bertkit.inference.verdict import Facts, classes_in_words, interval_of, is_wide, never_predicted, score_in_words
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import counted, printable
@@ -31,6 +31,7 @@ class PredictedEntities(Predicted):
     """Entities of texts, or with plain tags the tags of words."""
 
     task: NerTask
+    example = "sentence"
     column_settings = frozenset({"token_column", "tag_column"})
 
     def __init__(self, task: NerTask):
@@ -81,7 +82,7 @@ class PredictedEntities(Predicted):
             if training is not None:
                 counts = np.bincount(np.fromiter(chain.from_iterable(training), dtype=np.int64), minlength=len(names))
             words = (np.concatenate(own), np.concatenate(true), np.concatenate(rows), names, counts)
-            return classes_in_words(*words, what=("tag", "tags"), unit="word")
+            return classes_in_words(*words, what=("tag", "tags"), unit="word", terms=accuracy_terms(own, true))
         strict = self.task.task.strict
         tags = self.task.to_labels(own), self.task.to_labels(true)
         counts_of_types = count_entities(*tags, strict)
@@ -92,13 +93,24 @@ class PredictedEntities(Predicted):
         )
         entities = counted(int(actual.sum()), "entity", form=",")
         terms = f1_terms(*tags, strict)
-        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), terms)
+        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), interval_of(terms))
         line = (
             f"Of {entities}, {right.sum():,} are found with type and bounds, and of {predicted.sum():,} predicted ones "
             f"{right.sum():,} are right: {f1}; predicting none gives 0."
         )
         never = never_predicted(names, actual, predicted, what=("type", "types"), unit="entity")
         return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms))
+
+    def unit(self, name: str) -> str:
+        return "word" if name.endswith("accuracy") else "entity"
+
+    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
+        if self.unit(name) == "word":
+            return sum(map(len, references))
+        true = self.task.to_labels(references)
+        counts = count_entities(true, true, self.task.task.strict)
+        of_type = name.removeprefix("entity/").rpartition("/")[0]
+        return sum(each.actual for kind, each in counts.items() if of_type in ("", kind))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if self.task.task.scheme == "plain":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bertkit.errors import DataError, RecipeError, shown
 from bertkit.inference.verdict import Facts, score_in_words
 from bertkit.json_text import dumps
-from bertkit.metrics.intervals import MeanDecomposition
+from bertkit.metrics.intervals import MeanDecomposition, score_interval
 from bertkit.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example
 from bertkit.tasks.registry import by_kind_of_task
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bertkit.tables import Table
 
 
+_CORRELATIONS = ("spearmanr", "pearson", "combined_score")
+
+
 class Predicted:
     """A task behind ``bertkit predict`` and ``compare``. By default it reads lines and tables, repeats all columns of
     the input, and is scored again for each sample of examples.
@@ -35,12 +38,14 @@ class Predicted:
         forms: names of the forms of other tools in which predictions can be written, see `in_form`.
         reads_neighbours: whether the prediction for a table row also depends on neighbouring rows.
         leaves_out_labels: whether predictions hold the probabilities of some labels only, which differ between rows.
+        example: what an example is called, in the singular.
     """
 
     column_settings: ClassVar[frozenset[str]] = frozenset()
     forms: Sequence[str] = ()
     reads_neighbours: bool = False
     leaves_out_labels: bool = False
+    example: str = "example"
 
     def __init__(self, task: Task):
         self.task = task
@@ -136,6 +141,40 @@ class Predicted:
         """
         return None
 
+    def unit(self, name: str) -> str:
+        """Returns what a metric is a score of, in the singular; by default `example`."""
+        return self.example
+
+    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
+        """Returns the number of these units; by default of the examples.
+
+        Args:
+            name: the metric, a key of `PerExampleTask.compute_metrics`.
+            predictions, references: as for `PerExampleTask.compute_metrics`.
+        """
+        return len(references)
+
+    def counted_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        """Returns what a metric is a score of, with its number: ``10 queries``."""
+        return counted(self.units(name, predictions, references), self.unit(name), form=",")
+
+    def interval(
+        self, name: str, predictions: Sequence[Any], references: Sequence[Any], is_main: bool = True
+    ) -> tuple[float, float] | None:
+        """Returns the 95 % interval of a metric; None without one.
+
+        Args:
+            name: the metric, a key of `PerExampleTask.compute_metrics`.
+            predictions, references: as for `PerExampleTask.compute_metrics`.
+            is_main: compute it again without each of many groups of examples if it is no function of means; for other
+                metrics that is done for correlations only, whose values are few numbers.
+        """
+        terms = self.terms(name, predictions, references)
+        if terms is None and not is_main and name not in _CORRELATIONS:
+            return None
+        scores = per_example(self.task).compute_metrics
+        return score_interval(predictions, references, lambda *sides: float(scores(*sides)[name]), terms)
+
     def facts(self, outcome: Outcome) -> Facts:
         """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
         if not isinstance(self.task, PerExampleTask):
@@ -145,8 +184,8 @@ class Predicted:
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
         if not len(sides[1]) or not math.isfinite(scores[name]):
             return Facts()
-        words = score_in_words(name, float(scores[name]), self.terms(name, *sides))
-        return Facts((f"{words} on {counted(len(sides[1]), 'example', form=',')}.",))
+        words = score_in_words(name, float(scores[name]), self.interval(name, *sides))
+        return Facts((f"{words} on {self.counted_units(name, *sides)}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns predictions and references in the form of metrics of the evaluate library.
@@ -213,6 +252,14 @@ class Outcome:
     @cached_property
     def _predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
         return per_example(self.task).predictions_and_references(self.outputs, self.features, self.examples)
+
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """Returns metric → what it is a score of, with its number; none for a task that scores no single examples."""
+        if not isinstance(self.task, PerExampleTask):
+            return {}
+        sides = self.predictions_and_references()
+        return {name: predicted(self.task).counted_units(name, *sides) for name in self.task.compute_metrics(*sides)}
 
     @cached_property
     def collapse(self) -> str | None:

@@ -15,7 +15,9 @@ from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.predicted import predicted
-from bertkit.inference.writing import flat, names_beside
+from bertkit.inference.row_files import spread
+from bertkit.inference.unsure import check_unsure_below, with_unsure
+from bertkit.inference.writing import names_beside
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
@@ -54,6 +56,9 @@ class Predictor:
         texts: str | Sequence[str] | Any = None,
         *,
         all_probabilities: bool = False,
+        threshold: float | None = None,
+        unsure_below: float | None = None,
+        text_columns: Sequence[str] | None = None,
         **fields: str | Sequence[str],
     ) -> Any:
         """Predicts for texts, in the order given; `Predicted.format_prediction` writes one in a line.
@@ -62,55 +67,55 @@ class Predictor:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them. Or
                 a table with the columns of the training: a DataFrame of pandas or polars, an Arrow table, a
                 ``datasets.Dataset`` or a list of dictionaries.
-            all_probabilities: return the probability of every label, not only of the ten most probable ones.
+            all_probabilities, threshold, unsure_below, text_columns: as for `bertkit.inference.files.predict_stream`;
+                the validation set is not predicted for.
             fields: for question answering, instead: ``question``, one or several, and ``context``, one for all or one
                 for each.
 
         Returns:
-            For a table, a table of its kind with all its columns and those of the predictions. Otherwise one dictionary
-            per text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``; for
-            question answering ``answer``, ``probability``, ``start`` and ``end``.
+            For a table, a table of its kind, see `table_with_predictions`. Otherwise one dictionary
+            per text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``, and ``best_label``
+            with ``unsure_below``; for question answering ``answer``, ``probability``, ``start`` and ``end``.
 
         Raises:
             DataError: the task does not take these inputs, or they hold a value that is no text.
+            RecipeError: the task does not have an option.
         """
         if (texts is None) == (not fields):
             given = f"texts and {', '.join(fields)}" if fields else "neither"
             raise DataError(
                 "predict takes texts or a table, or fields as keyword arguments, such as question and context; got "
-                f"{given} (settings such as threshold are arguments of bertkit.predict)"
+                f"{given} (settings such as max_seq_length are arguments of bertkit.load)"
             )
+        task = configured(self.task, all_probabilities, threshold, text_columns)
+        if unsure_below is not None:
+            check_unsure_below(task, unsure_below)
+        table = None
         if texts is None:
             fields = {
                 name: value if isinstance(value, str) else list_of_texts(value, name) for name, value in fields.items()
             }
             for name, value in fields.items():
                 with_words([value] if isinstance(value, str) else value, name)
-            return self.predict_columns(predicted(self.task).read_fields(fields), all_probabilities=all_probabilities)
-        if kind_of_table(texts) is not None:
-            return self._predict_table(texts, all_probabilities)
-        lines = with_words(list_of_texts(texts))
-        return self.predict_columns(self.task.read_input(lines), all_probabilities=all_probabilities)
+            columns: Columns = predicted(task).read_fields(fields)
+        elif kind_of_table(texts) is not None:
+            table = table_of(texts)
+            columns = task.columns_of(table)
+        else:
+            columns = task.read_input(with_words(list_of_texts(texts)))
+        rows = with_unsure(self.with_task(task).predict_columns(columns), unsure_below)
+        if table is None:
+            return rows
+        return table_with_predictions(texts, list(table.columns), rows, predicted(task).leaves_out_labels)
 
-    def _predict_table(self, given: Any, all_probabilities: bool) -> Any:
-        """Returns a table of the kind of the given one, with its columns and its index, and those of the predictions.
-
-        A column that has the name of a prediction becomes ``input_NAME``. Probabilities are columns
-        ``probabilities.NAME``, as in CSV, except in dictionaries.
-        """
-        table = table_of(given)
-        rows = self.predict_columns(self.task.columns_of(table), all_probabilities=all_probabilities)
-        given = renamed(given, names_beside(list(table.columns), rows[0]))
-        if kind_of_table(given) != ROWS:
-            rows = [flat(row, nested_as_json=predicted(self.task).leaves_out_labels) for row in rows]
-        return with_columns(given, {name: [row[name] for row in rows] for name in rows[0]})
+    def with_task(self, task: Task) -> Predictor:
+        """Returns the predictor of the same network for a task with other options."""
+        return Predictor(task, self.model, self.tokenizer, self.batch_size, self.name)
 
     def predict_columns(
         self,
         columns: Mapping[str, Sequence[str]],
         on_progress: Reached | None = None,
-        *,
-        all_probabilities: bool = False,
     ) -> list[dict[str, Any]]:
         """Predicts for the columns of a table, named as in training; returns one dictionary per row, as `predict`.
 
@@ -118,10 +123,8 @@ class Predictor:
         """
         if not any(map(len, columns.values())):
             return []
-        how = predicted(self.task)
-        task = how.with_all_probabilities() if all_probabilities else self.task
-        features = task.encode(how.cut_texts(columns, self.tokenizer), self.tokenizer)
-        return task.decode(self.outputs(features, on_progress), features, columns)
+        features = self.task.encode(predicted(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
+        return self.task.decode(self.outputs(features, on_progress), features, columns)
 
     def outputs(self, features: Columns, on_progress: Reached | None = None) -> Outputs:
         """Returns the model's outputs for N encoded inputs, float32, in the order given.
@@ -151,6 +154,27 @@ class Predictor:
         with Bar("predicting", "inputs") if on_progress is None else nullcontext(on_progress) as progress:
             forward_in_batches(self.model, lengths, collate, keep, self.batch_size, self.name, progress)
         return next(iter(arrays.values())) if len(arrays) == 1 else tuple(arrays.values())
+
+
+def table_with_predictions(
+    given: Any, names: Sequence[str], rows: Sequence[dict[str, Any]], leaves_out_labels: bool
+) -> Any:
+    """Returns a table of the kind of the given one, with its columns and its index, and those of the predictions.
+
+    A column that has the name of a prediction becomes ``input_NAME``, as in files. Probabilities are columns
+    ``probabilities.NAME``, except in dictionaries, and where predictions hold those of some labels only: then they are
+    one column, ``probabilities``, of a dictionary or what the library has in its place.
+
+    Args:
+        given: a table object.
+        names: its columns.
+        rows: predictions, one per row of the table.
+        leaves_out_labels: as of `Predicted`.
+    """
+    given = renamed(given, names_beside(names, rows[0]))
+    if kind_of_table(given) != ROWS:
+        rows = [spread(row, leaves_out_labels) for row in rows]
+    return with_columns(given, {name: [row[name] for row in rows] for name in rows[0]})
 
 
 def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarray, number: int) -> np.ndarray:
@@ -257,10 +281,17 @@ def load_configured_task(
         BertkitError: the checkpoint cannot be read, or its task does not have an option.
     """
     task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
+    return configured(task, all_probabilities, threshold, text_columns), config
+
+
+def configured(
+    task: Task, all_probabilities: bool, threshold: float | None, text_columns: Sequence[str] | None
+) -> Task:
+    """Returns a task with the options of `predict_stream`; RecipeError if it does not have one of them."""
     if text_columns:
         task = predicted(task).with_columns({"text_columns": list(text_columns)})
     if all_probabilities:
         task = predicted(task).with_all_probabilities()
     if threshold is not None:
         task = predicted(task).with_threshold(threshold)
-    return task, config
+    return task

@@ -30,6 +30,7 @@ class PredictedAnswers(Predicted):
     task: QuestionAnsweringTask
     column_settings = frozenset({"id_column", "question_column", "context_column", "answers_column"})
     needs_transformers = False
+    example = "question"
 
     def read_file(self, path: Path) -> Table | None:
         """Reads a file in SQuAD's nested JSON format."""

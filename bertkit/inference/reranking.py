@@ -11,7 +11,7 @@ from bertkit.inference.classification import PredictedClassification
 from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
 from bertkit.inference.verdict import Facts
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.metrics.ranking import ranking_terms
+from bertkit.metrics.ranking import queries_of, ranking_terms
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.splits import Columns
@@ -22,6 +22,7 @@ class PredictedPairs(PredictedClassification):
 
     task: RerankingTask
     column_settings = frozenset({"text_columns", "negative_columns", "label_column"})
+    example = "pair"
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """As `Predicted.collapse`, of the scores: that all rankings are perfect is no fault."""
@@ -32,6 +33,12 @@ class PredictedPairs(PredictedClassification):
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return ranking_terms(name, np.asarray(predictions))
+
+    def unit(self, name: str) -> str:
+        return "query"
+
+    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
+        return queries_of(predictions)
 
 
 predicted.register(RerankingTask, PredictedPairs)

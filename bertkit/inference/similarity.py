@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Predicted, collapse_of, predicted
-from bertkit.metrics.intervals import MeanDecomposition, terms_of
-from bertkit.metrics.ranking import ranking_terms
+from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
+from bertkit.metrics.ranking import SCORES, queries_of, ranking_terms
 from bertkit.tasks.base import Outputs
-from bertkit.tasks.similarity.task import SimilarityTask
+from bertkit.tasks.similarity.task import TRIPLET_ACCURACY, SimilarityTask
 from bertkit.tasks.splits import Columns
 
 
@@ -30,7 +30,20 @@ class PredictedSimilarity(Predicted):
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         rows = np.asarray(predictions)
-        return terms_of(name, rows, references) if rows.ndim == 1 else ranking_terms(name, rows[:, :-1])
+        if rows.ndim == 1:
+            return terms_of(name, rows, references)
+        return mean_terms(rows[:, -1]) if name == TRIPLET_ACCURACY else ranking_terms(name, rows[:, :-1])
+
+    @property
+    def example(self) -> str:  # type: ignore[override]
+        has_negatives = self.task.task.form == "triplets"
+        return "triplet" if has_negatives else "pair"
+
+    def unit(self, name: str) -> str:
+        return "query" if name in SCORES else self.example
+
+    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
+        return queries_of(predictions) if name in SCORES else len(references)
 
 
 predicted.register(SimilarityTask, PredictedSimilarity)

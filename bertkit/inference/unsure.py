@@ -29,13 +29,21 @@ def check_unsure_below(task: Task, probability: float) -> None:
         raise RecipeError(f"--unsure-below: {task.name} has a class named {UNSURE!r} already; remove the option")
 
 
-def or_unsure(prediction: dict[str, Any], probability: float) -> dict[str, Any]:
-    """Returns a prediction of one class, with the label `UNSURE` if its probability is lower than ``probability``.
+def with_unsure(predictions: list[dict[str, Any]], probability: float | None) -> list[dict[str, Any]]:
+    """Returns predictions of one class, with the label `UNSURE` where its probability is lower than ``probability``.
 
-    >>> or_unsure({"label": "sales", "probability": 0.4}, 0.6)
-    {'label': 'unsure', 'probability': 0.4}
+    ``best_label`` is the most probable class in all of them. With None the predictions are as they are.
+
+    >>> with_unsure([{"label": "sales", "probability": 0.4}], 0.6)
+    [{'label': 'unsure', 'best_label': 'sales', 'probability': 0.4}]
     """
-    return {**prediction, "label": UNSURE} if prediction["probability"] < probability else prediction
+    if probability is None:
+        return predictions
+    return [
+        {"label": UNSURE if each["probability"] < probability else each["label"], "best_label": each["label"]}
+        | {name: value for name, value in each.items() if name != "label"}
+        for each in predictions
+    ]
 
 
 def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
@@ -44,7 +52,7 @@ def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
 
     Args:
         checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
-        probability: as of `or_unsure`.
+        probability: as of `with_unsure`.
     """
     from bertkit.inference.evaluation import outcome_of
     from bertkit.inference.verdict import percent, right_of_all

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from bertkit.errors import DataError, OutputError
-from bertkit.inference.embedding import TEXTS_AT_ONCE, Vectors
+from bertkit.files import readable_size
+from bertkit.inference.embedding import TEXTS_AT_ONCE, TokenEmbeddings, Vectors, rows_of_vectors
 from bertkit.inference.inputs import (
     BLOCK,
     Block,
@@ -21,8 +25,9 @@ from bertkit.inference.inputs import (
 )
 from bertkit.inference.loaded import load
 from bertkit.inference.pooling import Pooling
+from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.skipping import listing_skipped, readable
-from bertkit.inference.writing import VECTOR_FILES, GrowingFile, check_growing_file
+from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.placement.inference import Precision
 from bertkit.progress import Reached, say, unreported
 from bertkit.tables import Table, is_table
@@ -30,6 +35,112 @@ from bertkit.tables.documents import is_document
 from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tables.objects import kind_of_table, table_of
 from bertkit.tables.table import the_text_column
+
+_MOST_TEXT_BYTES = 1 << 32  # of the array of texts in .npz
+
+
+# One writer per format of vectors with ``size`` numbers: ``add`` writes those of the next texts; ``close`` ends the
+# file so that it can be read, even after an interruption.
+
+
+class JsonLinesVectors:
+    """Writes one line per text."""
+
+    def __init__(self, file: GrowingFile, size: int):
+        self._file = file
+
+    def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
+        rows = [{"text": text, **row} for text, row in zip(texts, rows_of_vectors(vectors), strict=True)]
+        if files is not None:
+            rows = [{"file": file, **row} for file, row in zip(files, rows, strict=True)]
+        with self._file.adding(len(rows)) as stream:
+            stream.write(json_lines(rows).encode())
+
+    def close(self) -> None:
+        pass
+
+
+class ParquetVectors:
+    """Writes one row per text or per token; a block is a row group."""
+
+    def __init__(self, file: GrowingFile, size: int):
+        self._groups = RowGroups(file)
+        self._size = size
+        self._texts = 0
+
+    def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
+        import pyarrow as pa
+
+        if isinstance(vectors, np.ndarray):
+            rows: dict[str, Any] = {"text": pa.array(texts, pa.string()), "embedding": vector_column(vectors)}
+        else:
+            columns = _token_columns(vectors, self._texts, self._size)
+            start, end = columns["offsets"].T
+            rows = {"text": columns["text"], "token": columns["tokens"], "start": start, "end": end}
+            rows["embedding"] = vector_column(columns["embeddings"])
+        if files is not None:
+            rows = {"file": pa.array(files, pa.string()), **rows}
+        self._groups.add(pa.table(rows))
+        self._texts += len(texts)
+
+    def close(self) -> None:
+        self._groups.close()
+
+
+class NpzVectors:
+    """Collects all arrays and writes them at the end; NumPy stores each text with the length of the longest one."""
+
+    def __init__(self, file: GrowingFile, size: int):
+        self._file = file
+        self._size = size
+        self._texts: list[str] = []
+        self._files: list[str] = []
+        self._vectors: list[Any] = []
+        self._longest = 0
+
+    def add(self, texts: Sequence[str], vectors: Vectors, files: Sequence[str] | None = None) -> None:
+        self._longest = max([self._longest, *map(len, texts)])
+        count = len(self._texts) + len(texts)
+        if (size := np.dtype((str, self._longest)).itemsize * count) > _MOST_TEXT_BYTES:
+            raise OutputError(
+                f"{self._file.path}: {count:,} texts would take {readable_size(size)}, since NumPy stores each with "
+                f"the {self._longest:,} characters of the longest one; give --output FILE.parquet or FILE.jsonl"
+            )
+        self._texts += texts
+        self._files += files or ()
+        self._vectors.append(vectors)
+
+    def close(self) -> None:
+        if not self._vectors:
+            return
+        columns = {"texts": np.asarray(self._texts, dtype=str)}
+        if isinstance(self._vectors[0], np.ndarray):
+            columns["embeddings"] = np.concatenate(self._vectors)
+        else:
+            columns |= _token_columns(list(chain.from_iterable(self._vectors)), 0, self._size)
+        if self._files:
+            columns["files"] = np.asarray(self._files, dtype=str)
+        with self._file.adding(len(self._texts)) as stream:
+            np.savez(stream, **columns)  # type: ignore[arg-type]
+
+
+VECTOR_FILES: Mapping[str, type[JsonLinesVectors | ParquetVectors | NpzVectors]] = {
+    ".npz": NpzVectors,
+    ".parquet": ParquetVectors,
+    ".jsonl": JsonLinesVectors,
+}
+"""Ending of a file of vectors → what writes it."""
+
+
+def _token_columns(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
+    """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
+    counts = np.asarray([len(each.tokens) for each in texts], np.int64)
+    return {
+        "text": np.repeat(np.arange(first, first + len(texts)), counts),
+        "tokens": np.asarray([token for each in texts for token in each.tokens], dtype=str),
+        "offsets": np.concatenate([np.zeros((0, 2), np.int64), *(each.offsets for each in texts)]),
+        "embeddings": np.concatenate([np.zeros((0, size), np.float32), *(each.vectors for each in texts)]),
+    }
 
 
 def embed_texts(

@@ -177,6 +177,7 @@ def right_of_all(
     unit: str = "example",
     guess: tuple[str, float] | None = None,
     right_in: str = "",
+    terms: MeanDecomposition | None = None,
 ) -> tuple[list[str], bool]:
     """Returns the sentence on the share of right predictions, and whether its interval is wide.
 
@@ -185,6 +186,7 @@ def right_of_all(
         unit: what is predicted for.
         guess: what it is compared with: a prediction that is the same for all, in words, and its share of right ones.
         right_in: in what they are right; by default in all.
+        terms: the share as a function of means, if what is right comes in groups, such as the words of a sentence.
 
     >>> right_of_all([True] * 24 + [False] * 5, guess=("always guessing 'billing'", 10 / 29))[0]
     ["24 of 29 examples are right, 82.8 % (95 % interval 65.5 to 92.4 %); always guessing 'billing' gives 34.5 %."]
@@ -192,7 +194,8 @@ def right_of_all(
     number, right = len(is_right), int(np.sum(is_right))
     if not number:
         return [], False
-    interval = _interval(mean_terms(is_right))
+    terms = mean_terms(is_right) if terms is None else terms
+    interval = interval_of(terms)
     ends = "" if interval is None else f" (95 % interval {100 * interval[0]:.1f} to {100 * interval[1]:.1f} %)"
     line = f"{right:,} of {counted(number, unit, form=',')} {inflected(right, 'is', 'are')} right{right_in}"
     line += f", {percent(right / number)}{ends}"
@@ -206,7 +209,7 @@ def right_of_all(
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )
-    return sentences, is_wide(mean_terms(is_right))
+    return sentences, is_wide(terms)
 
 
 def is_wide(terms: MeanDecomposition) -> bool:
@@ -215,18 +218,17 @@ def is_wide(terms: MeanDecomposition) -> bool:
     >>> is_wide(mean_terms([True] * 8 + [False] * 2)), is_wide(mean_terms([True] * 800 + [False] * 200))
     (True, False)
     """
-    interval = _interval(terms)
+    interval = interval_of(terms)
     return interval is not None and interval[1] - interval[0] > _WIDE
 
 
-def score_in_words(name: str, value: float, terms: MeanDecomposition | None) -> str:
+def score_in_words(name: str, value: float, interval: tuple[float, float] | None) -> str:
     """Returns a score with its interval: ``F1 0.8276 (95 % interval 0.6425 to 0.9415)``."""
-    interval = None if terms is None else _interval(terms)
     ends = "" if interval is None else f" (95 % interval {interval[0]:.4f} to {interval[1]:.4f})"
     return f"{name} {value:.4f}{ends}"
 
 
-def _interval(terms: MeanDecomposition) -> tuple[float, float] | None:
+def interval_of(terms: MeanDecomposition) -> tuple[float, float] | None:
     """Returns the interval of a metric, that of the report; None without one."""
     score = float(terms.function(*terms.values.mean(axis=0)))
     rows = range(len(terms.values))
@@ -335,6 +337,7 @@ def classes_in_words(
     *,
     what: tuple[str, str] = ("class", "classes"),
     unit: str = "example",
+    terms: MeanDecomposition | None = None,
 ) -> Facts:
     """Returns the facts of exclusive classes.
 
@@ -345,6 +348,7 @@ def classes_in_words(
         training: number of training examples of each class, (C,); None if unknown.
         what: singular and plural of what is predicted.
         unit: what is classified.
+        terms: as of `right_of_all`.
     """
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(confusion, (true, predicted), 1)
@@ -354,7 +358,7 @@ def classes_in_words(
     if np.count_nonzero(counts == counts[usual]) > 1:
         the_most = f"one of the most frequent {what[1]}"
     guess = f"always guessing {shown(names[usual])}, {the_most} {where},"
-    sentences, is_wide = right_of_all(predicted == true, unit, (guess, float(np.mean(true == usual))))
+    sentences, is_wide = right_of_all(predicted == true, unit, (guess, float(np.mean(true == usual))), terms=terms)
     never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)
     return Facts((*sentences, *never, *chance), bool(chance), bool(never), is_wide)
@@ -366,7 +370,7 @@ def numbers_in_words(predicted: np.ndarray, true: np.ndarray, training: np.ndarr
     middle = float(np.median(true if training is None else training))
     of = "of these examples" if training is None else "of the training set"
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
-    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), terms)} of "
+    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms))} of "
     line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
     hardly = hardly_different(predicted, true)
     return Facts((f"{line}{float(np.abs(true - middle).mean()):.4f}.", *hardly), bool(hardly))

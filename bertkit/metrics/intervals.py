@@ -262,6 +262,8 @@ def score_interval(
     if len(references) < 2 or not math.isfinite(score):
         return None
     terms = checked(terms, score)
+    if terms is not None and len(terms.values) < 2:  # one query of several examples
+        return None
     if terms is not None and terms.is_proportion:
         return _interval_of_proportion(terms)
     low, high = terms.bounds if terms is not None else (-math.inf, math.inf)

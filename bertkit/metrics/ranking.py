@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.metrics.intervals import MeanDecomposition
+from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 
 DEPTH = 10
 """Documents of a ranking that count."""
@@ -75,14 +75,15 @@ def mean_scores(rows: np.ndarray) -> dict[str, float]:
     return dict(zip(SCORES, means.tolist(), strict=True))
 
 
+def queries_of(rows: Sequence[Any]) -> int:
+    """Returns the number of queries in rows of weights and scores, (N, 5) or more: those with a weight."""
+    return int(np.count_nonzero(np.asarray(rows)[:, 0])) if len(rows) else 0
+
+
 def ranking_terms(name: str, rows: np.ndarray) -> MeanDecomposition | None:
-    """Returns one of `SCORES` as a function of means over rows (N, 5) of weights and scores; None for other metrics."""
-    if name not in SCORES:
-        return None
-    weights = rows[:, 0]
-    columns = np.stack([weights * rows[:, 1 + SCORES.index(name)], weights], axis=1)
-    return MeanDecomposition(columns, _ratio, (0.0, 1.0))
+    """Returns one of `SCORES` as a mean over the queries, the rows of (N, 5) weights and scores that have a weight.
 
-
-def _ratio(total: Any, weight: Any) -> Any:
-    return total / np.maximum(weight, 1e-12)
+    None for other metrics, and without a query.
+    """
+    queries = rows[rows[:, 0] > 0]
+    return mean_terms(queries[:, 1 + SCORES.index(name)]) if name in SCORES and len(queries) else None

@@ -51,7 +51,7 @@ class Test:
         low, high: ends of the 95 % interval of the difference; None where there is none.
         p: two-sided p-value; None where there is no test, see ``reason``.
         smallest_p: the smallest p-value that the test can give with this number of units; 0 if any can be reached.
-        units: number of examples, of folds, or of the runs of A and of B.
+        units: number of examples or queries, of folds, or of the runs of A and of B.
         method: name of the test.
         reason: why there is no test, or none is needed, a clause; empty if there is one.
         adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjusted`; None without one.
@@ -213,6 +213,10 @@ def by_example(
     if len(references) < 2:
         return Test(difference, None, None, None, None, units, reason="one example")
     known = _known_terms((a, b), references, scores, terms)
+    if known[0][0] is not None:
+        units = (len(known[0][0].values),)  # queries, each of several examples
+        if units[0] < 2:
+            return Test(difference, None, None, None, None, units, reason="one query")
     values = [
         np.mean(
             [pseudo_values(run, references, measure, each) for run, each in zip(side, of_side, strict=True)], axis=0

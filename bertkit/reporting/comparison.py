@@ -49,15 +49,21 @@ def comparison_of(
     return RunComparison(
         names=tuple(names),
         scores=DataTable(
-            "Scores on the validation set, with 95 % intervals over its examples",
+            "Scores on the validation set, with 95 % intervals",
             ("metric", *names),
-            [(readable(name), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics],
+            [(_with_units(name, values), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics],
             note=_collapsed(names, outcomes),
         ),
         differences=tuple(_differences(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
         curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
+
+
+def _with_units(name: str, values: Sequence[Mapping[str, Score]]) -> str:
+    """Returns a metric with what it is a score of, if that is the same in all runs."""
+    units = {of_run[name].units for of_run in values if name in of_run}
+    return f"{readable(name)} ({next(iter(units))})" if len(units) == 1 and all(units) else readable(name)
 
 
 def _cell(score: Score | None) -> str | None:

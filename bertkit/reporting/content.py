@@ -12,7 +12,6 @@ import numpy as np
 
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import NO_VERDICT, Verdict, verdict_of
-from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.reporting.charts import curve_section, not_finite, readable, without_classes
@@ -44,6 +43,7 @@ class Score:
         value: its value in ``all_results.json``; None where it is undefined, as a correlation of equal values is.
         low, high: 95 % interval over the examples; None where there is none, or none with a width.
         is_main: whether checkpoints are compared by it.
+        units: what it is a score of, such as ``10 queries``; empty if unknown.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Score:
     low: float | None = None
     high: float | None = None
     is_main: bool = False
+    units: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,25 +156,23 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     names = without_classes(filter(is_score, results), main)
     intervals: dict[str, tuple[float | None, float | None]] = {}
     sides = None if outcome is None else sides_of(outcome)
+    units: dict[str, str] = {}
     if outcome is not None and sides is not None:
+        units = outcome.units
         known = per_example(outcome.task).compute_metrics(*sides)
         for name in filter(known.__contains__, names):
-            terms = predicted(outcome.task).terms(name, *sides)
-            if terms is not None or name == _compared_metric(outcome, known):
-                interval = score_interval(*sides, _measure_of(outcome, name), terms) or (None, None)
+            interval = predicted(outcome.task).interval(name, *sides, name == _compared_metric(outcome, known))
+            if interval is not None:
                 intervals[name] = _with_width(interval)
         always = (*known, main, "loss", *run.record.get("further_scores", ()))
         first = [name for name in names if name in always]
         others = [name for name in names if name.startswith(("ece", *(f"{each}_" for each in known)))]
         names = list(dict.fromkeys([*first, *others]))[: max(len(first), _MOST_SCORES)]
     order = sorted(names, key=lambda name: (name != main, name not in intervals, name == "loss"))
-    return [Score(name, results[name], *intervals.get(name, (None, None)), is_main=name == main) for name in order]
-
-
-def _measure_of(outcome: Outcome, name: str) -> Measure:
-    """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
-    scores = per_example(outcome.task).compute_metrics
-    return lambda predictions, references: float(scores(predictions, references)[name])
+    return [
+        Score(name, results[name], *intervals.get(name, (None, None)), name == main, units.get(name, ""))
+        for name in order
+    ]
 
 
 def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:

@@ -47,6 +47,7 @@ from bertkit.training.tuning import check_tuning, tune
 from bertkit.training.warm_start import check_warm_start, warm_start
 
 if TYPE_CHECKING:
+    from bertkit.inference.predicted import Outcome
     from bertkit.sharing.card_facts import CardFacts
 
 
@@ -120,7 +121,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         run.record.further_scores = prepared.scores.further.computed
     outcome = validation_outcome(task, run, trainer, splits, prepared.features)
     metrics = score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    return run.finish(trainer, _card(task, splits, run, trainer, metrics, card_note), outcome)
+    return run.finish(trainer, _card(task, splits, run, trainer, metrics, card_note, outcome), outcome)
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,7 @@ def _card(
     trainer: BertkitTrainer,
     metrics: dict[str, float],
     note: str,
+    outcome: Outcome,
 ) -> CardFacts | None:
     """Returns the facts of the model card; None without the feature that writes it."""
     if not has_room("sharing"):
@@ -317,7 +319,8 @@ def _card(
     facts = finetuned_card(
         task, splits, run.recipe, trainer.model.config, metrics, run.record.truncation, run.record.collapse, note
     )
-    return replace(facts, verdict=run.record.verdict.sentences)
+    units = {f"eval_{name}": each for name, each in outcome.units.items()}
+    return replace(facts, verdict=run.record.verdict.sentences, units=units)
 
 
 def _encode(

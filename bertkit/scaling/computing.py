@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
-
-import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, rows_of_vectors
 from bertkit.inference.inputs import BLOCK, inputs_at_once
 from bertkit.inference.loaded import load
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import build_predictor, load_configured_task
-from bertkit.inference.unsure import or_unsure
-from bertkit.inference.writing import json_lines, plain, vector_column, with_prediction
-from bertkit.json_text import dumps
+from bertkit.inference.row_files import arrow_table, flat, json_lines, spread
+from bertkit.inference.unsure import with_unsure
+from bertkit.inference.writing import with_prediction
 from bertkit.progress import unreported
 from bertkit.reading.paths import TEXT
 from bertkit.reading.text import iterating
@@ -74,6 +73,7 @@ class _Predicting:
         self._unsure_below = options.pop("unsure_below", None)
         self._task, config = load_configured_task(job.checkpoint, **options)
         self._predictor = build_predictor(job.checkpoint, self._task, config, precision=precision)
+        self.leaves_out_labels = predicted(self._task).leaves_out_labels
         self.at_once = inputs_at_once(config)
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
@@ -86,10 +86,7 @@ class _Predicting:
             columns = self._task.read_input([_values(row)["text"] for row in rows], rows[0].line or 1)
         else:
             columns = self._task.columns_of(_table(rows, names, file))
-        predictions = self._predictor.predict_columns(columns, unreported)
-        if self._unsure_below is None:
-            return predictions
-        return [or_unsure(each, self._unsure_below) for each in predictions]
+        return with_unsure(self._predictor.predict_columns(columns, unreported), self._unsure_below)
 
 
 class _Embedding:
@@ -97,6 +94,7 @@ class _Embedding:
         self._options = dict(job.options)
         self._column = self._options.pop("text_column") or "text"
         self._embedder = load(job.checkpoint, precision=self._options.pop("precision")).embedder
+        self.leaves_out_labels = False
         self.at_once = TEXTS_AT_ONCE if self._options["pooling"] == "none" else BLOCK
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
@@ -140,7 +138,9 @@ class Computer:
             contents[folder.rejected_name(shard)] = b"".join(lines)
         if results:
             vectors = _VECTOR if _VECTOR in results[0] else None
-            contents[folder.result_name(shard)] = file_bytes(self._job.form, results, vectors)
+            contents[folder.result_name(shard)] = file_bytes(
+                self._job.form, results, vectors, self._model.leaves_out_labels
+            )
         for name, content in contents.items():
             folder.write(name, content)
         return Finished(len(rejected), {name: FileRecord.of(content) for name, content in contents.items()})
@@ -164,7 +164,8 @@ class Computer:
                 *self._computed(rows[:middle], names, file, rejected),
                 *self._computed(rows[middle:], names, file, rejected),
             ]
-        return [with_prediction(_values(row), new) for row, new in zip(rows, computed, strict=True)]
+        given: Callable[[Mapping[str, Any]], dict[str, Any]] = flat if self._job.form == "parquet" else dict
+        return [with_prediction(given(_values(row)), new) for row, new in zip(rows, computed, strict=True)]
 
     def _reject(self, row: Row, reason: str, file: InputFile, rejected: list[tuple[Row, str]]) -> None:
         if self._job.on_error == "stop":
@@ -193,53 +194,21 @@ def _rejection(row: Row, reason: str, file: InputFile) -> bytes:
     return json_bytes({"file": file.relative, "row": row.row, **line, "reason": reason}) + b"\n"
 
 
-def file_bytes(form: Form, rows: Sequence[Mapping[str, Any]], vectors: str | None = None) -> bytes:
+def file_bytes(
+    form: Form, rows: Sequence[dict[str, Any]], vectors: str | None = None, leaves_out_labels: bool = False
+) -> bytes:
     """Returns a file with one row for each mapping, in order; equal rows give equal bytes.
 
-    In Parquet, a mapping of numbers (probabilities by label) is a map, and other nested values that were computed are
-    JSON text: the type of a column must not depend on the rows that are in the file.
-
     Args:
-        form: ``jsonl`` or ``parquet``.
+        form: ``jsonl`` or ``parquet``, whose columns are those of `bertkit.inference.row_files.arrow_table`.
         rows: at least one; a key that a row lacks is null in Parquet.
         vectors: name of a column of float32 arrays (D); None if there is none.
+        leaves_out_labels: as of `bertkit.inference.row_files.spread`.
     """
-    return json_lines(rows).encode() if form == "jsonl" else _parquet(rows, vectors)
-
-
-def _parquet(rows: Sequence[Mapping[str, Any]], vectors: str | None) -> bytes:
-    import pyarrow as pa
+    if form == "jsonl":
+        return json_lines(rows).encode()
     import pyarrow.parquet as pq
 
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    arrays = {}
-    for name in names:
-        values = [row.get(name) for row in rows]
-        if name == vectors:
-            arrays[name] = vector_column(np.stack(values).astype(np.float32))  # type: ignore[arg-type]
-        else:
-            arrays[name] = _array(values)
     written = io.BytesIO()
-    pq.write_table(pa.table(arrays), written)
+    pq.write_table(arrow_table([spread(row, leaves_out_labels) for row in rows], vectors), written)
     return written.getvalue()
-
-
-def _array(values: list[Any]) -> Any:
-    import pyarrow as pa
-
-    present = [value for value in values if value is not None]
-    if not present:
-        return pa.array(values, pa.string())
-    if all(isinstance(value, Mapping) and _are_numbers(value) for value in present):
-        maps = [None if value is None else [(key, float(each)) for key, each in value.items()] for value in values]
-        return pa.array(maps, pa.map_(pa.string(), pa.float64()))
-    if not any(isinstance(value, (list, Mapping)) for value in present):
-        try:
-            return pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in one column of JSON lines
-            pass
-    return pa.array([None if value is None else dumps(value, ensure_ascii=False, default=plain) for value in values])
-
-
-def _are_numbers(value: Mapping[str, Any]) -> bool:
-    return bool(value) and all(isinstance(each, float) for each in value.values())

@@ -75,6 +75,7 @@ class CardFacts:
         is_stock: whether transformers' own classes load the checkpoint, whatever its family.
         report: what to show of ``report.html``; ``None`` if there is no report.
         verdict: what the scores say, a sentence each, plain text.
+        units: key of ``metrics`` → what it is a score of, such as ``10 queries``.
         example: Python that uses the checkpoint, with ``ADDRESS`` in place of its name; empty for `bertkit predict`.
     """
 
@@ -106,6 +107,7 @@ class CardFacts:
     report: CardReport | None = None
     example: str = ""
     verdict: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_own(self) -> bool:

@@ -192,8 +192,11 @@ def _scores(facts: CardFacts) -> str:
     rows = []
     for key in dict.fromkeys((*facts.main_metrics, *facts.other_metrics)):
         name, value = key.removeprefix("eval_"), facts.metrics[key]
-        rows.append((escape(METRIC_NAMES.get(name, name)), f"{value:.4f}" if math.isfinite(value) else "undefined"))
-    return table(("metric", "value"), rows)
+        shown = f"{value:.4f}" if math.isfinite(value) else "undefined"
+        rows.append((escape(METRIC_NAMES.get(name, name)), shown, escape(facts.units.get(key, ""))))
+    if not facts.units:
+        return table(("metric", "value"), [row[:2] for row in rows])
+    return table(("metric", "value", "over"), rows)
 
 
 def _verdict(facts: CardFacts) -> str:

@@ -109,7 +109,9 @@ def with_columns(value: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
 
     Args:
         value: a table object.
-        columns: new columns, of as many rows; those of a name that the table has take its place.
+        columns: new columns, of as many rows; those of a name that the table has take its place. A column of
+            dictionaries whose keys differ is a map in Arrow and polars, and a list of ``key`` and ``value`` in
+            ``datasets``, which have no dictionaries.
     """
     kind = kind_of_table(value)
     if kind == ROWS:
@@ -119,17 +121,48 @@ def with_columns(value: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
         return value.assign(**{name: series(list(each), index=value.index) for name, each in columns.items()})
     if kind == "polars.DataFrame":
         series = sys.modules["polars"].Series
-        return value.with_columns([series(name, list(each), strict=False) for name, each in columns.items()])
+        return value.with_columns(
+            [
+                series(name, _map_column(each) if _are_maps(each) else list(each), strict=False)
+                for name, each in columns.items()
+            ]
+        )
     if kind == "datasets.Dataset":
         value = value.remove_columns([name for name in columns if name in value.column_names])
         for name, each in columns.items():
-            value = value.add_column(name, list(each))
+            value = value.add_column(name, _pairs(each) if _are_maps(each) else list(each))
         return value
     for name, each in columns.items():
-        new = sys.modules["pyarrow"].array(list(each))
+        new = _map_column(each) if _are_maps(each) else sys.modules["pyarrow"].array(list(each))
         at = value.schema.get_field_index(name)
         value = value.append_column(name, new) if at < 0 else value.set_column(at, name, new)
     return value
+
+
+def _are_maps(values: Sequence[Any]) -> bool:
+    return len(values) > 0 and all(isinstance(value, Mapping) for value in values)
+
+
+def _map_column(values: Sequence[Mapping[str, float]]) -> pa.MapArray:
+    import pyarrow as pa
+
+    return pa.array([list(value.items()) for value in values], pa.map_(pa.string(), pa.float64()))
+
+
+def _pairs(values: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    return [[{"key": key, "value": each} for key, each in value.items()] for value in values]
+
+
+def some_rows(value: Any, numbers: Sequence[int]) -> Any:
+    """Returns some rows of a table object, given by their numbers from 0, as a table object of its kind."""
+    kind = kind_of_table(value)
+    if kind == ROWS:
+        return [value[number] for number in numbers]
+    if kind == "pandas.DataFrame":
+        return value.iloc[numbers]
+    if kind == "polars.DataFrame":
+        return value[list(numbers)]
+    return value.select(numbers) if kind == "datasets.Dataset" else value.take(numbers)
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -6,6 +6,7 @@ neighbouring windows share, which the tokenizers library calls ``stride``.
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import islice
@@ -133,7 +134,7 @@ def encode_in_windows(
         verbose=False,
     )
     encoded = []
-    for ids, offsets in zip(plain["input_ids"], plain["offset_mapping"], strict=True):
+    for text, ids, tokens in zip(texts, plain["input_ids"], plain["offset_mapping"], strict=True):
         spans = windows(len(ids), room, overlap)
         inputs = [
             {
@@ -146,9 +147,39 @@ def encode_in_windows(
             }
             for start, end in spans
         ]
-        offsets = np.asarray(offsets, np.int64).reshape(-1, 2)
+        offsets = np.asarray(tokens, np.int64).reshape(-1, 2)
+        offsets[:, 1] = ends_with_marks(text, tokens)
         encoded.append(WindowedText(spans, inputs, first, len(owners) - last, offsets))
     return encoded
+
+
+# ---- characters of tokens -------------------------------------------------------------------------------------------
+
+_MARKS = ("Mn", "Mc", "Me")
+
+
+def ends_with_marks(text: str, offsets: Sequence[tuple[int, int]], also: str = "") -> list[int]:
+    """Returns the exclusive end of each token's characters, the combining marks after them included.
+
+    A tokenizer that strips accents drops the marks: the token of ``e`` + U+0301 would end before its accent.
+
+    Args:
+        text: the text.
+        offsets: start and end of the tokens, in order.
+        also: another category of Unicode that is dropped.
+
+    >>> ends_with_marks("cafe\u0301 noir", [(0, 4), (6, 10)])
+    [5, 10]
+    """
+    ends = [end for _, end in offsets]
+    if text.isascii():
+        return ends
+    marks = {place for place, sign in enumerate(text) if unicodedata.category(sign) in (*_MARKS, also)}
+    for token, (start, end) in enumerate(offsets):
+        if end in marks and start < end:
+            limit = next((other for other, _ in islice(offsets, token + 1, None) if other >= end), len(text))
+            ends[token] = next(place for place in range(end, limit + 1) if place == limit or place not in marks)
+    return ends
 
 
 # ---- cutting of very long texts before they are tokenized -----------------------------------------------------------

@@ -271,15 +271,17 @@ class Progress(TrainerCallback):
                 return
             self.printed = time.monotonic()
         speed = f", {logs['train_tokens_per_second']:,.0f} tokens/s" if "train_tokens_per_second" in logs else ""
-        say(f"{line}: {readable(logs)}{speed}{self._left(state)}")
+        say(f"{line}: {readable(logs)}{speed}{self._left(args, state)}")
 
-    def _left(self, state: TrainerState) -> str:
+    def _left(self, args: TrainingArguments, state: TrainerState) -> str:
         """Returns the remaining time by the pace since the first step, with the evaluations and checkpoints so far."""
         if self.bar is not None or self.first is None or state.global_step == self.first[1]:
             return ""  # a progress bar shows it itself
         since, step = self.first
         pace = (time.monotonic() - since) / (state.global_step - step)
-        return f", {duration(pace * (state.max_steps - state.global_step))} left"
+        lacks = args.eval_strategy != IntervalStrategy.NO and self.evaluated_at < 0
+        left = duration(pace * (state.max_steps - state.global_step))
+        return f", {left} left{' without evaluations' if lacks else ''}"
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import bertkit
+from bertkit.choosing.conclusions import _cheaper
+from bertkit.choosing.measuring import Measured
+from bertkit.choosing.result import FrozenScore
 from bertkit.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
 
 
@@ -49,13 +53,41 @@ def test_words_are_scored_by_their_first_pieces(checkpoint, blind, tagged):
 
 
 def test_equal_checkpoints_are_not_told_apart(checkpoint, headless, table, tmp_path):
+    """An exact tie has no best; the command has the first of them."""
     choice = bertkit.choose([checkpoint, headless], train_file=table)
-    assert choice.best == choice.candidates[0].name
-    assert any(line.startswith("Not told apart from it") for line in choice.sentences)
-    _, of_headless = choice.candidates
+    one, of_headless = choice.candidates
+    assert choice.best is None
+    assert choice.sentences[0].startswith(f"{one.name} and {of_headless.name} have the same accuracy, ")
+    assert not any("Best by" in line for line in choice.sentences)
+    assert shlex.split(choice.command)[-3] == str(checkpoint)
     assert of_headless.perplexity is None
     assert "the weights lack" in of_headless.no_perplexity
     assert of_headless.parameters < choice.candidates[0].parameters
+
+
+def candidate(name, milliseconds, score=0.9):
+    """A checkpoint as it is measured, of which only the time and the score matter."""
+    wording = SimpleNamespace(too_long=0.0)
+    frozen = FrozenScore(score, None, None, 1, 2, "cls", {})
+    return Measured(name, name, "accuracy", frozen, None, (), wording, None, "none", 1, None, milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [((0.52, 0.49), None), ((0.55, 0.46), "0.46 ms per text in place of 0.55"), ((12.0, 3.0), "3.0 ms per text in")],
+)
+def test_a_faster_one_is_named_where_its_time_is_another(times, said):
+    first, other = (candidate(name, each) for name, each in zip("ab", times, strict=True))
+    [sentence] = _cheaper(first, [other])
+    assert sentence.startswith("More examples") if said is None else said in sentence
+
+
+def test_the_share_of_the_most_frequent_class_is_said(checkpoint, tmp_path):
+    rows = [{"text": f"a good film {n}", "label": "good" if n % 4 else "bad"} for n in range(40)]
+    choice = bertkit.choose(checkpoint, train_file=rows)
+    said = "75.0 % of the examples are 'good', the most frequent class: always guessing it gives accuracy 0.7500."
+    assert said in choice.sentences
+    assert said in choice.html().replace("&#39;", "'")
 
 
 def test_texts_without_labels_rank_by_masked_words(checkpoint, blind, headless, tmp_path):

@@ -10,7 +10,8 @@ import pytest
 import bertkit
 from bertkit import explain
 from bertkit.errors import DataError, RecipeError
-from bertkit.explain.attribution import Reason
+from bertkit.explain.attribution import Attribution, Reason
+from bertkit.explain.pieces import Word
 
 pytest.importorskip("captum", reason="the extra explain is not installed")
 
@@ -242,6 +243,21 @@ def test_doubtful_numbers_are_warned_of():
     first, second = reason.warnings()
     assert "miss the difference of the outputs by 5.0 % after 512 steps" in first
     assert "rank correlation -1.00" in second
+
+
+def test_the_same_warning_is_said_once():
+    numbers = np.array([1.0, 2, 3])
+    of_words = [
+        Reason(f"{n}: FILM", "logit", 0.9, 2.0, 1.0, numbers, -numbers, 0.0, 32, -0.5 - n / 10) for n in range(4)
+    ]
+    agrees = Reason("4: FILM", "logit", 0.9, 2.0, 1.0, numbers, numbers, 0.0, 32, 1.0)
+    words = [Word(each, 0, at, at + 1) for at, each in enumerate("abc")]
+    attribution = Attribution("FILM", words, [*of_words, agrees], "[MASK]", None)
+    [warning] = attribution.warnings()
+    assert warning.startswith("0: FILM, 1: FILM, 2: FILM, 3: FILM: both methods order the words differently: ")
+    assert [line for line in attribution.lines() if "warning" in line] == [f"    warning: {warning}"]
+    [alone] = Attribution("FILM", words, of_words[:1], "[MASK]", None).warnings()
+    assert "rank correlation -0.50" in alone
 
 
 @pytest.mark.slow

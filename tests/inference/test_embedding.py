@@ -225,7 +225,7 @@ class TestFiles:
     def test_texts_that_numpy_cannot_hold_are_refused(self, checkpoint, tmp_path, monkeypatch):
         """One long text among many: the vectors of the blocks before it are kept."""
         monkeypatch.setattr(vector_files, "BLOCK", 2)
-        monkeypatch.setattr("bertkit.inference.writing._MOST_TEXT_BYTES", 10_000)
+        monkeypatch.setattr("bertkit.inference.vector_files._MOST_TEXT_BYTES", 10_000)
         texts = ["a film", "the plot", "a film " * 500]
         with pytest.raises(OutputError, match=r"3 texts would take 42\.0 kB, .* 3,500 characters .*FILE\.parquet"):
             embed_texts(checkpoint, tmp_path / "out.npz", texts)

@@ -16,7 +16,8 @@ from bertkit.errors import DataError, OutputError
 from bertkit.inference import files, inputs, predictor
 from bertkit.inference.files import predict_stream
 from bertkit.inference.predicted import Predicted, predicted
-from bertkit.inference.writing import CsvRows, with_prediction
+from bertkit.inference.row_files import CsvRows
+from bertkit.inference.writing import with_prediction
 
 
 class Echo:

@@ -52,8 +52,59 @@ def test_predictions_come_back_in_the_same_kind(fine_tuned, make):
     assert (found["n"], found["input_label"]) == (COLUMNS["n"], COLUMNS["label"])
     assert found["label"] == [each["label"] for each in loaded.predict(COLUMNS["text"])]
     assert columns_of(given) == COLUMNS  # the caller's table is unchanged
-    [block] = predict_stream(fine_tuned("film"), given)
-    assert [row["n"] for row in block.rows] == COLUMNS["n"]
+    assert columns_of(bertkit.predict(fine_tuned("film"), given)) == found
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("options", [{}, {"all_probabilities": True}], ids=["ten", "all"])
+def test_probabilities_of_many_classes(fine_tuned, make, options):
+    """All are columns, except in dictionaries; the ten most probable are one column of what holds names and numbers."""
+    loaded = bertkit.load(fine_tuned("intents"))
+    expected = [row["probabilities"] for row in loaded.predict(COLUMNS["text"], **options)]
+    found = columns_of(loaded.predict(make(COLUMNS), **options))
+    if options and make is not rows_of:
+        names = [name for name in found if name.startswith("probabilities.")]
+        assert [name.removeprefix("probabilities.") for name in names] == list(expected[0])
+        assert [dict(zip(expected[0], values, strict=True)) for values in zip(*map(found.get, names), strict=True)] == (
+            expected
+        )
+        return
+    cells = found["probabilities"]
+    if make is data_set:
+        cells = [{pair["key"]: pair["value"] for pair in cell} for cell in cells]
+    assert list(map(dict, cells)) == expected
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_lists_of_a_prediction_are_lists(fine_tuned, make):
+    loaded = bertkit.load(fine_tuned("topics"))
+    expected = [row["labels"] for row in loaded.predict(COLUMNS["text"])]
+    assert [list(each) for each in columns_of(loaded.predict(make(COLUMNS)))["labels"]] == expected
+
+
+def test_both_doors_have_the_same_options(fine_tuned, tmp_path):
+    for kind, options in (("film", {"unsure_below": 1.0}), ("topics", {"threshold": 0.9})):
+        for given in ({**COLUMNS}, {"body": COLUMNS["text"]}):
+            named = {"text_columns": ["body"]} if "body" in given else {}
+            frame, out = pandas.DataFrame(given), tmp_path / f"{kind}-{len(named)}.csv"
+            loaded = bertkit.load(fine_tuned(kind)).predict(frame, **options, **named)
+            by_name = bertkit.predict(fine_tuned(kind), frame, output_file=out, **options, **named)
+            pandas.testing.assert_frame_equal(loaded, by_name)
+            assert list(pandas.read_csv(out).columns) == list(by_name.columns)
+
+
+def test_rows_that_are_skipped_are_not_in_the_table(fine_tuned, capsys):
+    frame = pandas.DataFrame({"text": ["a film", "", "a plot", None]}, index=[5, 6, 7, 8])
+    with pytest.raises(DataError, match="row 2"):
+        bertkit.predict(fine_tuned("film"), frame)
+    found = bertkit.predict(fine_tuned("film"), frame, on_error="skip")
+    assert (list(found.index), list(found["text"])) == ([5, 7], ["a film", "a plot"])
+    assert "2 inputs skipped, 2 done" in capsys.readouterr().err
+
+
+def test_a_form_of_an_annotation_tool_is_a_list(fine_tuned):
+    found = bertkit.predict(fine_tuned("entities"), pandas.DataFrame({"text": ["a film"]}), form="doccano")
+    assert [list(row) for row in found] == [["text", "label"]]
 
 
 @pytest.mark.parametrize("make", KINDS)

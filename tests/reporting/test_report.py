@@ -304,9 +304,10 @@ def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
     assert comparison.settings in html.unescape(found.source)
     assert "Not tested: 1 run of A and 1 run of B" in comparison.settings
     assert len(found.ids) == len(set(found.ids))
-    title = "Scores on the validation set, with 95 % intervals over its examples"
-    scores = {row[0]: row[1:] for row in found.tables[title][1:]}
+    title = "Scores on the validation set, with 95 % intervals"
+    scores = {row[0].partition(" (")[0]: row[1:] for row in found.tables[title][1:]}
     assert scores["accuracy"][0] == scores["accuracy"][1]
+    assert any(row[0] == f"accuracy ({compare(one, two).units})" for row in found.tables[title])
     accuracy = json.loads((one / "all_results.json").read_text())["eval_accuracy"]
     assert scores["accuracy"][0].startswith(f"{accuracy:.4f}")
 

@@ -114,7 +114,8 @@ def test_improbable_predictions_are_unsure(corpus, film, tmp_path, capsys):
     plain = lines(tmp_path / "plain" / "c.jsonl.000000.jsonl")
     least = min(row["probability"] for row in plain)
     predict_folder(film, path, str(tmp_path / "out"), unsure_below=least + 1e-9)
-    kept = [row if row["probability"] > least else {**row, "label": "unsure"} for row in plain]
+    best = [{**row, "best_label": row["label"]} for row in plain]
+    kept = [row if row["probability"] > least else {**row, "label": "unsure"} for row in best]
     assert lines(tmp_path / "out" / "c.jsonl.000000.jsonl") == kept
     assert "unsure below" in capsys.readouterr().err
     with pytest.raises(RecipeError, match="--unsure-below: expected more than 0"):

@@ -26,23 +26,26 @@ def test_metrics_are_read_in_the_order_people_want():
     )
 
 
-def test_without_a_terminal_each_log_is_a_line_with_the_time_left(capfd, monkeypatch):
-    """The first step, which may take longer than many others, does not count."""
+@pytest.mark.parametrize("strategy", ["no", "epoch"])
+def test_without_a_terminal_each_log_is_a_line_with_the_time_left(capfd, monkeypatch, strategy):
+    """The first step, which may take longer than many others, does not count, and evaluations once there was one."""
+    arguments = SimpleNamespace(eval_strategy=IntervalStrategy(strategy))
     clock = iter([100.0, 100.0, 127.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     progress = Progress("sst2")
     state = SimpleNamespace(global_step=0, max_steps=40, is_world_process_zero=True)
-    progress.on_train_begin(None, state, None)
+    progress.on_train_begin(arguments, state, None)
     state.global_step = 1
-    progress.on_step_end(None, state, SimpleNamespace(should_evaluate=False, should_save=False))
-    progress.on_log(None, state, None, logs={})
-    progress.on_log(None, state, None, logs=METRICS)
+    progress.on_step_end(arguments, state, SimpleNamespace(should_evaluate=False, should_save=False))
+    progress.on_log(arguments, state, None, logs={})
+    progress.on_log(arguments, state, None, logs=METRICS)
     assert capfd.readouterr().err == f"sst2: step 1/40: {readable(METRICS)}\n"
     state.global_step = 10
-    progress.on_log(None, state, None, logs={**METRICS, "train_tokens_per_second": 12345.6})
+    progress.on_log(arguments, state, None, logs={**METRICS, "train_tokens_per_second": 12345.6})
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.splitlines() == [f"sst2: step 10/40: {readable(METRICS)}, 12,346 tokens/s, 1m30s left"]
+    end = "" if strategy == "no" else " without evaluations"
+    assert err.splitlines() == [f"sst2: step 10/40: {readable(METRICS)}, 12,346 tokens/s, 1m30s left{end}"]
 
 
 def test_only_the_first_process_speaks(capfd):

@@ -11,16 +11,14 @@ question, up to ``max_query_length`` tokens.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.question_answering.questions import Answers
-from bertkit.tasks.windows import stripped, windows
+from bertkit.tasks.windows import ends_with_marks, stripped, windows
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -205,13 +203,7 @@ def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[
     for token, (start, end) in enumerate(offsets):
         if start < end and (context[start].isspace() or context[end - 1].isspace()) and context[start:end].strip():
             starts[token], ends[token] = stripped(context, start, end)
-    if not context.isascii():
-        marks = {place for place, sign in enumerate(context) if unicodedata.category(sign) in ("Mn", "Mc", "Me", "Cf")}
-        for token, end in enumerate(ends):
-            if end in marks and starts[token] < end:
-                limit = next((start for start in islice(starts, token + 1, None) if start >= end), len(context))
-                ends[token] = next(place for place in range(end, limit + 1) if place == limit or place not in marks)
-    return starts, ends
+    return starts, ends_with_marks(context, list(zip(starts, ends, strict=True)), also="Cf")
 
 
 def _tokens_of(answers: Answers, starts: list[int], ends: list[int], context: str) -> tuple[int, int]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+TRIPLET_ACCURACY = "triplet_accuracy"
+"""Name of the share of examples whose positive is nearer than all negatives."""
 _COMPARED = {"scored_pairs": "spearmanr", "nli": "spearmanr"}
 _CLASSES = 3  # of NLI
 
@@ -276,7 +278,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         scores = mean_scores(rows[:, :-1])
         nearer = rows[:, -1]
         if not np.isnan(nearer).any():
-            scores["triplet_accuracy"] = float(nearer.mean())
+            scores[TRIPLET_ACCURACY] = float(nearer.mean())
         return scores
 
     def to_labels(self, values: Sequence[Any]) -> list[Any]:
