@@ -92,13 +92,13 @@ class PredictedEntities(Predicted):
         )
         entities = counted(int(actual.sum()), "entity", form=",")
         terms = f1_terms(*tags, strict)
-        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), terms)
+        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), terms, outcome.same_texts)
         line = (
             f"Of {entities}, {right.sum():,} are found with type and bounds, and of {predicted.sum():,} predicted ones "
             f"{right.sum():,} are right: {f1}; predicting none gives 0."
         )
         never = never_predicted(names, actual, predicted, what=("type", "types"), unit="entity")
-        return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms))
+        return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms, outcome.same_texts))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if self.task.task.scheme == "plain":

@@ -10,12 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from bertkit.errors import DataError, RecipeError, shown
 from bertkit.inference.verdict import Facts, score_in_words
 from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import counted
-from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example
+from bertkit.tables.folds import copies_in_words, same_texts
+from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, number_in_source
 
@@ -145,7 +148,7 @@ class Predicted:
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
         if not len(sides[1]) or not math.isfinite(scores[name]):
             return Facts()
-        words = score_in_words(name, float(scores[name]), self.terms(name, *sides))
+        words = score_in_words(name, float(scores[name]), self.terms(name, *sides), outcome.same_texts)
         return Facts((f"{words} on {counted(len(sides[1]), 'example', form=',')}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
@@ -218,6 +221,17 @@ class Outcome:
     def collapse(self) -> str | None:
         """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
         return predicted(self.task).collapse(self.outputs, self.features, self.examples)
+
+    @cached_property
+    def same_texts(self) -> np.ndarray:
+        """Number of the text of each example, (N,) int64: the same for copies, which intervals count once."""
+        texts = same_texts(zip(*texts_of(self.task, self.examples).values(), strict=True))
+        return texts if len(texts) else np.arange(len(next(iter(self.examples.values()), ())))
+
+    @property
+    def copies(self) -> str:
+        """Sentence on the examples that have the text of an earlier one; empty if there are none."""
+        return copies_in_words(self.same_texts, "example", "intervals and tests count a text once")
 
     def digests(self) -> list[str]:
         """Returns a digest of each example, by which the same example in another run is recognized."""

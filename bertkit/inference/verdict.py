@@ -120,7 +120,8 @@ def verdict_of(outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), reci
     falling = [] if _is_highest(history, outcome.task.main_metric) else still_falls(list(losses.values()))
     steps = max((int(entry.get("step", 0)) for entry in history), default=0)
     proposal = None if recipe is None else _proposal(facts, bool(falling), bool(outcome.collapse), recipe, steps)
-    return Verdict((*facts.sentences, *falling), proposal)
+    copies = (f"{outcome.copies}.",) if facts.sentences and outcome.copies else ()
+    return Verdict((*facts.sentences, *copies, *falling), proposal)
 
 
 def _is_highest(history: Sequence[Mapping[str, Any]], metric: str) -> bool:
@@ -177,6 +178,7 @@ def right_of_all(
     unit: str = "example",
     guess: tuple[str, float] | None = None,
     right_in: str = "",
+    texts: np.ndarray | None = None,
 ) -> tuple[list[str], bool]:
     """Returns the sentence on the share of right predictions, and whether its interval is wide.
 
@@ -185,6 +187,7 @@ def right_of_all(
         unit: what is predicted for.
         guess: what it is compared with: a prediction that is the same for all, in words, and its share of right ones.
         right_in: in what they are right; by default in all.
+        texts: number of the text of each, (N,), of which the interval counts each once; None if all differ.
 
     >>> right_of_all([True] * 24 + [False] * 5, guess=("always guessing 'billing'", 10 / 29))[0]
     ["24 of 29 examples are right, 82.8 % (95 % interval 65.5 to 92.4 %); always guessing 'billing' gives 34.5 %."]
@@ -192,7 +195,7 @@ def right_of_all(
     number, right = len(is_right), int(np.sum(is_right))
     if not number:
         return [], False
-    interval = _interval(mean_terms(is_right))
+    interval = _interval(mean_terms(is_right), texts)
     ends = "" if interval is None else f" (95 % interval {100 * interval[0]:.1f} to {100 * interval[1]:.1f} %)"
     line = f"{right:,} of {counted(number, unit, form=',')} {inflected(right, 'is', 'are')} right{right_in}"
     line += f", {percent(right / number)}{ends}"
@@ -206,31 +209,31 @@ def right_of_all(
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )
-    return sentences, is_wide(mean_terms(is_right))
+    return sentences, is_wide(mean_terms(is_right), texts)
 
 
-def is_wide(terms: MeanDecomposition) -> bool:
-    """Returns whether the interval of a metric from 0 to 1 is too wide to say much.
+def is_wide(terms: MeanDecomposition, texts: np.ndarray | None = None) -> bool:
+    """Returns whether the interval of a metric from 0 to 1, with each of ``texts`` once, is too wide to say much.
 
     >>> is_wide(mean_terms([True] * 8 + [False] * 2)), is_wide(mean_terms([True] * 800 + [False] * 200))
     (True, False)
     """
-    interval = _interval(terms)
+    interval = _interval(terms, texts)
     return interval is not None and interval[1] - interval[0] > _WIDE
 
 
-def score_in_words(name: str, value: float, terms: MeanDecomposition | None) -> str:
-    """Returns a score with its interval: ``F1 0.8276 (95 % interval 0.6425 to 0.9415)``."""
-    interval = None if terms is None else _interval(terms)
+def score_in_words(name: str, value: float, terms: MeanDecomposition | None, texts: np.ndarray | None = None) -> str:
+    """Returns a score with its interval, ``F1 0.8276 (95 % interval 0.6425 to 0.9415)``, of each of ``texts`` once."""
+    interval = None if terms is None else _interval(terms, texts)
     ends = "" if interval is None else f" (95 % interval {interval[0]:.4f} to {interval[1]:.4f})"
     return f"{name} {value:.4f}{ends}"
 
 
-def _interval(terms: MeanDecomposition) -> tuple[float, float] | None:
+def _interval(terms: MeanDecomposition, texts: np.ndarray | None) -> tuple[float, float] | None:
     """Returns the interval of a metric, that of the report; None without one."""
     score = float(terms.function(*terms.values.mean(axis=0)))
     rows = range(len(terms.values))
-    return score_interval(rows, rows, lambda *sides: score, terms)
+    return score_interval(rows, rows, lambda *sides: score, terms, texts)
 
 
 def most_frequent(values: Iterable[Hashable]) -> Any:
@@ -335,6 +338,7 @@ def classes_in_words(
     *,
     what: tuple[str, str] = ("class", "classes"),
     unit: str = "example",
+    texts: np.ndarray | None = None,
 ) -> Facts:
     """Returns the facts of exclusive classes.
 
@@ -345,6 +349,7 @@ def classes_in_words(
         training: number of training examples of each class, (C,); None if unknown.
         what: singular and plural of what is predicted.
         unit: what is classified.
+        texts: as of `right_of_all`.
     """
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(confusion, (true, predicted), 1)
@@ -354,19 +359,27 @@ def classes_in_words(
     if np.count_nonzero(counts == counts[usual]) > 1:
         the_most = f"one of the most frequent {what[1]}"
     guess = f"always guessing {shown(names[usual])}, {the_most} {where},"
-    sentences, is_wide = right_of_all(predicted == true, unit, (guess, float(np.mean(true == usual))))
+    sentences, is_wide = right_of_all(predicted == true, unit, (guess, float(np.mean(true == usual))), texts=texts)
     never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)
     return Facts((*sentences, *never, *chance), bool(chance), bool(never), is_wide)
 
 
-def numbers_in_words(predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None) -> Facts:
-    """Returns the facts of predicted numbers; all arguments are (N,), ``training`` of the training examples or None."""
+def numbers_in_words(
+    predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None, texts: np.ndarray | None = None
+) -> Facts:
+    """Returns the facts of predicted numbers (N,).
+
+    Args:
+        predicted, true: (N,).
+        training: numbers of the training examples; None if unknown.
+        texts: as of `right_of_all`.
+    """
     errors = np.abs(predicted - true)
     middle = float(np.median(true if training is None else training))
     of = "of these examples" if training is None else "of the training set"
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
-    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), terms)} of "
+    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), terms, texts)} of "
     line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
     hardly = hardly_different(predicted, true)
     return Facts((f"{line}{float(np.abs(true - middle).mean()):.4f}.", *hardly), bool(hardly))

@@ -159,8 +159,9 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         known = per_example(outcome.task).compute_metrics(*sides)
         for name in filter(known.__contains__, names):
             terms = predicted(outcome.task).terms(name, *sides)
+            measure = _measure_of(outcome, name)
             if terms is not None or name == _compared_metric(outcome, known):
-                interval = score_interval(*sides, _measure_of(outcome, name), terms) or (None, None)
+                interval = score_interval(*sides, measure, terms, outcome.same_texts) or (None, None)
                 intervals[name] = _with_width(interval)
         always = (*known, main, "loss", *run.record.get("further_scores", ()))
         first = [name for name in names if name in always]

@@ -239,6 +239,23 @@ def test_wrong_labels_are_found(table, no_trial, tmp_path):
     assert len(lines & set(range(2, 22))) >= 18
 
 
+def test_a_wrong_label_is_found_beside_its_copies(table, no_trial):
+    """All five copies of a text have the wrong label, so that only other texts tell."""
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    for row in table.train:
+        first = WORDS[:5] if row["label"] == "yes" else WORDS[5:10]
+        row["text"] = " ".join([*first, *row["text"].split()[:3]])
+    for row in range(4):
+        table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
+    table.train[:] = [dict(row) for row in table.train[:40] for _ in range(5)]
+    report = table.report(labels=True)
+    found = [finding for finding in report.findings if finding.code == "label-noise"]
+    copies = "160 of 200 examples have the text of an earlier example; copies are in one fold"
+    assert [finding for finding in found if copies in finding.message]
+    lines = {int(each.where.rpartition(" ")[2].rstrip(")")) for each in found if each.level == "warning"}
+    assert len(lines & set(range(2, 22))) >= 16
+
+
 @pytest.mark.parametrize("frequent", [4, 50])
 def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
     pytest.importorskip("cleanlab", reason="the extra checks is not installed")
@@ -247,7 +264,7 @@ def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
         each["label"] = "no" if row < 4 else "yes"
     report = table.report(labels=True)
     [found] = [finding for finding in report.findings if finding.code == "label-noise"]
-    assert found.message == "the labels were not checked: that needs two classes of 5 examples or more"
+    assert found.message == "the labels were not checked: that needs two classes of 5 different texts or more"
 
 
 def test_docs_list_every_code():

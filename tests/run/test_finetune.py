@@ -248,8 +248,9 @@ def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path
     (tmp_path / "here").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "here" / "bert").symlink_to(checkpoint)
-    rows = [f"the {noun} is {word},{word}" for noun in ("film", "plot", "story") for word in ("awful", "lovely")]
-    (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows * 5]) + "\n")
+    nouns = [f"{noun} {number}" for noun in ("film", "plot", "story") for number in range(5)]
+    rows = [f"the {noun} is {word},{word}" for noun in nouns for word in ("awful", "lovely")]
+    (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     monkeypatch.chdir(tmp_path / "here")
     overrides = {**FAST, "train.num_train_epochs": 3, "data.train_file": "rows.csv", "model.name_or_path": "bert"}
     one = finetune("finetune/classification", output_dir="run", overrides=overrides).output_dir.resolve()
