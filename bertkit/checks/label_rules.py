@@ -76,6 +76,9 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
 @rule("labels-in-one-split", "splits")
 def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
     """Finds classes that occur in the training set or in another split only."""
+    yield from _doubts(
+        subject, "labels-in-one-split", "add such rows to the training set, or correct the spelling of these labels"
+    )
     known = set(_counts(subject, "train"))
     if not known:
         return

@@ -343,7 +343,7 @@ def classes_in_words(
     """Returns the facts of exclusive classes.
 
     Args:
-        predicted, true: class ids (N,).
+        predicted, true: class ids (N,); a true one below 0 is not in training.
         probabilities: (N, C).
         names: names of the C classes.
         training: number of training examples of each class, (C,); None if unknown.
@@ -352,7 +352,7 @@ def classes_in_words(
         texts: as of `right_of_all`.
     """
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(confusion, (true, predicted), 1)
+    np.add.at(confusion, (true[true >= 0], predicted[true >= 0]), 1)
     counts, where = (confusion.sum(axis=1), "here") if training is None else (training, "in training")
     usual = int(np.argmax(counts))
     the_most = f"the most frequent {what[0]}"
