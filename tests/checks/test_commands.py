@@ -267,6 +267,27 @@ def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
     assert found.message == "the labels were not checked: that needs two classes of 5 different texts or more"
 
 
+def test_a_grid_has_the_runs_of_each_setting(bertkit, words):
+    grid = ["--grid", "train.weight_decay=0,0.1", "--seeds", 2]
+    code, printed, _ = bertkit(*words, *grid, "--check")
+    printed = " ".join(printed.split())
+    assert code == 0
+    assert "01-weight_decay=0: 2 runs, each: learning rate " in printed
+    assert "4 runs of 2 settings" in printed
+    assert printed.count("labels: problem: single_label") == 1
+    code, as_json, _ = bertkit("check", *words, *grid, "--json")
+    assert [plan["runs"] for plan in json.loads(as_json)["plan"].values()] == [2, 2]
+
+
+def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):
+    words = ["finetune", "glue", "--task", "rte,mrpc", "--seeds", 2, "--data-dir", tmp_path, "--model", "none"]
+    code, printed, _ = bertkit(*words, "--check", "--json", "--output-dir", tmp_path / "grid")
+    assert code == 2
+    found = json.loads(printed)["findings"]
+    assert {finding["where"].partition(":")[0] for finding in found} >= {"rte", "mrpc"}
+    assert not (tmp_path / "grid").exists()
+
+
 def test_docs_list_every_code():
     documented = set(re.findall(r"^\| `([a-z][a-z-]*)` \|", DOCS.read_text(), re.M))
     assert documented == set(codes())
