@@ -30,6 +30,7 @@ from bertkit.errors import (
     TrainingError,
     entries_of,
     listed,
+    without_place,
 )
 from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
@@ -325,14 +326,16 @@ def _with_faults_of_rows(
     """Adds the faults of rows that other faults hide, and names ``--fix`` where it leaves rows of a finding out."""
     faults = [fault for table in tables.values() for fault in table.faults]
     left_out = {fault.message for fault in faults if fault.is_left_out}
-    said = "\n".join(finding.message for finding in findings)
-    hidden = [fault.message for fault in faults if fault.message not in said]
+    words = set(map(without_place, left_out))
+    # Of equal faults only the first places are said.
+    said = {without_place(entry) for finding in findings for entry in entries_of([finding.message])}
+    hidden = [fault.message for fault in faults if without_place(fault.message) not in said]
     kinds = [each for each in hidden if each in left_out], [each for each in hidden if each not in left_out]
     added = [finding_of(DataError(listed(kind, at_most=10))) for kind in kinds if kind]
     table = "write a table without such: --fix OUT.csv" if fix is None else f"go on with {fix}, which has none such"
     remedy = f"correct these rows, or {table}"
     return [
-        replace(each, remedy=remedy) if left_out.intersection(entries_of([each.message])) else each
+        replace(each, remedy=remedy) if words.intersection(map(without_place, entries_of([each.message]))) else each
         for each in (*findings, *added)
     ]
 

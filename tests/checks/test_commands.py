@@ -288,6 +288,15 @@ def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):
     assert not (tmp_path / "grid").exists()
 
 
+def test_equal_faults_of_rows_are_one_finding(table, no_trial):
+    for row in range(30):
+        table.train[row]["text"] = " "
+    [found] = [finding for finding in table.report().findings if finding.code == "data"]
+    assert found.message.count("text is empty") == 1
+    assert "line 2: text is empty; write a text, or remove the row (30 times, also line 3, line 4, " in found.message
+    assert "--fix OUT.csv" in found.remedy
+
+
 def test_docs_list_every_code():
     documented = set(re.findall(r"^\| `([a-z][a-z-]*)` \|", DOCS.read_text(), re.M))
     assert documented == set(codes())
