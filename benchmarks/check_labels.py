@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 from bertkit.checks.label_rules import find_suspects, vectors_of
+from bertkit.tables.folds import same_texts
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 
@@ -39,7 +40,7 @@ def main() -> None:
 
     started = time.perf_counter()
     vectors = vectors_of(given.model, [texts], 128)
-    suspects = [suspect.row for suspect in find_suspects(vectors, noisy)]
+    suspects = [suspect.row for suspect in find_suspects(vectors, noisy, same_texts((text,) for text in texts))]
     found = len(set(suspects) & set(flipped.tolist()))
     best = suspects[: len(flipped)]
     sys.stdout.write(

@@ -36,6 +36,7 @@ _PUBLIC = {
     "ablations": "bertkit.grids.ablations:ablations",
     "build_corpus": "bertkit.run.corpus:build_corpus",
     "check": "bertkit.checks.check:check",
+    "check_grid": "bertkit.checks.grid:check_grid",
     "choose": "bertkit.choosing.choose:choose",
     "compare": "bertkit.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.files:copy_recipe",

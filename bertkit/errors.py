@@ -33,6 +33,9 @@ _LONGEST_LINE, _LONGEST_FAULT = 2_000, 20_000  # characters of a message; values
 
 _COUNT = re.compile(r"(\d+) faults:\n")  # the beginning of `listed`
 _MORE = re.compile(r"… and \d+ more")
+_PLACE = re.compile(r"(?P<source>.+?), (?P<place>(?:line|row) \d+): (?P<fault>.+)", re.DOTALL)
+_TIMES = re.compile(r" \((\d+) times, also (?:line|row) [^()]*\)$")  # the end of `merged`
+_MOST_PLACES = 9  # of equal faults, beside the first
 
 _REPR = reprlib.Repr()
 _REPR.maxlevel = 3
@@ -149,8 +152,11 @@ def raise_all(faults: Sequence[str]) -> None:
     if faults:
         entries = entries_of(faults)
         heads = [_COUNT.match(fault) for fault in faults]
-        total = sum(1 if head is None else int(head[1]) for head in heads)
-        more = [f"… and {total - len(entries)} more"] if total > len(entries) else []
+        total = sum(
+            times_of(fault) if head is None else int(head[1]) for fault, head in zip(faults, heads, strict=True)
+        )
+        left = total - sum(map(times_of, entries))
+        more = [f"… and {left} more"] if left > 0 else []
         raise DataError(f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in [*entries, *more]))
 
 
@@ -167,6 +173,44 @@ def entries_of(faults: Iterable[str]) -> list[str]:
     return entries
 
 
+def merged(faults: Iterable[str]) -> list[str]:
+    """Returns faults with the same words in several lines or rows of a file once, with their number and first places.
+
+    >>> merged(["x.csv, line 3: empty", "x.csv, line 4: odd", "x.csv, line 7: empty", "x.csv, line 8: empty"])
+    ['x.csv, line 3: empty (3 times, also line 7, line 8)', 'x.csv, line 4: odd']
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    for fault in faults:
+        parts = _PLACE.fullmatch(fault)
+        key = ("", fault) if parts is None else (parts["source"], parts["fault"])
+        places.setdefault(key, []).append("" if parts is None else parts["place"])
+    entries = []
+    for (source, fault), (first, *others) in places.items():
+        entry = f"{source}, {first}: {fault}" if first else fault
+        if first and others:
+            more = ", …" if len(others) > _MOST_PLACES else ""
+            entry += f" ({len(others) + 1} times, also {', '.join(others[:_MOST_PLACES])}{more})"
+        entries += [entry] * (1 if first else 1 + len(others))
+    return entries
+
+
+def times_of(entry: str) -> int:
+    """Returns how many faults an entry of `merged` stands for."""
+    times = _TIMES.search(entry)
+    return 1 if times is None else int(times[1])
+
+
+def without_place(fault: str) -> str:
+    """Returns the words of a fault that are the same in each line or row of a file: without its place and number.
+
+    >>> without_place("x.csv, line 3: empty (3 times, also line 7, line 8)")
+    'x.csv: empty'
+    """
+    fault = _TIMES.sub("", fault)
+    parts = _PLACE.fullmatch(fault)
+    return fault if parts is None else f"{parts['source']}: {parts['fault']}"
+
+
 def raise_listed(faults: Sequence[str]) -> None:
     """Raises one DataError with the first ten faults of a data file, if there are any."""
     if faults:
@@ -174,7 +218,7 @@ def raise_listed(faults: Sequence[str]) -> None:
 
 
 def listed(faults: Sequence[str], at_most: int = 20) -> str:
-    """Formats one fault as it is, several as a counted and indented list of at most ``at_most`` entries.
+    """Formats one fault as it is, several as a counted and indented list of at most ``at_most`` entries of `merged`.
 
     A line of a fault has at most 2,000 characters and a fault at most 20,000, see `shortened`.
 
@@ -184,12 +228,14 @@ def listed(faults: Sequence[str], at_most: int = 20) -> str:
       - b is wrong
       - … and 1 more
     """
-    entries = [shortened(fault, _LONGEST_FAULT, _LONGEST_LINE) for fault in faults[:at_most]]
-    if len(faults) == 1:
+    different = merged(faults)
+    entries = [shortened(fault, _LONGEST_FAULT, _LONGEST_LINE) for fault in different[:at_most]]
+    if len(different) == 1:
         return entries[0]
-    if len(faults) > at_most:
-        entries.append(f"… and {len(faults) - at_most} more")
-    return f"{len(faults)} faults:\n" + "\n".join(f"  - {entry}" for entry in entries)
+    total = sum(map(times_of, different))
+    if len(different) > at_most:
+        entries.append(f"… and {total - sum(map(times_of, different[:at_most]))} more")
+    return f"{total} faults:\n" + "\n".join(f"  - {entry}" for entry in entries)
 
 
 def shortened(text: str, at_most: int, at_most_of_a_line: int | None = None) -> str:

@@ -30,6 +30,7 @@ from bertkit.errors import (
     TrainingError,
     entries_of,
     listed,
+    without_place,
 )
 from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
@@ -117,7 +118,7 @@ def check(
             overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
         resolved = _recipe(recipe, corpus, model, data_dir, overrides)
     except BertkitError as refused:
-        return Report((_finding(refused),))
+        return Report((finding_of(refused),))
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
         if fix is not None:
             write_fixed(with_absolute_paths(resolved), Path(fix), labels)
@@ -158,7 +159,8 @@ def _recipe(
     return pretraining_recipe(recipe, corpus, model, overrides)
 
 
-def _finding(refused: BertkitError) -> Finding:
+def finding_of(refused: BertkitError) -> Finding:
+    """Returns the finding on an error with which a run would end before its first step."""
     code, where = next(names for kind, names in ERRORS.items() if isinstance(refused, kind))
     return replace(
         error(where, str(refused), "correct what the message names: the run would stop with this error"), code=code
@@ -197,13 +199,13 @@ def _subject(
             single = replace(recipe.placement, num_processes=1, strategy="auto")
             recipe = replace(recipe, placement=single)
         except OutputError as refused:
-            findings.append(_finding(refused))
+            findings.append(finding_of(refused))
             place, resume, folder = scratch / "run", False, None
         except HubError as refused:
-            findings.append(_finding(refused))
+            findings.append(finding_of(refused))
             hub = None
         except BertkitError as refused:
-            findings.append(_finding(refused))
+            findings.append(finding_of(refused))
             return _parts(recipe, findings)
 
 
@@ -305,7 +307,7 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
             part()
         except BertkitError as refused:
             if str(refused) not in known:
-                findings.append(_finding(refused))
+                findings.append(finding_of(refused))
     return subject
 
 
@@ -324,14 +326,16 @@ def _with_faults_of_rows(
     """Adds the faults of rows that other faults hide, and names ``--fix`` where it leaves rows of a finding out."""
     faults = [fault for table in tables.values() for fault in table.faults]
     left_out = {fault.message for fault in faults if fault.is_left_out}
-    said = "\n".join(finding.message for finding in findings)
-    hidden = [fault.message for fault in faults if fault.message not in said]
+    words = set(map(without_place, left_out))
+    # Of equal faults only the first places are said.
+    said = {without_place(entry) for finding in findings for entry in entries_of([finding.message])}
+    hidden = [fault.message for fault in faults if without_place(fault.message) not in said]
     kinds = [each for each in hidden if each in left_out], [each for each in hidden if each not in left_out]
-    added = [_finding(DataError(listed(kind, at_most=10))) for kind in kinds if kind]
+    added = [finding_of(DataError(listed(kind, at_most=10))) for kind in kinds if kind]
     table = "write a table without such: --fix OUT.csv" if fix is None else f"go on with {fix}, which has none such"
     remedy = f"correct these rows, or {table}"
     return [
-        replace(each, remedy=remedy) if left_out.intersection(entries_of([each.message])) else each
+        replace(each, remedy=remedy) if words.intersection(map(without_place, entries_of([each.message]))) else each
         for each in (*findings, *added)
     ]
 
@@ -347,4 +351,4 @@ def _trial(subject: Subject) -> Iterator[Finding]:
             subject.trainer, subject.placement, micro_batches(subject), evaluated_batches(subject)
         )
     except BertkitError as refused:
-        yield _finding(refused)
+        yield finding_of(refused)

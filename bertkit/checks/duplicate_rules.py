@@ -14,6 +14,7 @@ from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject
 from bertkit.corpus.store.filters import SIMILAR, SimilarTexts, grams
 from bertkit.progress import inflected
+from bertkit.tables.folds import text_key
 
 _MANY = 0.01  # share above which a note becomes a warning
 _MOST_CHARACTERS = 2_000  # of a text; longer ones are compared by their beginnings
@@ -99,11 +100,11 @@ def _place(subject: Subject, member: Member) -> str:
 
 
 def _groups(subject: Subject) -> dict[Key, list[Member]]:
-    """Groups the examples of all splits by their texts, with white space at the ends removed."""
+    """Groups the examples of all splits by their texts."""
     by_texts: dict[Key, list[Member]] = {}
     for texts in subject.texts:
         for row, values in enumerate(texts.rows()):
-            by_texts.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
+            by_texts.setdefault(text_key(values), []).append(Member(texts.name, row))
     return by_texts
 
 

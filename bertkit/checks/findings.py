@@ -110,7 +110,11 @@ def merged(reports: Mapping[str, Report]) -> Report:
         for name, report in reports.items()
         for finding in report.findings
     ]
-    return Report(in_order(findings), {name: report.plan for name, report in reports.items()})
+    plans: dict[str, Any] = {}
+    for name, report in reports.items():
+        of_one = "steps" in report.plan or not report.plan
+        plans |= {name: report.plan} if of_one else {f"{name} {run}": plan for run, plan in report.plan.items()}
+    return Report(in_order(findings), plans)
 
 
 Function = Callable[[Subject], Iterable[Finding]]

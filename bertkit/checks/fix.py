@@ -19,6 +19,7 @@ from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
+from bertkit.tables.folds import same_texts
 from bertkit.tables.labels import accepted, faults_of_kinds, faults_of_texts, unwrapped
 from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
@@ -264,6 +265,7 @@ def _of_model(checkpoint: str, table: Table, texts: Sequence[str], label: str, c
     values = [cleaned.labels.get(row, str(table.columns[label][row])) for row in cleaned.rows]
     names, ids = np.unique(values, return_inverse=True)
     columns = [[str(table.columns[name][row]) for row in cleaned.rows] for name in texts]
+    vectors, numbers = vectors_of(checkpoint, columns, _LONGEST), same_texts(zip(*columns, strict=True))
     return [
         Doubt(
             table.numbers_of_rows[cleaned.rows[each.row]],
@@ -272,7 +274,7 @@ def _of_model(checkpoint: str, table: Table, texts: Sequence[str], label: str, c
             1 - each.score,
             columns[0][each.row],
         )
-        for each in find_suspects(vectors_of(checkpoint, columns, _LONGEST), ids)
+        for each in find_suspects(vectors, ids, numbers)
     ]
 
 

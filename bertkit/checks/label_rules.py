@@ -20,6 +20,7 @@ from bertkit.checks.subject import Subject, checked
 from bertkit.errors import RecipeError
 from bertkit.progress import counted, inflected
 from bertkit.tables.classes import look_alikes
+from bertkit.tables.folds import assign_folds, copies_in_words, same_texts, text_key
 from bertkit.tasks.splits import ColumnsOf
 
 _RARE, _IMBALANCE = 10, 10.0
@@ -75,6 +76,9 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
 @rule("labels-in-one-split", "splits")
 def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
     """Finds classes that occur in the training set or in another split only."""
+    yield from _doubts(
+        subject, "labels-in-one-split", "add such rows to the training set, or correct the spelling of these labels"
+    )
     known = set(_counts(subject, "train"))
     if not known:
         return
@@ -123,7 +127,7 @@ def label_conflict(subject: Subject) -> Iterator[Finding]:
             continue
         for row, (values, label) in enumerate(zip(texts.rows(), examples["labels"][:], strict=True)):
             total += 1
-            key = tuple(text.strip() for text in values)
+            key = text_key(values)
             before = labels.setdefault(key, (label, texts.place(row)))
             if before[0] != label:
                 conflicts.setdefault(key, (before[1], texts.place(row)))
@@ -209,26 +213,34 @@ def check_installed() -> None:
         raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
 
 
-def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
+def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Returns the classes that can be in each fold: those with as many different texts as there are folds."""
+    pairs = np.unique(np.stack([labels, texts]), axis=1)
+    classes, counts = np.unique(pairs[0], return_counts=True)
+    return classes[counts >= _FOLDS]
+
+
+def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> list[Suspect]:
     """Returns the labels that are probably wrong, the most suspicious first; none if fewer than two classes are left.
 
     Args:
         vectors: (N, H) float32, vectors of the texts.
-        labels: (N,) int64, ids of the classes; classes with fewer examples than folds are left out.
+        labels: (N,) int64, ids of the classes; those that are not among `classes_of_folds` are left out.
+        texts: number of the text of each example, (N,) int64, as of `bertkit.tables.folds.same_texts`.
     """
     from cleanlab.filter import find_label_issues
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import cross_val_predict
+    from sklearn.model_selection import PredefinedSplit, cross_val_predict
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    classes, counts = np.unique(labels, return_counts=True)
-    rows = np.flatnonzero(np.isin(labels, classes[counts >= _FOLDS]))
+    rows = np.flatnonzero(np.isin(labels, classes_of_folds(labels, texts)))
     kept, own = np.unique(labels[rows], return_inverse=True)
     if len(kept) < 2:
         return []
+    folds = PredefinedSplit(assign_folds(_FOLDS, seed=0, texts=texts[rows], labels=own.tolist()))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
-    probabilities = cross_val_predict(model, vectors[rows], own, cv=_FOLDS, method="predict_proba")
+    probabilities = cross_val_predict(model, vectors[rows], own, cv=folds, method="predict_proba")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # in classes of few examples fewer labels are flagged
         # One process, without forks of a process with threads.
@@ -266,24 +278,26 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
             "remove --check-labels",
         )
         return
-    names, labels, counts = np.unique([names[0] for names in classes], return_inverse=True, return_counts=True)
-    if np.sum(counts >= _FOLDS) < 2:
+    names, labels = np.unique([names[0] for names in classes], return_inverse=True)
+    numbers = same_texts(texts.rows())
+    if len(classes_of_folds(labels, numbers)) < 2:
         yield note(
             "--check-labels",
-            f"the labels were not checked: that needs two classes of {_FOLDS} examples or more",
+            f"the labels were not checked: that needs two classes of {_FOLDS} different texts or more",
             "add examples, or remove --check-labels",
         )
         return
     vectors = vectors_of(
         str(subject.checkpoint), list(texts.columns.values()), min(128, subject.recipe.data.max_seq_length)
     )
-    suspects = find_suspects(vectors, labels)
+    suspects = find_suspects(vectors, labels, numbers)
     if suspects:
+        copies = copies_in_words(numbers, "example", "copies are in one fold")
         yield note(
             "train",
             f"{len(suspects):,} of {len(labels):,} labels ({100 * len(suspects) / len(labels):.1f} %) "
             f"{inflected(len(suspects), 'is', 'are')} probably wrong, by cross-validated logistic regression on the "
-            f"vectors of {subject.checkpoint}; the most suspicious follow",
+            f"vectors of {subject.checkpoint}{f' ({copies})' if copies else ''}; the most suspicious follow",
             "read these rows first; some of them are right, but difficult",
         )
     for suspect in suspects[:_LISTED]:

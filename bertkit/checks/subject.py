@@ -82,7 +82,7 @@ class CheckedClassification(Checked):
         if "labels" not in examples or problem == "regression":
             return None
         if problem == "single_label_classification":
-            return [[names[label]] for label in examples["labels"]]
+            return [[names[label]] if label >= 0 else [] for label in examples["labels"]]  # below 0: not in training
         return [[name for name, is_label in zip(names, row, strict=True) if is_label] for row in examples["labels"]]
 
 

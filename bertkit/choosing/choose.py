@@ -95,6 +95,7 @@ def choose(
         say(f"{name}: {len(rows):,} {'texts' if labelled is None else 'examples'} of {source}")
         every.append(measured(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
     metric = every[0].metric
+    copies = [] if labelled is None else labelled.copies
     concluded = conclusions(every, metric)
     command = labelled.command if labelled is not None else ["pretrain", "--corpus", str(texts)]
     first = named[0] if concluded.leading is None else concluded.leading.model
@@ -107,7 +108,7 @@ def choose(
         concluded.words,
         inference_device(device),
         None if concluded.best is None else concluded.best.name,
-        concluded.sentences,
+        [*concluded.sentences, *copies],
         shlex.join(["bertkit", *command, "--model", first, "--output-dir", "OUT"]),
     )
     if target is not None:

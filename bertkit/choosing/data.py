@@ -17,9 +17,9 @@ from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.options import descriptions
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.tables.splits import hold_out
+from bertkit.tables.folds import classes_of, copies_in_words, hold_out
 from bertkit.tasks.base import texts_of
-from bertkit.tasks.folds import fold_of_each, strata
+from bertkit.tasks.folds import fold_of_each, strata, text_numbers
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import ColumnsOf, Split
 
@@ -37,7 +37,8 @@ class Labelled:
     Attributes:
         task: kind of task.
         examples: columns of N examples.
-        folds: fold of each example, (N,) int64, ascending.
+        folds: fold of each example, (N,) int64, ascending; copies are in one fold.
+        same_texts: number of the text of each example, (N,) int64, the same for copies.
         source: file or data set.
         command: words of the command that fine-tunes on these data, without a checkpoint.
     """
@@ -45,12 +46,19 @@ class Labelled:
     task: FrozenTask
     examples: ColumnsOf
     folds: np.ndarray
+    same_texts: np.ndarray
     source: str
     command: list[str]
 
     def texts(self) -> list[tuple[str, ...]]:
         """Returns the texts of each example, one, or two of a pair."""
         return list(zip(*texts_of(self.task.task, self.examples).values(), strict=True))
+
+    @property
+    def copies(self) -> list[str]:
+        """A sentence on the examples that have the text of an earlier one; none if there are none."""
+        what = "copies are in one fold, and intervals and tests count a text once."
+        return list(filter(None, [copies_in_words(self.same_texts, "example", what)]))
 
 
 def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: int) -> Labelled:
@@ -72,12 +80,13 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     kind, split = frozen(loaded), splits["train"]
     rows = len(split.examples)
     if number < rows:
-        classes = strata(loaded, split.examples)
-        split = split.select(hold_out(classes, rows, number / rows, SEED)[1])
-    of_each = _folds(kind, split, folds)
+        labels = strata(loaded, split.examples)
+        classes = None if labels is None else classes_of(labels, folds).tolist()
+        split = split.select(hold_out(classes, np.arange(rows), number / rows, SEED)[1])
+    of_each, texts = _folds(kind, split, folds), text_numbers(loaded, split.examples)
     order = np.argsort(of_each, kind="stable")
     examples = ColumnsOf(split.select(order.tolist()).examples)
-    return Labelled(kind, examples, of_each[order], split.source, _command(recipe, overrides))
+    return Labelled(kind, examples, of_each[order], texts[order], split.source, _command(recipe, overrides))
 
 
 def recipe_name(task: str) -> str:
@@ -100,7 +109,8 @@ def _folds(task: FrozenTask, split: Split, number: int) -> np.ndarray:
     try:
         return fold_of_each(divided, split.examples)
     except DataError as error:
-        raise DataError(f"{split.source}: {len(split.examples)} examples are too few for {number} folds") from error
+        reason = str(error).removeprefix("data.folds: ")
+        raise DataError(f"{split.source}: too few examples: {reason}") from error
 
 
 def _command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:

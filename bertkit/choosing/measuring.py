@@ -117,7 +117,11 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
     scored = chosen({head: predictions for head, (predictions, _) in sides.items()}, references, folds, measure)
     terms = predicted(task).terms
     low, high = score_interval(
-        scored.predictions, references, measure, terms(metric, scored.predictions, references)
+        scored.predictions,
+        references,
+        measure,
+        terms(metric, scored.predictions, references),
+        labelled.same_texts,
     ) or (None, None)
     score = measure(scored.predictions, references)
     layers = len(next(iter(vectors.values()))) - 1
@@ -129,6 +133,7 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         terms,
         task.main_metric,
         task.to_labels,
+        same_texts=labelled.same_texts,
         folds=tuple(np.bincount(folds).tolist()),
     )
     guess = _guess(kind.most_frequent(references), metric, measure, references)

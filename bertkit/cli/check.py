@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -108,12 +108,17 @@ def _table(report: Report) -> Iterator[str]:
 
 def _summary(report: Report) -> Iterator[str]:
     plans = report.plan if report.plan and "steps" not in report.plan else {"": report.plan}
+    said: set[str] = set()
     for name, plan in plans.items():
         if plan:
             width = shutil.get_terminal_size().columns
-            yield textwrap.fill(f"{name or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
-            if plan["labels"] is not None:
+            yield textwrap.fill(f"{printable(name) or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
+            if plan["labels"] is not None and plan["labels"] not in said:
+                said.add(plan["labels"])
                 yield textwrap.fill(f"labels: {printable(plan['labels'])}", width, subsequent_indent="  ")
+    many = [plan for plan in plans.values() if plan and "runs" in plan]
+    if many:
+        yield _sum_of_runs(many)
     counts = (("error", report.errors), ("warning", report.warnings))
     yield ", ".join(counted(count, name) for name, count in counts)
 
@@ -122,6 +127,7 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     """Formats a plan; see `bertkit.checks.plan.plan`."""
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
     parts = [
+        *([_schedule(plan)] if "runs" in plan else []),
         f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)",
         f"{plan['tokens']:,} tokens",
         _time(plan),
@@ -133,6 +139,21 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     if plan["store_bytes"] is not None:
         parts.append(f"tokenized corpus {readable_size(plan['store_bytes'])}")
     return "; ".join(parts)
+
+
+def _schedule(plan: Mapping[str, Any]) -> str:
+    """Formats the runs of a setting of a grid; the rest of its plan is that of each."""
+    rate, epochs = f"learning rate {plan['learning_rate']:g}, {plan['scheduler']}", f"{plan['epochs']:g} epochs"
+    return f"{counted(plan['runs'], 'run')}, each: {rate}; {epochs}"
+
+
+def _sum_of_runs(plans: Sequence[Mapping[str, Any]]) -> str:
+    """Formats the number of all runs of a grid, and their time one after another, if that of each is known."""
+    number, seconds = sum(plan["runs"] for plan in plans), [plan["seconds"] for plan in plans]
+    line = f"{counted(number, 'run', form=',')} of {counted(len(plans), 'setting')}"
+    if None in seconds:
+        return line
+    return f"{line}: about {duration(sum(plan['runs'] * plan['seconds'] for plan in plans))} one after another"
 
 
 def _memory(plan: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
 from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result
-from bertkit.cli.training import FineTuning, finetune, grid_arguments, print_grid
+from bertkit.cli.training import FineTuning, finetune, grid_arguments, grid_report, print_grid
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.tasks.registry import TASKS
@@ -60,20 +60,24 @@ def glue(
     if task is None or not (task == "all" or "," in task):
         finetune("glue", task_recipe(task, run.recipe), run)
         return
-    if run.many.is_given:
-        from bertkit.grids.glue import glue_grid_table
-
-        results = bertkit.finetune_glue_grid(glue_tasks(task, run.recipe), **grid_arguments(run))
-        print_grid(results, run, glue_grid_table)
-        return
-    if run.push_to_hub is not None:
-        raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
     names = glue_tasks(task, run.recipe)
+    if run.push_to_hub is not None and not run.many.is_given:
+        raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
     if run.is_checked:
         from bertkit.checks.findings import merged
 
-        reports = {name: run.report(GLUE + name, run.output_dir / name) for name in names}
+        folders = {name: run.output_dir / name for name in names}
+        if run.many.is_given:
+            reports = {name: grid_report(GLUE + name, run, folder) for name, folder in folders.items()}
+        else:
+            reports = {name: run.report(GLUE + name, folder) for name, folder in folders.items()}
         print_report(merged(reports), run.json)
+        return
+    if run.many.is_given:
+        from bertkit.grids.glue import glue_grid_table
+
+        results = bertkit.finetune_glue_grid(names, **grid_arguments(run))
+        print_grid(results, run, glue_grid_table)
         return
     from bertkit.grids.glue import glue_table
 

@@ -265,7 +265,8 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
     check_kind(recipe, kind)
     if run.many.is_given:
         if run.is_checked:
-            raise RecipeError("--check is for one run; leave out the options of the grid")
+            print_report(grid_report(recipe, run), run.json)
+            return
         from bertkit.grids.table import grid_table
 
         results = bertkit.finetune_grid(recipe, **grid_arguments(run))
@@ -315,6 +316,13 @@ def grid_arguments(run: FineTuning) -> dict[str, Any]:
         "model": run.model,
         "overrides": run.overrides(),
     }
+
+
+def grid_report(recipe: str | Path | Mapping[str, Any], run: FineTuning, output_dir: Path | None = None) -> Report:
+    """Checks a grid; its folder is ``output_dir``, by default that of the command."""
+    arguments = {**grid_arguments(run), "output_dir": output_dir or run.output_dir}
+    del arguments["worker"]
+    return bertkit.check_grid(recipe, **arguments, labels=run.check_labels, strict=run.strict, fix=run.fix)
 
 
 def print_grid(results: Any, run: FineTuning, table: Callable[..., str], next_commands: Sequence[str] = ()) -> None:

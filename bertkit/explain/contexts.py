@@ -25,6 +25,7 @@ from bertkit.reading.row_files import missing_column
 from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import is_table, read_table
 from bertkit.tables.classes import is_missing
+from bertkit.tables.folds import assign_folds, same_texts
 from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tasks.base import padded
 
@@ -181,7 +182,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
         [texts[number] for number, *_ in found],
         of_words,
         vectors,
-        [_layer(each, of_words) for each in vectors.astype(np.float64)],
+        [_layer(each, of_words, same_texts((texts[n],) for n, *_ in found)) for each in vectors.astype(np.float64)],
         len(texts) - len({number for number, *_ in found}),
     )
 
@@ -249,8 +250,8 @@ def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -
     return [each for of_text in vectors for each in of_text]
 
 
-def _layer(vectors: np.ndarray, labels: Sequence[str] | None) -> LayerOfContexts:
-    """Computes what a page shows of a layer from its vectors (N, H)."""
+def _layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.ndarray) -> LayerOfContexts:
+    """Computes what a page shows of a layer from its vectors (N, H) and the numbers of their texts (N,)."""
     centred = vectors - vectors.mean(axis=0)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
     total = float((values**2).sum()) or 1.0
@@ -266,22 +267,23 @@ def _layer(vectors: np.ndarray, labels: Sequence[str] | None) -> LayerOfContexts
         others = ~np.eye(len(labels), dtype=bool)
         within = float(cosines[same & others].mean()) if (same & others).any() else None
         between = float(cosines[~same].mean()) if (~same).any() else None
-        accuracy = _probe(vectors, labels)
+        accuracy = _probe(vectors, labels, texts)
     variance = (float(values[0] ** 2 / total), float(values[1] ** 2 / total))
     return LayerOfContexts(points, variance, cosines, within, between, accuracy)
 
 
-def _probe(vectors: np.ndarray, labels: Sequence[str]) -> float | None:
-    """Returns the accuracy of a logistic regression for the label, cross-validated."""
+def _probe(vectors: np.ndarray, labels: Sequence[str], texts: np.ndarray) -> float | None:
+    """Returns the accuracy of a logistic regression for the label, cross-validated with all of a text in one fold; None
+    if a label has fewer than two texts."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.model_selection import PredefinedSplit, cross_val_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    fewest = min(Counter(labels).values())
+    fewest = min(Counter(label for label, _ in set(zip(labels, texts.tolist(), strict=True))).values())
     if fewest < 2 or len(set(labels)) < 2:
         return None
-    folds = StratifiedKFold(min(_FOLDS, fewest), shuffle=True, random_state=0)
+    folds = PredefinedSplit(assign_folds(min(_FOLDS, fewest), seed=0, texts=texts, labels=labels))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on convergence: the probe is a measure, not a model to keep
         probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))

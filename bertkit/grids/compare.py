@@ -106,10 +106,22 @@ def _system(place: Path) -> System | Table:
         runs=[_chain(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
         references=_chain([fold.references for fold in of_folds]),
         digests=_chain([fold.digests or [] for fold in of_folds]),
+        same_texts=_numbers_of_folds([fold.same_texts for fold in of_folds]),
         places=_chain([fold.places for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
         notes=tuple(limits(results)),
     )
+
+
+def _numbers_of_folds(folds: Sequence[np.ndarray | None]) -> np.ndarray:
+    """Returns the numbers of the texts of all folds; copies are in one fold, so those of each count on."""
+    numbers: list[np.ndarray] = []
+    start = 0
+    for of_fold in folds:
+        assert of_fold is not None
+        numbers.append(of_fold + start)
+        start += len(of_fold)
+    return np.concatenate(numbers)
 
 
 def _chain(parts: Sequence[Sequence[Any]]) -> list[Any]:

@@ -154,7 +154,7 @@ def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepare
     gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
     task: Task = task_of_recipe(definition.recipe)
     data: dict[str, str] = {}
-    recipes = _recipes(definition)
+    recipes = [definition.recipe_of(definition.cells(setting)[0]) for setting in settings_to_check(definition)]
     of_checkpoints = {dumps([recipe.model, recipe.data.max_seq_length]): recipe for recipe in recipes}
     for check, checked in ((_check_run, recipes), (_check_checkpoint, list(of_checkpoints.values()))):
         for recipe in checked:
@@ -170,20 +170,15 @@ def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepare
     return Prepared(task, data, gpus)
 
 
-def _recipes(definition: Definition) -> list[Recipe]:
-    """Returns the recipes of all settings, or of the ends of the ranges of a search."""
+def settings_to_check(definition: Definition) -> list[Setting]:
+    """Returns all settings of a grid, or settings with the ends of the ranges of a search."""
     if not definition.search:
-        settings = definition.settings()
-    else:
-        ends = {
-            key: [space.low, space.high] if isinstance(space, Range) else space
-            for key, space in definition.search.items()
-        }
-        number = max(map(len, ends.values()))
-        settings = [
-            Setting(each, {key: values[each % len(values)] for key, values in ends.items()}) for each in range(number)
-        ]
-    return [definition.recipe_of(definition.cells(setting)[0]) for setting in settings]
+        return definition.settings()
+    ends = {
+        key: [space.low, space.high] if isinstance(space, Range) else space for key, space in definition.search.items()
+    }
+    number = max(map(len, ends.values()))
+    return [Setting(each, {key: values[each % len(values)] for key, values in ends.items()}) for each in range(number)]
 
 
 def _check_run(recipe: Recipe, folder: Path) -> None:

@@ -75,15 +75,22 @@ class PredictedClassification(Predicted):
         if not len(true):
             return Facts()
         if self.task.problem_type == "regression":
-            return numbers_in_words(own, true, None if training is None else np.asarray(training, dtype=np.float64))
+            known = None if training is None else np.asarray(training, dtype=np.float64)
+            return numbers_in_words(own, true, known, outcome.same_texts)
         names, known = self.task.task.label_names, None if training is None else np.asarray(training).astype(np.int64)
         if true.ndim == 2:
-            return self._facts_of_labels(own, true, known, names)
+            return self._facts_of_labels(own, true, known, names, outcome.same_texts)
         counts = None if known is None else np.bincount(known, minlength=len(names))
-        return classes_in_words(own, true, self.task.probabilities(one_array(outcome.outputs)), names, counts)
+        probabilities = self.task.probabilities(one_array(outcome.outputs))
+        return classes_in_words(own, true, probabilities, names, counts, texts=outcome.same_texts)
 
     def _facts_of_labels(
-        self, own: np.ndarray, true: np.ndarray, training: np.ndarray | None, names: Sequence[str]
+        self,
+        own: np.ndarray,
+        true: np.ndarray,
+        training: np.ndarray | None,
+        names: Sequence[str],
+        texts: np.ndarray,
     ) -> Facts:
         """Returns the facts of several labels per example; all arrays are of 0 and 1, (N, C)."""
         usual = np.array(most_frequent(map(tuple, (true if training is None else training).tolist())))
@@ -92,7 +99,7 @@ class PredictedClassification(Predicted):
         guess = f"always guessing {labels}, the most frequent labels {where},"
         right = (own == true).all(axis=1)
         sentences, is_wide = right_of_all(
-            right, guess=(guess, float((true == usual).all(axis=1).mean())), right_in=" in all labels"
+            right, guess=(guess, float((true == usual).all(axis=1).mean())), right_in=" in all labels", texts=texts
         )
         never = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=("label", "labels"))
         return Facts((*sentences, *never), False, bool(never), is_wide)

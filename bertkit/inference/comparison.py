@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import verdict_of
@@ -20,6 +22,7 @@ from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.pages.summary import Summarized, Summary
 from bertkit.progress import counted
+from bertkit.tables.folds import copies_in_words
 from bertkit.tasks.base import per_example
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
@@ -40,6 +43,7 @@ class System:
         main_metric: the metric that is compared by default.
         to_labels: converts predictions or references to plain data, with the names of classes.
         digests: digest of each example; None for files of predictions.
+        same_texts: number of the text of each example, (N,), the same for copies; None for files of predictions.
         folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
             empty.
         places: place of each example in a file; empty if examples have numbers only.
@@ -57,6 +61,7 @@ class System:
     main_metric: str
     to_labels: Callable[[Sequence[Any]], list[Any]]
     digests: Sequence[str] | None = None
+    same_texts: np.ndarray | None = None
     folds: tuple[int, ...] = ()
     places: Sequence[str] = ()
     notes: tuple[str, ...] = ()
@@ -85,6 +90,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         task.main_metric,
         task.to_labels,
         first.digests(),
+        first.same_texts,
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
@@ -193,6 +199,9 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
 
 def _notes(first: System, others: int) -> list[str]:
     number, notes = len(first.references), []
+    if first.same_texts is not None:
+        copies = copies_in_words(first.same_texts, "example", "intervals and tests count a text once")
+        notes += [copies] if copies else []
     if number < _FEW and not first.has_numbers:
         notes.append(
             f"{counted(number, 'example is', 'examples are')} too few to show small differences: one is "
@@ -252,7 +261,9 @@ def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
         return float(a.scores(predictions, references)[metric])
 
     scores_a, scores_b = ([measure(run, a.references) for run in side.runs] for side in (a, b))
-    of_examples = by_example(a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides))
+    of_examples = by_example(
+        a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides), a.same_texts
+    )
     if a.folds and a.folds == b.folds:
         of_runs = by_run(_of_folds(a, measure), _of_folds(b, measure), paired=True, overlap=1 / (len(a.folds) - 1))
     else:

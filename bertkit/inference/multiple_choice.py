@@ -34,7 +34,7 @@ class PredictedChoices(Predicted):
         if not choices:
             return Facts()
         guess = "guessing at random", float(np.mean(1 / np.array(choices)))
-        sentences, is_wide = right_of_all(own == true, guess=guess)
+        sentences, is_wide = right_of_all(own == true, guess=guess, texts=outcome.same_texts)
         return Facts(tuple(sentences), is_wide=is_wide)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:

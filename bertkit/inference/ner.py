@@ -93,13 +93,15 @@ class PredictedEntities(Predicted):
         )
         entities = counted(int(actual.sum()), "entity", form=",")
         terms = f1_terms(*tags, strict)
-        f1 = score_in_words("F1", float(terms.function(*terms.values.mean(axis=0))), interval_of(terms))
+        f1 = score_in_words(
+            "F1", float(terms.function(*terms.values.mean(axis=0))), interval_of(terms, outcome.same_texts)
+        )
         line = (
             f"Of {entities}, {right.sum():,} are found with type and bounds, and of {predicted.sum():,} predicted ones "
             f"{right.sum():,} are right: {f1}; predicting none gives 0."
         )
         never = never_predicted(names, actual, predicted, what=("type", "types"), unit="entity")
-        return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms))
+        return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms, outcome.same_texts))
 
     def unit(self, name: str) -> str:
         return "word" if name.endswith("accuracy") else "entity"

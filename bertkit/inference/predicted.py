@@ -10,12 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from bertkit.errors import DataError, RecipeError, shown
 from bertkit.inference.verdict import Facts, score_in_words
 from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition, score_interval
 from bertkit.progress import counted
-from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example
+from bertkit.tables.folds import copies_in_words, same_texts
+from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, number_in_source
 
@@ -159,7 +162,12 @@ class Predicted:
         return counted(self.units(name, predictions, references), self.unit(name), form=",")
 
     def interval(
-        self, name: str, predictions: Sequence[Any], references: Sequence[Any], is_main: bool = True
+        self,
+        name: str,
+        predictions: Sequence[Any],
+        references: Sequence[Any],
+        is_main: bool = True,
+        texts: np.ndarray | None = None,
     ) -> tuple[float, float] | None:
         """Returns the 95 % interval of a metric; None without one.
 
@@ -168,12 +176,15 @@ class Predicted:
             predictions, references: as for `PerExampleTask.compute_metrics`.
             is_main: compute it again without each of many groups of examples if it is no function of means; for other
                 metrics that is done for correlations only, whose values are few numbers.
+            texts: number of the text of each example, (N,), of which the interval counts each once; None if all differ.
         """
         terms = self.terms(name, predictions, references)
         if terms is None and not is_main and name not in _CORRELATIONS:
             return None
         scores = per_example(self.task).compute_metrics
-        return score_interval(predictions, references, lambda *sides: float(scores(*sides)[name]), terms)
+        if terms is not None and len(terms.values) != len(references):
+            texts = None  # queries, each of several examples
+        return score_interval(predictions, references, lambda *sides: float(scores(*sides)[name]), terms, texts)
 
     def facts(self, outcome: Outcome) -> Facts:
         """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
@@ -184,7 +195,8 @@ class Predicted:
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
         if not len(sides[1]) or not math.isfinite(scores[name]):
             return Facts()
-        words = score_in_words(name, float(scores[name]), self.interval(name, *sides))
+        interval = self.interval(name, *sides, texts=outcome.same_texts)
+        words = score_in_words(name, float(scores[name]), interval)
         return Facts((f"{words} on {self.counted_units(name, *sides)}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
@@ -265,6 +277,17 @@ class Outcome:
     def collapse(self) -> str | None:
         """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
         return predicted(self.task).collapse(self.outputs, self.features, self.examples)
+
+    @cached_property
+    def same_texts(self) -> np.ndarray:
+        """Number of the text of each example, (N,) int64: the same for copies, which intervals count once."""
+        texts = same_texts(zip(*texts_of(self.task, self.examples).values(), strict=True))
+        return texts if len(texts) else np.arange(len(next(iter(self.examples.values()), ())))
+
+    @property
+    def copies(self) -> str:
+        """Sentence on the examples that have the text of an earlier one; empty if there are none."""
+        return copies_in_words(self.same_texts, "example", "intervals and tests count a text once")
 
     def digests(self) -> list[str]:
         """Returns a digest of each example, by which the same example in another run is recognized."""

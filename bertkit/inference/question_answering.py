@@ -73,7 +73,7 @@ class PredictedAnswers(Predicted):
         if self.task.task.version_2_with_negative:
             has_none = [not each["answers"]["text"] for each in outcome.predictions_and_references()[1]]
             guess = "always answering that there is no answer", float(np.mean(has_none))
-        sentences, is_wide = right_of_all(terms.values[:, 0] == 1, "answer", guess)
+        sentences, is_wide = right_of_all(terms.values[:, 0] == 1, "answer", guess, texts=outcome.same_texts)
         return Facts(tuple(sentences), is_wide=is_wide)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:

@@ -67,5 +67,5 @@ def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
     unsure = int((~is_sure).sum())
     line = f"unsure below {probability:g}: {unsure:,} of {counted(len(is_sure), 'validation example', form=',')}"
     line += f", {percent(unsure / max(len(is_sure), 1))}"
-    rest, _ = right_of_all(is_right[is_sure])
+    rest, _ = right_of_all(is_right[is_sure], texts=outcome.same_texts[is_sure])
     return f"{line}; of the rest, {rest[0]}" if rest else f"{line}; nothing is left"

@@ -120,7 +120,8 @@ def verdict_of(outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), reci
     falling = [] if _is_highest(history, outcome.task.main_metric) else still_falls(list(losses.values()))
     steps = max((int(entry.get("step", 0)) for entry in history), default=0)
     proposal = None if recipe is None else _proposal(facts, bool(falling), bool(outcome.collapse), recipe, steps)
-    return Verdict((*facts.sentences, *falling), proposal)
+    copies = (f"{outcome.copies}.",) if facts.sentences and outcome.copies else ()
+    return Verdict((*facts.sentences, *copies, *falling), proposal)
 
 
 def _is_highest(history: Sequence[Mapping[str, Any]], metric: str) -> bool:
@@ -178,6 +179,7 @@ def right_of_all(
     guess: tuple[str, float] | None = None,
     right_in: str = "",
     terms: MeanDecomposition | None = None,
+    texts: np.ndarray | None = None,
 ) -> tuple[list[str], bool]:
     """Returns the sentence on the share of right predictions, and whether its interval is wide.
 
@@ -187,6 +189,7 @@ def right_of_all(
         guess: what it is compared with: a prediction that is the same for all, in words, and its share of right ones.
         right_in: in what they are right; by default in all.
         terms: the share as a function of means, if what is right comes in groups, such as the words of a sentence.
+        texts: number of the text of each of these, of which the interval counts each once; None if all differ.
 
     >>> right_of_all([True] * 24 + [False] * 5, guess=("always guessing 'billing'", 10 / 29))[0]
     ["24 of 29 examples are right, 82.8 % (95 % interval 65.5 to 92.4 %); always guessing 'billing' gives 34.5 %."]
@@ -195,7 +198,7 @@ def right_of_all(
     if not number:
         return [], False
     terms = mean_terms(is_right) if terms is None else terms
-    interval = interval_of(terms)
+    interval = interval_of(terms, texts)
     ends = "" if interval is None else f" (95 % interval {100 * interval[0]:.1f} to {100 * interval[1]:.1f} %)"
     line = f"{right:,} of {counted(number, unit, form=',')} {inflected(right, 'is', 'are')} right{right_in}"
     line += f", {percent(right / number)}{ends}"
@@ -209,16 +212,16 @@ def right_of_all(
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )
-    return sentences, is_wide(terms)
+    return sentences, is_wide(terms, texts)
 
 
-def is_wide(terms: MeanDecomposition) -> bool:
-    """Returns whether the interval of a metric from 0 to 1 is too wide to say much.
+def is_wide(terms: MeanDecomposition, texts: np.ndarray | None = None) -> bool:
+    """Returns whether the interval of a metric from 0 to 1, with each of ``texts`` once, is too wide to say much.
 
     >>> is_wide(mean_terms([True] * 8 + [False] * 2)), is_wide(mean_terms([True] * 800 + [False] * 200))
     (True, False)
     """
-    interval = interval_of(terms)
+    interval = interval_of(terms, texts)
     return interval is not None and interval[1] - interval[0] > _WIDE
 
 
@@ -228,11 +231,11 @@ def score_in_words(name: str, value: float, interval: tuple[float, float] | None
     return f"{name} {value:.4f}{ends}"
 
 
-def interval_of(terms: MeanDecomposition) -> tuple[float, float] | None:
-    """Returns the interval of a metric, that of the report; None without one."""
+def interval_of(terms: MeanDecomposition, texts: np.ndarray | None = None) -> tuple[float, float] | None:
+    """Returns the interval of a metric, with each of ``texts`` once, that of the report; None without one."""
     score = float(terms.function(*terms.values.mean(axis=0)))
     rows = range(len(terms.values))
-    return score_interval(rows, rows, lambda *sides: score, terms)
+    return score_interval(rows, rows, lambda *sides: score, terms, texts)
 
 
 def most_frequent(values: Iterable[Hashable]) -> Any:
@@ -338,39 +341,49 @@ def classes_in_words(
     what: tuple[str, str] = ("class", "classes"),
     unit: str = "example",
     terms: MeanDecomposition | None = None,
+    texts: np.ndarray | None = None,
 ) -> Facts:
     """Returns the facts of exclusive classes.
 
     Args:
-        predicted, true: class ids (N,).
+        predicted, true: class ids (N,); a true one below 0 is not in training.
         probabilities: (N, C).
         names: names of the C classes.
         training: number of training examples of each class, (C,); None if unknown.
         what: singular and plural of what is predicted.
         unit: what is classified.
-        terms: as of `right_of_all`.
+        terms, texts: as of `right_of_all`.
     """
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(confusion, (true, predicted), 1)
+    np.add.at(confusion, (true[true >= 0], predicted[true >= 0]), 1)
     counts, where = (confusion.sum(axis=1), "here") if training is None else (training, "in training")
     usual = int(np.argmax(counts))
     the_most = f"the most frequent {what[0]}"
     if np.count_nonzero(counts == counts[usual]) > 1:
         the_most = f"one of the most frequent {what[1]}"
     guess = f"always guessing {shown(names[usual])}, {the_most} {where},"
-    sentences, is_wide = right_of_all(predicted == true, unit, (guess, float(np.mean(true == usual))), terms=terms)
+    guessed = guess, float(np.mean(true == usual))
+    sentences, is_wide = right_of_all(predicted == true, unit, guessed, terms=terms, texts=texts)
     never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)
     return Facts((*sentences, *never, *chance), bool(chance), bool(never), is_wide)
 
 
-def numbers_in_words(predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None) -> Facts:
-    """Returns the facts of predicted numbers; all arguments are (N,), ``training`` of the training examples or None."""
+def numbers_in_words(
+    predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None, texts: np.ndarray | None = None
+) -> Facts:
+    """Returns the facts of predicted numbers (N,).
+
+    Args:
+        predicted, true: (N,).
+        training: numbers of the training examples; None if unknown.
+        texts: as of `right_of_all`.
+    """
     errors = np.abs(predicted - true)
     middle = float(np.median(true if training is None else training))
     of = "of these examples" if training is None else "of the training set"
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
-    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms))} of "
+    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
     line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
     hardly = hardly_different(predicted, true)
     return Facts((f"{line}{float(np.abs(true - middle).mean()):.4f}.", *hardly), bool(hardly))

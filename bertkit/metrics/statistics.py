@@ -51,7 +51,8 @@ class Test:
         low, high: ends of the 95 % interval of the difference; None where there is none.
         p: two-sided p-value; None where there is no test, see ``reason``.
         smallest_p: the smallest p-value that the test can give with this number of units; 0 if any can be reached.
-        units: number of examples or queries, of folds, or of the runs of A and of B.
+        units: number of examples, of which copies of a text count once, or of queries, of folds, or of the runs of A
+            and of B.
         method: name of the test.
         reason: why there is no test, or none is needed, a clause; empty if there is one.
         adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjusted`; None without one.
@@ -187,6 +188,7 @@ def by_example(
     references: Sequence[Any],
     measure: Measure,
     terms: TermsOf | None = None,
+    texts: np.ndarray | None = None,
 ) -> Test:
     """Compares models on the same examples: does the difference hold for other examples of the kind, given the models?
 
@@ -200,26 +202,30 @@ def by_example(
         references: (N,).
         measure: the metric.
         terms: the metric as a function of means, see `score_interval`.
+        texts: number of the text of each example, (N,); None if all differ. The unit is a text: copies, whose values
+            depend on each other, are exchanged together. The test has McNemar's form only without copies.
     """
     from scipy.stats import binomtest, permutation_test, ttest_1samp
 
-    units = (len(references),)
+    units = (len(references) if texts is None else len(np.unique(texts)),)
     scores = [[measure(run, references) for run in side] for side in (a, b)]
     for name, of_side in zip("AB", scores, strict=True):
         if not np.isfinite(of_side).all():
             reason = f"the score of {name} is undefined, as a correlation is where all predictions are equal"
             return Test(None, None, None, None, None, units, reason=reason)
     difference = float(np.mean(scores[1]) - np.mean(scores[0]))
-    if len(references) < 2:
-        return Test(difference, None, None, None, None, units, reason="one example")
+    if units[0] < 2:
+        reason = "one example" if len(references) == 1 else "all examples have one text"
+        return Test(difference, None, None, None, None, units, reason=reason)
     known = _known_terms((a, b), references, scores, terms)
-    if known[0][0] is not None:
-        units = (len(known[0][0].values),)  # queries, each of several examples
+    if known[0][0] is not None and len(known[0][0].values) != len(references):
+        units, texts = (len(known[0][0].values),), None  # queries, each of several examples
         if units[0] < 2:
             return Test(difference, None, None, None, None, units, reason="one query")
     values = [
         np.mean(
-            [pseudo_values(run, references, measure, each) for run, each in zip(side, of_side, strict=True)], axis=0
+            [pseudo_values(run, references, measure, each, texts) for run, each in zip(side, of_side, strict=True)],
+            axis=0,
         )
         for side, of_side in zip((a, b), known, strict=True)
     ]
@@ -233,7 +239,8 @@ def by_example(
         return Test(difference, None, None, 1.0, 1.0, units, reason="both have the same score in every example")
     low, high = t_interval(differences) or (None, None)
     first = known[0][0]
-    if len(a) == len(b) == 1 and first is not None and first.is_mean_of_successes:
+    has_copies = units[0] < len(references)
+    if len(a) == len(b) == 1 and first is not None and first.is_mean_of_successes and not has_copies:
         p = float(binomtest(int((flipped > 0).sum()), len(flipped)).pvalue)
         return Test(difference, low, high, p, 2.0 ** (1 - len(flipped)), units, "McNemar's exact test")
     if len(flipped) > _MOST_FLIPPED:

@@ -70,7 +70,10 @@ class ReportedClassification(Reported):
             wrong = predicted != labels
             if labels.ndim == 1:
                 confidence = probabilities[np.arange(len(labels)), predicted]
-                suspects = suspected_labels(probabilities, labels)
+                suspects = np.zeros(len(labels), dtype=bool)
+                is_known = labels >= 0
+                found = suspected_labels(probabilities[is_known], labels[is_known])
+                suspects[is_known] = False if found is None else found
             else:
                 confidence, wrong = (np.abs(probabilities - labels) * wrong).max(axis=1), wrong.any(axis=1)
         rows = ((row, confidence[row], true[row], own[row]) for row in np.flatnonzero(wrong).tolist())
@@ -96,14 +99,16 @@ def class_sections(
     Args:
         predicted: class ids (N,), or the labels of each example (N, C), 0 or 1.
         probabilities: (N, C).
-        labels: the true values in the form of ``predicted``.
+        labels: the true values in the form of ``predicted``; a class below 0 is not in training.
         names: names of the C classes.
         training: number of training examples of each class, (C,); None if unknown.
         what: singular and plural of what is predicted.
         unit: what is classified.
     """
     is_single = labels.ndim == 1
-    true, own = (np.eye(len(names), dtype=np.int64)[each] if is_single else each for each in (labels, predicted))
+    true, own = labels, predicted
+    if is_single:
+        true, own = ((each[:, None] == np.arange(len(names))).astype(np.int64) for each in (labels, predicted))
     parts: list[Chart | DataTable] = []
     if is_single:
         from sklearn.metrics import confusion_matrix

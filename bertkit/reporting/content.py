@@ -161,7 +161,8 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         units = outcome.units
         known = per_example(outcome.task).compute_metrics(*sides)
         for name in filter(known.__contains__, names):
-            interval = predicted(outcome.task).interval(name, *sides, name == _compared_metric(outcome, known))
+            is_main = name == _compared_metric(outcome, known)
+            interval = predicted(outcome.task).interval(name, *sides, is_main, outcome.same_texts)
             if interval is not None:
                 intervals[name] = _with_width(interval)
         always = (*known, main, "loss", *run.record.get("further_scores", ()))

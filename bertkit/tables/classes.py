@@ -10,15 +10,17 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 from bertkit.errors import quoted, raise_listed, shown
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables.table import Table, to_number
 
+_MOST_LISTED = 10  # classes in a line
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,300})(?:\.0*)?")  # not 007 and 1e5, which are names as they are
 
 
@@ -130,8 +132,13 @@ def other_spellings(values: Iterable[Any], names: Sequence[str]) -> str:
     return f"{quoted(labels)} {'is' if len(labels) == 1 else 'are'} read as {read}"
 
 
-def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
+def class_ids(table: Table, column: str, names: Sequence[str], others: Collection[int] = ()) -> list[int]:
     """Returns the class of every row as an index into ``names``; ``1.0`` is the class ``1``, and the other way round.
+
+    Args:
+        table, column: the labels.
+        names: the classes.
+        others: rows of other classes, see `rows_of_other_classes`, which get `IGNORE_INDEX`.
 
     Raises:
         DataError: a label is missing or is not one of ``names``; the message lists the first ten such rows.
@@ -139,9 +146,36 @@ def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
     classes = Classes(names)
     values = values_of(table, column)
     raise_listed(
-        [f"{table.place(row)}: {fault}" for row, value in enumerate(values) for fault in classes.faults(value, column)]
+        [
+            f"{table.place(row)}: {fault}"
+            for row, value in enumerate(values)
+            if row not in others
+            for fault in classes.faults(value, column)
+        ]
     )
-    return [classes.id(value) for value in values]
+    return [IGNORE_INDEX if row in others else classes.id(value) for row, value in enumerate(values)]
+
+
+def rows_of_other_classes(table: Table, column: str, names: Sequence[str]) -> dict[int, str]:
+    """Returns the rows whose label is none of ``names``, with their labels; not those without a label."""
+    classes = Classes(names)
+    values = enumerate(values_of(table, column))
+    return {row: str(value) for row, value in values if _is_label(value) and classes.find(str(value)) is None}
+
+
+def other_classes_in_words(table: Table, rows: Mapping[int, str], names: Sequence[str]) -> str:
+    """Returns the line on the rows of `rows_of_other_classes`: each class, its number of rows and the first of them."""
+    first: dict[str, int] = {}
+    for row, label in rows.items():
+        first.setdefault(label, row)
+    counts, alike = Counter(rows.values()), {appearance(name): name for name in names}
+    listed = [
+        f"{shown(label)} {counts[label]:,}, first in {table.unit} {table.numbers_of_rows[row]}"
+        + (f", and {label!a} and {alike[like]!a} {likeness(label)}" if (like := appearance(label)) in alike else "")
+        for label, row in list(first.items())[:_MOST_LISTED]
+    ]
+    more = f"; and {len(first) - _MOST_LISTED} more" if len(first) > _MOST_LISTED else ""
+    return f"{len(rows):,} of {len(table):,} rows have a class that is not in training: {'; '.join(listed)}{more}"
 
 
 def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[float]]:

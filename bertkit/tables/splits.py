@@ -1,20 +1,18 @@
-"""Splits: those of Hub data sets, validation sets drawn from a training set, and rows that two splits share."""
+"""Splits: those of Hub data sets, and rows that two splits share."""
 
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from bertkit.errors import DataError
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, rows_of_split, split_names
+from bertkit.tables.folds import text_key
 from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
 from bertkit.tables.typed_rows import batches_parts
 
@@ -95,34 +93,6 @@ def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder
     return find_set(hub_id, config, split)
 
 
-# ---- parts of a training set -----------------------------------------------------------------------------------------
-
-
-def hold_out(
-    classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draws a stratified validation set; returns ascending indices of training rows and held-out rows, int64.
-
-    Of a class of n rows, ``fraction`` · n rows (rounded) are held out; at least one row remains for training. (The
-    function of the ``datasets`` library does not accept a class of one row.)
-
-    Args:
-        classes: the class of every row; None draws uniformly from all rows.
-        rows: number of rows.
-        fraction: share to hold out, in (0, 1).
-        seed: determines the split, independent of other random numbers of the run.
-    """
-    generator = np.random.default_rng(seed)
-    groups: dict[Hashable, array[int]] = {}
-    for row in range(rows):
-        groups.setdefault(None if classes is None else classes[row], array("q")).append(row)
-    is_held_out = np.zeros(rows, dtype=bool)
-    for members in groups.values():
-        count = min(round(len(members) * fraction), len(members) - 1)
-        is_held_out[generator.permutation(np.asarray(members))[:count]] = True
-    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
-
-
 def repeated(train: Sequence[Iterable[str]], validation: Sequence[Sequence[str]]) -> list[int]:
     """Returns the indices of the rows of a validation set whose texts are also in the training set.
 
@@ -130,5 +100,6 @@ def repeated(train: Sequence[Iterable[str]], validation: Sequence[Sequence[str]]
         train: columns of texts, which are iterated once and not kept.
         validation: the same columns of the validation set.
     """
-    shared = set(zip(*validation, strict=True)).intersection(zip(*train, strict=True))
-    return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in shared]
+    keys = list(map(text_key, zip(*validation, strict=True)))
+    shared = set(keys).intersection(map(text_key, zip(*train, strict=True)))
+    return [row for row, key in enumerate(keys) if key in shared]

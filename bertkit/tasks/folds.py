@@ -1,31 +1,44 @@
-"""Folds of a training set for cross-validation: the classes and the groups that they respect."""
+"""Folds of a training set for cross-validation: the classes and the groups of a task that they respect."""
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bertkit.errors import DataError, did_you_mean
+from bertkit.tables.folds import assign_folds, same_texts
+from bertkit.tasks.base import texts_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from bertkit.tasks.base import Task
+    from bertkit.tasks.splits import Columns
+
+_ROWS_AT_ONCE = 1000  # whose texts are in memory
 
 
 @singledispatch
-def strata(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
-    """Returns the class of each example, for folds with the same shares of classes; ``None`` if there are none.
+def strata(task: Task, examples: Dataset) -> Sequence[Any] | None:
+    """Returns the label of each example, for folds with the same shares of them; ``None`` if there are none.
 
-    By default the integers of the column ``labels``. A kind of task with other classes registers its own function.
+    By default those of the column ``labels``: a class or a number, or the set of several, such as the tags of a
+    sentence. A kind of task with other labels registers its own function.
     """
     labels = examples["labels"][:] if "labels" in examples.column_names else []
-    return labels if labels and all(isinstance(label, int) for label in labels) else None
+    if not labels or not all(isinstance(label, int | float | list) for label in labels):
+        return None
+    return [_set_of(label) if isinstance(label, list) else label for label in labels]
+
+
+def _set_of(labels: Sequence[Any]) -> set[int] | None:
+    """Returns the ids in a row of labels: of tags themselves, or the places of the ones among floats of 0 and 1."""
+    if any(isinstance(label, float) for label in labels):
+        return {place for place, label in enumerate(labels) if label == 1}
+    return {label for label in labels if isinstance(label, int)}
 
 
 @singledispatch
@@ -47,36 +60,36 @@ def groups(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
     return list(map(str, examples[column][:]))
 
 
+def text_numbers(task: Task, examples: Any) -> np.ndarray:
+    """Returns the number of the text of each example, (N,) int64, the same for copies: see `bertkit.tables.folds`.
+
+    Examples of a task without texts have a number each.
+    """
+
+    def texts() -> Iterator[tuple[str, ...]]:
+        for start in range(0, len(examples), _ROWS_AT_ONCE):
+            rows: Columns = examples[start : start + _ROWS_AT_ONCE]
+            yield from zip(*texts_of(task, rows).values(), strict=True)
+
+    numbers = same_texts(texts())
+    return numbers if len(numbers) == len(examples) else np.arange(len(examples))
+
+
 def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
     """Returns the fold of each training example, (N,) int64: the same for the same data and ``data.split_seed``.
 
-    The folds have about the same size and the same shares of the classes of `strata`. All examples of one of `groups`
-    are in one fold.
+    The folds have about the same size and the same shares of `strata`. Examples with the same text, and those of one of
+    `groups`, are in one fold.
 
     Raises:
-        DataError: there are fewer examples or groups than folds.
+        DataError: there are fewer different texts or groups than folds.
     """
-    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
-
-    number, rows, group_of_each = int(task.data.folds or 0), len(examples), groups(task, examples)
-    of_column = "" if task.data.group_column is None else f" in {task.data.group_column}"
-    units = rows if group_of_each is None else len(set(group_of_each))
-    if units < number:
-        what = "training examples" if group_of_each is None else f"groups{of_column}"
-        raise DataError(f"data.folds: {number} folds of {units} {what}; give at most {units}")
-    classes = strata(task, examples)
-    if classes is not None and max(Counter(classes).values()) < number:
-        classes = None  # scikit-learn refuses folds of classes that are all smaller
-    if classes is not None:
-        kind = StratifiedKFold if group_of_each is None else StratifiedGroupKFold
-    else:
-        kind = KFold if group_of_each is None else GroupKFold
-    folds = kind(number, shuffle=True, random_state=task.data.split_seed)
-    found = np.zeros(rows, dtype=np.int64)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The least populated class")  # it is missing from some folds
-        for fold, (_, held_out) in enumerate(folds.split(np.zeros(rows), classes, group_of_each)):
-            found[held_out] = fold
-    if len(np.unique(found)) < number:  # groups of very different sizes
-        raise DataError(f"data.folds: the groups{of_column} do not fill {number} folds; give fewer")
-    return found
+    column = task.data.group_column
+    return assign_folds(
+        int(task.data.folds or 0),
+        seed=task.data.split_seed,
+        texts=text_numbers(task, examples),
+        labels=strata(task, examples),
+        groups=groups(task, examples),
+        of_groups="" if column is None else f"in {column}",
+    )

@@ -14,8 +14,8 @@ import numpy as np
 
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
+from bertkit.tables.folds import copies_in_words
 from bertkit.tables.stored_columns import StoredColumn
-from bertkit.tasks.folds import fold_of_each
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -339,6 +339,8 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
     """
     if task.data.folds is None:
         return task.load(splits)
+    from bertkit.tasks.folds import fold_of_each, text_numbers  # which know tasks, and tasks know splits
+
     names = list(task.splits) if splits is None else list(splits)
     tests = [name for name in task.splits if name in names and not is_labelled(name)]
     task, loaded = task.load(["train", *tests])
@@ -348,7 +350,9 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
         f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
         f"examples, drawn with data.split_seed {task.data.split_seed}"
     )
-    validation = replace(train.select(np.flatnonzero(held_out)), notes=(note,), labels="")
+    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
+    notes = (f"{note}; {copies}" if copies else note,)
+    validation = replace(train.select(np.flatnonzero(held_out)), notes=notes, labels="")
     loaded["train"] = train.select(np.flatnonzero(~held_out))
     loaded["validation"] = task.data.limited("validation", validation)
     return task, {name: loaded[name] for name in names if name in loaded}

@@ -12,9 +12,9 @@ import numpy as np
 from bertkit.errors import DataError, collected
 from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
-from bertkit.tables.splits import hold_out
+from bertkit.tables.folds import copies_in_words, hold_out, joined, numbered
 from bertkit.tasks.base import Task
-from bertkit.tasks.folds import groups
+from bertkit.tasks.folds import groups, text_numbers
 from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
 
 if TYPE_CHECKING:
@@ -152,40 +152,43 @@ class TableData(HubData):
         return load_hub_table(self.dataset_name, self.dataset_config, place)
 
     def held_out(
-        self, train: Split, classes: Sequence[Hashable] | None, groups: Sequence[Hashable] | None = None
+        self,
+        train: Split,
+        classes: Sequence[Hashable] | None,
+        texts: np.ndarray,
+        groups: Sequence[Hashable] | None = None,
     ) -> dict[str, Split]:
         """Splits one table into a training and a validation set; DataError if the table has too few rows.
 
         Args:
             train: the whole table.
             classes: class of each row, for a stratified split; None samples from all rows alike.
-            groups: group of each row, as of `bertkit.tasks.splits.groups`; without classes.
+            texts: number of the text of each row, (N,), as of `bertkit.tables.folds.same_texts`, so that copies stay on
+                one side.
+            groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
         """
-        rows = len(train.examples)
-        if groups is None:
-            kept, held = hold_out(classes, rows, self.validation_fraction, self.split_seed)
-        else:
-            values = list(dict.fromkeys(groups))
-            _, drawn = hold_out(None, len(values), self.validation_fraction, self.split_seed)
-            of_validation = {values[number] for number in drawn}
-            is_held_out = np.array([value in of_validation for value in groups])
-            kept, held = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+        rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))
+        kept, held = hold_out(classes, units, self.validation_fraction, self.split_seed)
         if not len(held):
             if classes is not None and (names := len(set(classes))) > rows / 2:
                 raise DataError(
                     f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
                     "--label-column"
                 )
-            grouped = "" if groups is None else f" in {len(set(groups))} groups that stay together"
+            number = len(np.unique(units))
+            what = f"with {number} different texts" if groups is None else f"in {number} groups that stay together"
             raise DataError(
-                f"{train.source}: {rows} rows{grouped} are too few to hold out {self.validation_fraction} of "
-                f"{'them' if classes is None else 'each class'}; give "
+                f"{train.source}: {rows} rows{'' if number == rows else f' {what}'} are too few to hold out "
+                f"{self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
+        copies = copies_in_words(texts, "row", "copies are on one side")
         return {
             "train": train.select(kept),
-            "validation": replace(train.select(held), notes=(note,), doubts={}, labels=""),
+            "validation": replace(
+                train.select(held), notes=(f"{note}; {copies}" if copies else note,), doubts={}, labels=""
+            ),
         }
 
 
@@ -229,9 +232,10 @@ class TableTask(Task):
                 f"{loaded['train'].source}: no labels, so no validation set can be held out from it; give "
                 "--validation-file with labels"
             )
-        task = copy.copy(self)
+        task, train = copy.copy(self), loaded["train"]
         task.scored_split = "train"
-        return task, loaded | self.data.held_out(loaded["train"], classes, groups(self, loaded["train"].examples))
+        known = groups(self, train.examples)
+        return task, loaded | self.data.held_out(train, classes, text_numbers(self, train.examples), known)
 
     def _limited(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""

@@ -239,6 +239,23 @@ def test_wrong_labels_are_found(table, no_trial, tmp_path):
     assert len(lines & set(range(2, 22))) >= 18
 
 
+def test_a_wrong_label_is_found_beside_its_copies(table, no_trial):
+    """All five copies of a text have the wrong label, so that only other texts tell."""
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    for row in table.train:
+        first = WORDS[:5] if row["label"] == "yes" else WORDS[5:10]
+        row["text"] = " ".join([*first, *row["text"].split()[:3]])
+    for row in range(4):
+        table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
+    table.train[:] = [dict(row) for row in table.train[:40] for _ in range(5)]
+    report = table.report(labels=True)
+    found = [finding for finding in report.findings if finding.code == "label-noise"]
+    copies = "160 of 200 examples have the text of an earlier example; copies are in one fold"
+    assert [finding for finding in found if copies in finding.message]
+    lines = {int(each.where.rpartition(" ")[2].rstrip(")")) for each in found if each.level == "warning"}
+    assert len(lines & set(range(2, 22))) >= 16
+
+
 @pytest.mark.parametrize("frequent", [4, 50])
 def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
     pytest.importorskip("cleanlab", reason="the extra checks is not installed")
@@ -247,7 +264,37 @@ def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
         each["label"] = "no" if row < 4 else "yes"
     report = table.report(labels=True)
     [found] = [finding for finding in report.findings if finding.code == "label-noise"]
-    assert found.message == "the labels were not checked: that needs two classes of 5 examples or more"
+    assert found.message == "the labels were not checked: that needs two classes of 5 different texts or more"
+
+
+def test_a_grid_has_the_runs_of_each_setting(bertkit, words):
+    grid = ["--grid", "train.weight_decay=0,0.1", "--seeds", 2]
+    code, printed, _ = bertkit(*words, *grid, "--check")
+    printed = " ".join(printed.split())
+    assert code == 0
+    assert "01-weight_decay=0: 2 runs, each: learning rate " in printed
+    assert "4 runs of 2 settings" in printed
+    assert printed.count("labels: problem: single_label") == 1
+    code, as_json, _ = bertkit("check", *words, *grid, "--json")
+    assert [plan["runs"] for plan in json.loads(as_json)["plan"].values()] == [2, 2]
+
+
+def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):
+    words = ["finetune", "glue", "--task", "rte,mrpc", "--seeds", 2, "--data-dir", tmp_path, "--model", "none"]
+    code, printed, _ = bertkit(*words, "--check", "--json", "--output-dir", tmp_path / "grid")
+    assert code == 2
+    found = json.loads(printed)["findings"]
+    assert {finding["where"].partition(":")[0] for finding in found} >= {"rte", "mrpc"}
+    assert not (tmp_path / "grid").exists()
+
+
+def test_equal_faults_of_rows_are_one_finding(table, no_trial):
+    for row in range(30):
+        table.train[row]["text"] = " "
+    [found] = [finding for finding in table.report().findings if finding.code == "data"]
+    assert found.message.count("text is empty") == 1
+    assert "line 2: text is empty; write a text, or remove the row (30 times, also line 3, line 4, " in found.message
+    assert "--fix OUT.csv" in found.remedy
 
 
 def test_docs_list_every_code():

@@ -140,7 +140,11 @@ def test_two_calls_give_the_same(checkpoint, table):
         ({"task": "reranking"}, RecipeError, "reranking has no linear head"),
         ({"output": "missing/page.html"}, OutputError, "the folder missing does not exist"),
         ({"folds": 1}, RecipeError, "expected two folds or more"),
-        ({"examples": 70, "folds": 65}, DataError, "60 examples are too few for 65 folds"),
+        (
+            {"examples": 70, "folds": 65},
+            DataError,
+            "too few examples: 65 folds of 60 training examples; give at most 60",
+        ),
         ({"overrides": {"task.label_column": "lable"}}, DataError, "did you mean 'label'"),
         ({"overrides": {"data.long_text": "chunk"}}, RecipeError, "reads the first part of long texts only"),
         ({"overrides": {"train.epochs": 3}}, RecipeError, "train.epochs"),
@@ -184,7 +188,8 @@ def test_real_vectors_beat_new_ones(real_data, tmp_path):
 
 
 def test_settings_are_arguments_and_rows_a_table(checkpoint):
-    rows = [{"review": f"a {word} film", "kind": word} for word in ("good", "bad") for _ in range(10)]
+    texts = [f"{a} {{}} {b}" for a in ("a", "the", "is", "or", "awful") for b in ("film", "plot")]
+    rows = [{"review": text.format(word), "kind": word} for word in ("good", "bad") for text in texts]
     choice = bertkit.choose([checkpoint], train_file=rows, text_columns=["review"], label_column="kind", folds=2)
     assert choice.candidates[0].frozen.score == 1
     assert "--text-column review --label-column kind" in choice.command
@@ -193,3 +198,23 @@ def test_settings_are_arguments_and_rows_a_table(checkpoint):
 def test_a_recipe_of_another_name_is_in_the_command(checkpoint, tagged):
     choice = bertkit.choose([checkpoint], task="ner-features", train_file=tagged, folds=2)
     assert choice.command.startswith("bertkit finetune ner --recipe finetune/ner-features ")
+
+
+def test_a_text_is_predicted_by_heads_that_have_not_seen_a_copy(checkpoint, tmp_path):
+    """Thirty random texts of random classes, each five times: half of them are right, of 30 texts."""
+    generator, words = (
+        np.random.default_rng(3),
+        ("a", "film", "story", "the", "plot", "is", "or", "awful", "good", "bad"),
+    )
+    texts = [" ".join(generator.choice(words, 12)) for _ in range(30)]
+    rows = [{"text": text, "label": label} for text, label in zip(texts, ["no", "yes"] * 15, strict=True)] * 5
+    once, many = (bertkit.choose([checkpoint], train_file=each).candidates[0].frozen for each in (rows[:30], rows))
+    assert many.score < 0.75
+    assert many.high - many.low > 0.9 * (once.high - once.low)
+    choice = bertkit.choose([checkpoint], train_file=rows)
+    said = (
+        "120 of 150 examples have the text of an earlier example; copies are in one fold, and intervals and tests count"
+    )
+    assert [sentence for sentence in choice.sentences if sentence.startswith(said)]
+    with pytest.raises(DataError, match=r"too few examples: 5 folds of 1 different text, which 9 rows have"):
+        bertkit.choose([checkpoint], train_file=[{"text": "a film", "label": each} for each in "ababababa"])

@@ -78,6 +78,7 @@ def test_a_loss_that_still_falls_is_said(losses, is_said):
 def outcome(folder, outputs, training=None, **columns):
     task, _ = load_task(str(folder), {})
     columns = {name: np.array(values) for name, values in columns.items()}
+    columns |= {name: [f"text {row}" for row in range(len(outputs))] for name in getattr(task.task, "text_columns", ())}
     known = None if training is None else {"labels": np.array(training)}
     return Outcome(task, np.array(outputs, dtype=np.float64), columns, columns, "rows.csv", training=known)
 
@@ -125,11 +126,23 @@ def test_each_kind_of_task_says_what_is_right(fine_tuned):
     right, _, never = verdict_of(topics).sentences
     assert right.startswith("1 of 2 examples is right in all labels")
     assert never == "1 of 2 labels is never predicted: 'plot' (1 example)."
-    choices = {"labels": [0, 1], "choice_count": [2, 2], "endings": [["a", "b"], ["c", "d"]]}
+    choices = {"labels": [0, 1], "choice_count": [2, 2], "context": ["a", "b"], "endings": [["a", "b"], ["c", "d"]]}
     assert (
         "guessing at random gives 50.0 %"
         in verdict_of(outcome(fine_tuned("choices"), np.eye(2), **choices)).sentences[0]
     )
+
+
+def test_copies_of_a_text_count_once(fine_tuned):
+    """Ten right texts, each five times, have the interval of ten."""
+    once = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1] * 5], labels=[0, 1] * 5)
+    many = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1] * 25], labels=[0, 1] * 25)
+    many.examples["text"] = list(once.examples["text"]) * 5
+    (of_once, *others), (of_many, said, *_) = verdict_of(once).sentences, verdict_of(many).sentences
+    assert of_once.startswith("10 of 10 examples are right, 100.0 % (95 % interval 72.2 to 100.0 %)")
+    assert of_many.startswith("50 of 50 examples are right, 100.0 % (95 % interval 72.2 to 100.0 %)")
+    assert said == "40 of 50 examples have the text of an earlier example; intervals and tests count a text once."
+    assert not any("earlier" in sentence for sentence in others)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +189,7 @@ def test_each_kind_of_task_says_what_is_right(fine_tuned):
 def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references, first, last):
     of_kind = outcome(fine_tuned(kind), [])
     vars(of_kind)["_predictions_and_references"] = predictions, references
+    vars(of_kind)["same_texts"] = np.arange(len(references))
     sentences = predicted_of(of_kind.task).facts(of_kind).sentences
     assert sentences[0].startswith(first)
     assert sentences[-1].endswith(last)
@@ -219,9 +233,10 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
 def test_few_entities_propose_folds(fine_tuned):
     of_kind = outcome(fine_tuned("entities"), [])
     vars(of_kind).update(_predictions_and_references=([np.array([1, 2]), np.array([0])] * 2,) * 2, collapse=None)
+    vars(of_kind)["same_texts"] = np.arange(4)
     assert verdict_of(of_kind, (), load_recipe("finetune/ner", {"data.train_file": "x"})).proposal is None  # all right
     sides = [np.array([1, 2]), np.array([0, 0])] * 5, [np.array([1, 2]), np.array([1, 2])] * 5
-    vars(of_kind)["_predictions_and_references"] = sides
+    vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10))
     proposal = verdict_of(of_kind, (), load_recipe("finetune/ner", {"data.train_file": "x"})).proposal
     assert proposal is not None
     assert proposal.options == ("--folds 5",)

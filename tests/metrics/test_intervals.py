@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
@@ -126,3 +128,38 @@ def test_paired_interval_is_narrower():
     assert test.low <= accuracy(other, TRUE) - accuracy(GIVEN, TRUE) <= test.high
     assert 0 < test.high - test.low < single[1] - single[0]
     assert score_interval([1], [1], accuracy) is None
+
+
+@pytest.mark.parametrize("name", ["accuracy", "f1", "f1_macro", "matthews_correlation", "pearson"])
+@pytest.mark.parametrize("with_terms", [True, False], ids=["terms", "groups"])
+def test_copies_count_once(name, with_terms):
+    """The interval of examples that are all there five times is that of one of each."""
+
+    def measure(predictions, references):
+        return float(computed(terms_of(name, predictions, references)))
+
+    def interval(predictions, references, units=None):
+        terms = terms_of(name, predictions, references) if with_terms else None
+        return score_interval(predictions, references, measure, terms, units)
+
+    copies = np.tile(np.arange(len(TRUE)), 5)
+    once, many = interval(GIVEN, TRUE), interval(list(GIVEN) * 5, list(TRUE) * 5, copies)
+    assert many == pytest.approx(once, abs=0.03)
+    naive = interval(list(GIVEN) * 5, list(TRUE) * 5)
+    assert naive[1] - naive[0] < 0.6 * (many[1] - many[0])
+
+
+def test_copies_of_one_text_have_no_interval():
+    assert score_interval([1] * 5, [1] * 5, accuracy, terms_of("accuracy", [1] * 5, [1] * 5), np.zeros(5)) is None
+
+
+def test_a_test_exchanges_copies_together():
+    """Six texts decide for one model, and no copy of them makes this more certain."""
+    a, b, gold = [0] * 6, [1] * 6, [1] * 6
+    once = by_example([a], [b], gold, accuracy, partial(terms_of, "accuracy"))
+    many = by_example([a * 5], [b * 5], gold * 5, accuracy, partial(terms_of, "accuracy"), np.tile(np.arange(6), 5))
+    assert once.p == pytest.approx(2 / 2**6)
+    assert many.p == pytest.approx(once.p)
+    assert many.units == (6,)
+    one = by_example([a], [b], gold, accuracy, texts=np.zeros(6, dtype=np.int64))
+    assert (one.p, one.reason) == (None, "all examples have one text")

@@ -248,8 +248,9 @@ def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path
     (tmp_path / "here").mkdir()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "here" / "bert").symlink_to(checkpoint)
-    rows = [f"the {noun} is {word},{word}" for noun in ("film", "plot", "story") for word in ("awful", "lovely")]
-    (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows * 5]) + "\n")
+    nouns = [f"{noun} {number}" for noun in ("film", "plot", "story") for number in range(5)]
+    rows = [f"the {noun} is {word},{word}" for noun in nouns for word in ("awful", "lovely")]
+    (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     monkeypatch.chdir(tmp_path / "here")
     overrides = {**FAST, "train.num_train_epochs": 3, "data.train_file": "rows.csv", "model.name_or_path": "bert"}
     one = finetune("finetune/classification", output_dir="run", overrides=overrides).output_dir.resolve()
@@ -311,3 +312,25 @@ def test_tokens_per_second_count_training_alone(glue, checkpoint, tmp_path, monk
     last = [entry for entry in history if "train_tokens_per_second" in entry][-1]
     assert last["step"] == 12
     assert last["num_input_tokens_seen"] / last["train_tokens_per_second"] < run.metrics["train_runtime"] - 2 * slept
+
+
+def test_a_class_that_only_other_tables_have_counts_as_wrong(checkpoint, tmp_path, capsys):
+    texts = [
+        f"the {noun} {number} is {word},{word}" for noun in ("film", "plot") for number in range(20) for word in "ab"
+    ]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *texts]) + "\n")
+    (tmp_path / "other.csv").write_text(
+        "\n".join(["text,label", *texts[:6], "the film is c,c", "the plot is c,c"]) + "\n"
+    )
+    files = {f"data.{name}_file": str(tmp_path / "other.csv") for name in ("validation", "test")}
+    overrides = {**FAST, **files, "data.train_file": str(tmp_path / "train.csv"), "train.class_weights": "balanced"}
+    overrides |= {"placement.per_device_eval_batch_size": 1, "train.report": True}  # a batch may have no known label
+    run = finetune("finetune/classification", output_dir=tmp_path / "run", model=str(checkpoint), overrides=overrides)
+    line = "2 of 8 rows have a class that is not in training: 'c' 2, first in line 8; they count as wrong"
+    printed = capsys.readouterr().err
+    assert printed.count(f"validation: warning: {line}") == printed.count(f"test: warning: {line}") == 1
+    assert run.metrics["eval_accuracy"] <= 6 / 8
+    scores = evaluate(run.output_dir, split="test").metrics
+    assert scores["eval_accuracy"] == run.metrics["eval_accuracy"]
+    assert np.isfinite(run.metrics["eval_loss"])
+    assert "(not in training)" in (run.output_dir / "report.html").read_text()

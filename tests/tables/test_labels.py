@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, times_of
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
 from bertkit.tables.labels import accepted, decide, faults_of_kinds, infer_problem, named, separated, texts, unwrapped
@@ -271,11 +271,17 @@ def test_what_cannot_be_seen_is_missing(value):
 
 
 def test_at_most_ten_classes_and_faults_are_listed():
-    (first, *rest) = message(class_ids, table(["?"] * 12), "label", [str(number) for number in range(13)])
+    names = [str(number) for number in range(13)]
+    (first, *rest) = message(class_ids, table([f"?{row}" for row in range(12)]), "label", names)
     assert first == "12 faults:"
     assert rest[0].endswith("'8', '9' and 3 more")
     assert len(rest) == 11
     assert rest[-1] == "  - … and 2 more"
+    [same] = message(class_ids, table(["?"] * 12), "label", names)
+    assert same.startswith("x.csv, line 2: label '?' is not one of '0', ")
+    assert same.endswith(
+        " (12 times, also line 3, line 4, line 5, line 6, line 7, line 8, line 9, line 10, line 11, …)"
+    )
 
 
 def test_fields_of_several_labels_are_parted():
@@ -306,9 +312,8 @@ def test_ids_become_names_and_minus_one_is_missing():
     ("call", "values", "names", "faults"),
     [
         (class_ids, ["a", None, "c", "", " ", ["a"], float("nan")], [["a", "b"]], [
-            "line 3: no value for 'label'", "line 4: label 'c' is not one of 'a', 'b'", "line 5: no value for 'label'",
-            "line 6: no value for 'label'", "line 7: label is ['a']; expected one label",
-            "line 8: no value for 'label'",
+            "line 3: no value for 'label' (4 times, also line 5, line 6, line 8)",
+            "line 4: label 'c' is not one of 'a', 'b'", "line 7: label is ['a']; expected one label",
         ]),
         (class_ids, ["pos", "pos\u200b"], [["neg", "pos"]], [
             r"line 3: label 'pos\u200b' is not one of 'neg', 'pos'; 'pos\u200b' and 'pos' differ only in case, white "
@@ -321,24 +326,22 @@ def test_ids_become_names_and_minus_one_is_missing():
             "line 2: label 'c' is not one of 'a', 'b'",
             "line 3: expected a list of labels, got 'a;b'; if a field contains several, give the separator with "
             "--label-separator",
-            "line 4: no value for 'label'", "line 5: no value for 'label'",
+            "line 4: no value for 'label' (2 times, also line 5)",
         ]),
         (infer_problem, ["good", "bad", "0.5", "bad"], [], [
             "line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'; mend or remove the "
             "row, or give --problem single_label if all are names of classes",
         ]),
         (texts, ["a", "", None, " \u00a0\n", 5], [], [
-            "line 3: label is empty; write a text, or remove the row", "line 4: no value for 'label'",
-            "line 5: label is empty; write a text, or remove the row", "line 6: label is 5; expected text",
+            "line 3: label is empty; write a text, or remove the row (2 times, also line 5)",
+            "line 4: no value for 'label'", "line 6: label is 5; expected text",
         ]),
     ],
 )  # fmt: skip
 def test_faults_are_named_together_with_lines(call, values, names, faults):
     lines = message(call, table(values), "label", *names)
-    expected = [f"x.csv, {fault}" for fault in faults]
-    assert lines == (
-        expected if len(faults) == 1 else [f"{len(faults)} faults:", *(f"  - {fault}" for fault in expected)]
-    )
+    expected, number = [f"x.csv, {fault}" for fault in faults], sum(map(times_of, faults))
+    assert lines == (expected if len(faults) == 1 else [f"{number} faults:", *(f"  - {fault}" for fault in expected)])
 
 
 def test_ids_of_no_class_are_refused():

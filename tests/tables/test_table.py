@@ -38,9 +38,8 @@ def test_missing_values_and_columns_are_named_together():
         "  - x.jsonl, line 1: no value for 'label'",
     ]
     many = message(table(text=[None] * 25).column, "text")
-    assert many.startswith("25 faults:")
-    assert many.count("no value for 'text'") == 10
-    assert many.endswith("… and 15 more")
+    assert many.startswith("x.jsonl, line 1: no value for 'text' (25 times, also line 3, line 5, ")
+    assert "\n" not in many
 
 
 def test_numbers_are_parsed_from_text():

@@ -205,13 +205,10 @@ def test_wrong_tables_are_refused_with_a_remedy(text, delimiter, options, expect
 
 def test_faults_are_collected_and_at_most_ten_shown():
     faults = refusal("a,,a\n" + "1,2\n" * 20)
-    assert faults.splitlines()[:3] == [
-        "21 faults:",
-        "  - x, line 1: 2 columns are named 'a'; expected one of each name",
-        "  - x, line 2: 2 fields where the header has 3",
-    ]
-    assert faults.endswith("… and 11 more")
-    assert len(faults.splitlines()) == 12
+    total, first, second = faults.splitlines()
+    assert total == "21 faults:"
+    assert first == "  - x, line 1: 2 columns are named 'a'; expected one of each name"
+    assert second.startswith("  - x, line 2: 2 fields where the header has 3 (20 times, also line 3, line 4, ")
 
 
 @pytest.mark.parametrize("delimiter", [COMMA, TAB])

@@ -104,3 +104,58 @@ def test_what_cannot_be_divided(table, data, expected):
     with pytest.raises(BertkitError) as refused:
         load_splits(task(table, **data))
     assert expected in str(refused.value)
+
+
+# ---- copies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Thirty pairs, each in five rows with white space at its ends, of random classes and two authors."""
+    generator = np.random.default_rng(0)
+    labels = generator.choice(["no", "yes"], 30)
+    rows = [
+        {
+            "text": f"text {pair // 2}" + " " * copy,
+            "other": f"other {pair % 2}",
+            "label": labels[pair],
+            "author": f"author {pair if copy else 0}",
+        }
+        for copy in range(5)
+        for pair in range(30)
+    ]
+    path = tmp_path / "copied.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def pairs_of(split):
+    return {(row["text"].strip(), row["other"]) for row in split.examples}
+
+
+def of_pairs(path, **data):
+    made = task(path, **data)
+    return made.with_settings(text_columns=["text", "other"])
+
+
+def test_copies_are_in_one_fold_and_counted(copied):
+    for fold in range(3):
+        _, splits = load_splits(of_pairs(copied, folds=3, fold=fold))
+        assert len(splits["validation"].examples) == 50
+        assert not pairs_of(splits["train"]) & pairs_of(splits["validation"])
+        [note] = splits["validation"].notes
+        assert note.endswith("; 120 of 150 examples have the text of an earlier example; copies are in one fold")
+
+
+def test_copies_and_groups_together_decide(copied):
+    """A copy of each pair is of one author, so that all rows belong together."""
+    with pytest.raises(BertkitError, match=r"data\.folds: 3 folds of 1 group in author; there is nothing to hold out"):
+        load_splits(of_pairs(copied, folds=3, fold=0, group_column="author"))
+
+
+def test_held_out_rows_have_no_copy_among_the_others(copied):
+    _, splits = load_splits(of_pairs(copied))
+    assert len(splits["validation"].examples) == 15  # three of thirty pairs
+    assert not pairs_of(splits["train"]) & pairs_of(splits["validation"])
+    [note] = splits["validation"].notes
+    assert note.endswith("; 120 of 150 rows have the text of an earlier row; copies are on one side")

@@ -87,7 +87,7 @@ def test_set_without_training_split_is_refused(monkeypatch, known, given, expect
 
 
 def test_model_card_names_the_scored_split(monkeypatch):
-    table = Table({"text": ["a", "b"] * 20, "label": ["x", "y"] * 20}, "a/b", "")
+    table = Table({"text": [f"text {number}" for number in range(40)], "label": ["x", "y"] * 20}, "a/b", "")
     monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train", "dev"])
     monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
     monkeypatch.setattr(table_data, "check_disjoint", lambda *args: None)

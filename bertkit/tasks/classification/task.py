@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,14 @@ from bertkit.metrics import MetricSettings, expected_calibration_error
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
-from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spellings
+from bertkit.tables.classes import (
+    class_ids,
+    class_sets,
+    is_missing,
+    other_classes_in_words,
+    other_spellings,
+    rows_of_other_classes,
+)
 from bertkit.tables.labels import Problem, accepted, decide, labelled, separated, texts, unwrapped
 from bertkit.tables.splits import repeated
 from bertkit.tables.table import label_and_text_columns, to_number
@@ -284,24 +291,35 @@ class ClassificationTask(TableTask, TextClassification):
         for column in self.task.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
-        if needs_labels or self._has_labels(table):
+        others: dict[int, str] = {}
+        if name != "train" and self.task.problem == "single_label" and label in table.columns:
+            others = rows_of_other_classes(table, label, self.task.label_names)
+        line = other_classes_in_words(table, others, self.task.label_names) if others else ""
+        are_all = bool(others) and len(others) == len(table)
+        if are_all and needs_labels:
+            faults.append(f"{table.source}: {line}; expected {quoted(self.task.label_names, 10)}")
+        elif needs_labels or (self._has_labels(table) and not are_all):
             with noted(faults):
-                columns["labels"] = self._labels(table)
+                columns["labels"] = self._labels(table, others)
         raise_all(faults)
-        note = "" if name == "train" else other_spellings(table.columns.get(label, ()), self.task.label_names)
-        return Split.of_table(columns, table, (note,) if note else ())
+        notes = [] if name == "train" else [other_spellings(table.columns.get(label, ()), self.task.label_names)]
+        if line:
+            notes.append(f"warning: {line}; {'so no row is scored' if are_all else 'they count as wrong'}")
+        doubts = {"labels-in-one-split": line} if line else {}
+        return Split.of_table(columns, table, tuple(filter(None, notes)), doubts)
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels, in at least one row."""
         values = table.columns.get(str(self.task.label_column), ())
         return not all(value == [] or is_missing(value) for value in values)
 
-    def _labels(self, table: Table) -> list[Any]:
-        column = str(self.task.label_column)
+    def _labels(self, table: Table, others: Collection[int]) -> list[Any]:
+        column, names = str(self.task.label_column), self.task.label_names
         if self.task.problem == "regression":
             return table.numbers(column)
-        ids = class_sets if self.task.problem == "multi_label" else class_ids
-        return ids(table, column, self.task.label_names)
+        if self.task.problem == "multi_label":
+            return class_sets(table, column, names)
+        return class_ids(table, column, names, others)
 
     def _compared(self, train: Split, validation: Split) -> Split:
         """Returns the validation set, with a note on the rows whose texts also occur in the training set."""
@@ -360,6 +378,8 @@ class ClassificationTask(TableTask, TextClassification):
     def _fitted(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Self, dict[str, float]]:
         """Returns the task with temperature and thresholds fitted to outputs, if they are not yet, and their values."""
         task, fitted = self, {}
+        if labels.ndim == 1:  # rows of classes that are not in training have no right prediction
+            logits, labels = logits[labels >= 0], labels[labels >= 0]
         calibrates = len(labels) >= _ENOUGH if self.task.calibrate is None else self.task.calibrate
         if calibrates and self.task.temperature is None:
             fitted["temperature"] = best_temperature(logits, labels)

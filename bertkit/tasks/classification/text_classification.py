@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
     from bertkit.tables import Table
 
+NOT_IN_TRAINING = "(not in training)"
+"""Name of the true class of a row whose class no training row has, for readers; its id is `IGNORE_INDEX`."""
+
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 
 
@@ -248,7 +251,7 @@ class TextClassification(PerExampleTask):
         names = self.task.label_names
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]
-        return [names[int(value)] if names else float(value) for value in values]
+        return [(names[int(value)] if value >= 0 else NOT_IN_TRAINING) if names else float(value) for value in values]
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         columns = self.task.text_columns

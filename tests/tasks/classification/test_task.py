@@ -194,11 +194,9 @@ def test_impossible_data_are_refused(wrong, expected):
 def test_all_faults_of_all_files_are_told_at_once(task, tmp_path):
     train = "text,label\ngood,pos\n,neg\n  ,pos\nNA,\n"
     assert message(task(train_csv=train, validation_csv="text,label\na,pos\nb,other\nc,\n"), tmp_path).splitlines() == [
-        "5 faults:",
-        "  - train.csv, line 3: text is empty; write a text, or remove the row",
-        "  - train.csv, line 4: text is empty; write a text, or remove the row",
+        "4 faults:",
+        "  - train.csv, line 3: text is empty; write a text, or remove the row (2 times, also line 4)",
         "  - train.csv, line 5: no value for 'label'",
-        "  - validation.csv, line 3: label 'other' is not one of 'neg', 'pos'",
         "  - validation.csv, line 4: no value for 'label'",
     ]
 
@@ -212,9 +210,50 @@ def test_both_texts_of_a_pair_are_checked(task, tmp_path):
     ]
 
 
-def test_labels_that_only_the_test_set_has_are_named(task, tmp_path):
-    refused = message(task(train_csv=many(), test_csv="text,label\na,pos\nb,new\n"), tmp_path)
-    assert refused == "test.csv, line 3: label 'new' is not one of 'neg', 'pos'"
+def test_rows_of_a_class_that_training_has_not_are_counted_and_wrong(task, tmp_path):
+    later = "text,label\na,pos\nb,new\nc,neg\nd,new\ne,Neg\n"
+    found, splits = task(train_csv=many(), validation_csv=later, test_csv=later).load()
+    for name in ("validation", "test"):
+        assert splits[name].examples["labels"][:] == [1, -100, 0, -100, -100]
+        [note] = [note for note in splits[name].notes if note.startswith("warning: 3 of 5 rows have a class")]
+        assert "'new' 2, first in line 3; 'Neg' 1, first in line 6, and 'Neg' and 'neg' differ only in case" in note
+        assert note.endswith("; they count as wrong")
+    logits = np.eye(2)[[1, 1, 0, 0, 0]]
+    features = {"labels": splits["test"].examples["labels"][:]}
+    scores = found.score(logits, features, {})
+    assert scores["accuracy"] == 2 / 5
+    assert scores["class/pos/f1"] == 2 / 3  # one of its two predictions is wrong
+    assert found.to_labels(features["labels"]) == ["pos", "(not in training)", "neg", *["(not in training)"] * 2]
+
+
+def test_calibration_and_thresholds_are_fitted_to_known_classes(task):
+    both = task(calibrate=True, threshold="tuned", train_csv=many())
+    logits, labels = np.eye(2)[[1, 1, 0, 0, 1]] * 3, [1, 0, 0, 1, 1]
+    found, _ = both.load(["train"])
+    known = found.score(logits, {"labels": labels}, {})
+    more = found.score(np.concatenate([logits, [[0.0, 9.0]]]), {"labels": [*labels, -100]}, {})
+    for fitted in ("temperature", "class/pos/threshold"):
+        assert more[fitted] == known[fitted]
+
+
+def test_a_set_without_a_class_of_training_is_no_validation_set_and_not_scored_as_a_test_set(task, tmp_path):
+    """Placeholders in the place of labels, for example."""
+    placeholders = "text,label\na,?\nb,?\nc,x\n"
+    _, splits = task(train_csv=many(), test_csv=placeholders).load()
+    assert "labels" not in splits["test"].examples.column_names
+    assert splits["test"].notes[-1].endswith("'?' 2, first in line 2; 'x' 1, first in line 4; so no row is scored")
+    refused = message(task(train_csv=many(), validation_csv=placeholders), tmp_path)
+    assert refused.startswith(
+        "validation.csv: 3 of 3 rows have a class that is not in training: '?' 2, first in line 2"
+    )
+    assert refused.endswith("; expected 'neg', 'pos'")
+    assert "\n" not in refused
+
+
+def test_classes_in_another_order_are_the_same(task):
+    found, splits = task(train_csv=many(), test_csv="text,label\na,pos\nb,neg\n").load()
+    assert found.task.label_names == ["neg", "pos"]
+    assert splits["test"].examples["labels"][:] == [1, 0]
 
 
 def test_one_class_alone_is_refused_together_with_other_faults(task, tmp_path):
@@ -229,8 +268,7 @@ def test_no_class_at_all_is_refused(task, tmp_path):
     none = task(train_jsonl=rows(text=["a", "b"], label=[[], []]))
     assert message(none, tmp_path, ["train"]) == "train.jsonl: no row has a label in 'label'"
     missing = message(task(train_csv="text,label\na,\nb, \n"), tmp_path, ["train"])
-    assert "train.csv, line 2: no value for 'label'" in missing
-    assert "train.csv, line 3: no value for 'label'" in missing
+    assert "train.csv, line 2: no value for 'label' (2 times, also line 3)" in missing
 
 
 def test_a_number_that_is_missing_or_none_does_not_make_classes_of_the_others(task, tmp_path):
@@ -516,11 +554,12 @@ def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):
             predicted(later).with_columns({"text_columns": [wrong]})
 
 
-def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):
+def test_rows_of_a_class_that_a_checkpoint_does_not_know_count_as_wrong(task, tmp_path):
     trained, _ = task(train_csv=TRAIN).load(["train"])
     (tmp_path / "later.csv").write_text("text,label\na,neg\nb,neutral\n")
-    later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
-    assert message(later, tmp_path, ["validation"]) == "later.csv, line 3: label 'neutral' is not one of 'neg', 'pos'"
+    _, splits = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv")).load(["validation"])
+    assert splits["validation"].examples["labels"][:] == [0, -100]
+    assert splits["validation"].notes[-1].startswith("warning: 1 of 2 rows have a class that is not in training")
 
 
 def test_a_checkpoint_with_settings_of_another_version_is_refused():

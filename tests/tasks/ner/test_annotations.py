@@ -239,8 +239,7 @@ def test_faults_of_all_files_come_together(task, tmp_path):
     bad = lines(*[spans("Ann left", [(0, 2, "X")])] * 12)
     refused = message(task(train_jsonl=bad, validation_jsonl=bad), tmp_path, ("train", "validation"))
     assert refused.startswith("24 faults:")
-    assert refused.endswith("… and 4 more")
-    assert refused.count("cuts the word") == 20
+    assert refused.count("cuts the word") == refused.count("(12 times, also line 2, ") == 2
     assert "--offset-unit" not in refused  # both units give the same
 
 
