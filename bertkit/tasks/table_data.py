@@ -185,7 +185,7 @@ class TableData(HubData):
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
         return {
             "train": train.select(kept),
-            "validation": replace(train.select(held), notes=(note,), doubts={}, labels=""),
+            "validation": replace(train, notes=(note,), doubts={}, labels="").select(held),
         }
 
 
