@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome, predicted
-from bertkit.inference.verdict import NO_VERDICT, Verdict, verdict_of
+from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
 from bertkit.recipe.files import run_name, without_paths
@@ -64,6 +64,7 @@ class Content:
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
         verdict: what the scores say, and what to try next.
+        test_scores: results on the test set, the main one first; none without labels of it.
         remarks: what else a reader of the scores must know, a sentence each.
         facts: name → value of the head, in groups by heading.
         data: table of the data, None without any.
@@ -88,6 +89,7 @@ class Content:
     results: DataTable | None = None
     remarks: tuple[str, ...] = ()
     verdict: Verdict = NO_VERDICT
+    test_scores: tuple[Score, ...] = ()
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
@@ -125,8 +127,18 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         unit="row" if outcome is None else outcome.unit,
         results=DataTable("All results", ("name", "value"), list(run.results.items())) if run.results else None,
         remarks=tuple(remarks),
-        verdict=NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.recipe),
+        verdict=_verdict(run, outcome),
+        test_scores=tuple(_test_scores(run, main)),
     )
+
+
+def _verdict(run: RunFiles, outcome: Outcome | None) -> Verdict:
+    """Returns the verdict that the run has recorded at its end; that of its outputs if it has recorded none."""
+    if run.record.get("verdict"):
+        known = run.record.get("proposal")
+        proposal = None if known is None else Proposal(**{**known, "options": tuple(known["options"])})
+        return Verdict(tuple(run.record["verdict"]), proposal)
+    return NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.results)
 
 
 def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
@@ -168,6 +180,13 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         names = list(dict.fromkeys([*first, *others]))[: max(len(first), _MOST_SCORES)]
     order = sorted(names, key=lambda name: (name != main, name not in intervals, name == "loss"))
     return [Score(name, results[name], *intervals.get(name, (None, None)), is_main=name == main) for name in order]
+
+
+def _test_scores(run: RunFiles, main: str | None) -> list[Score]:
+    """Returns the scores of a labelled test set, the main one first."""
+    results = {key.removeprefix("predict_"): value for key, value in run.results.items() if key.startswith("predict_")}
+    names = sorted(without_classes(filter(is_score, results), main), key=lambda name: (name != main, name == "loss"))
+    return [Score(name, results[name], is_main=name == main) for name in names[:_MOST_SCORES]]
 
 
 def _measure_of(outcome: Outcome, name: str) -> Measure:
