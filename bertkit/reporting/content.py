@@ -64,7 +64,7 @@ class Content:
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
         verdict: what the scores say, and what to try next.
-        test_scores: results on the test set, the main one first; none without labels of it.
+        test_scores: the same on the test set; none without labels of it.
         remarks: what else a reader of the scores must know, a sentence each.
         facts: name → value of the head, in groups by heading.
         data: table of the data, None without any.
@@ -105,7 +105,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     remarks = [remark for section in sections for remark in section.remarks]
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
-    warnings = _warnings(run.record)
+    warnings, scores = _warnings(run.record), _scores(run, outcome, main)
     if not texts:
         sections = [
             replace(each, parts=[part for part in each.parts if isinstance(part, Chart) or not part.has_texts])
@@ -118,7 +118,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         title=str(run.recipe.train.get("run_name") or run_name(run.folder)),
         task=str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind)))),
         notices=tuple(_notices(run, outcome, texts, finished)),
-        scores=tuple(_scores(run, outcome, main)),
+        scores=tuple(scores),
         facts=_facts(run, finished),
         data=_data(run.record),
         warnings=tuple(warnings),
@@ -128,7 +128,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         results=DataTable("All results", ("name", "value"), list(run.results.items())) if run.results else None,
         remarks=tuple(remarks),
         verdict=_verdict(run, outcome),
-        test_scores=tuple(_test_scores(run, main)),
+        test_scores=tuple(_test_scores(run, scores)),
     )
 
 
@@ -182,11 +182,10 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     return [Score(name, results[name], *intervals.get(name, (None, None)), is_main=name == main) for name in order]
 
 
-def _test_scores(run: RunFiles, main: str | None) -> list[Score]:
-    """Returns the scores of a labelled test set, the main one first."""
-    results = {key.removeprefix("predict_"): value for key, value in run.results.items() if key.startswith("predict_")}
-    names = sorted(without_classes(filter(is_score, results), main), key=lambda name: (name != main, name == "loss"))
-    return [Score(name, results[name], is_main=name == main) for name in names[:_MOST_SCORES]]
+def _test_scores(run: RunFiles, scores: Sequence[Score]) -> list[Score]:
+    """Returns those scores of a labelled test set that are shown of the validation set."""
+    names = [each for each in scores if f"predict_{each.name}" in run.results]
+    return [Score(each.name, run.results[f"predict_{each.name}"], is_main=each.is_main) for each in names]
 
 
 def _measure_of(outcome: Outcome, name: str) -> Measure:
