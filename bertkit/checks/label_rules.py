@@ -24,6 +24,7 @@ from bertkit.tables.folds import assign_folds, copies_in_words, same_texts, text
 from bertkit.tasks.splits import ColumnsOf
 
 _RARE, _IMBALANCE = 10, 10.0
+_RARE_BESIDE = 0.5  # of the mean number of examples of a class, below which one is rare beside the others
 _MANY_TEXTS = 0.001  # share of conflicting texts above which a note becomes a warning
 _MANY_MENTIONS = 0.05  # share of mentions above which a note becomes a warning
 _FOLDS = 5
@@ -42,15 +43,28 @@ def _listed(names: Sequence[str], between: str = ", ") -> str:
 
 @rule("rare-class", "splits")
 def rare_class(subject: Subject) -> Iterator[Finding]:
-    """Finds classes with fewer than 10 training examples."""
-    rare = {name: count for name, count in _counts(subject, "train").items() if count < _RARE}
-    if rare:
-        names = _listed([f"{name!r} {count}" for name, count in sorted(rare.items(), key=lambda item: item[1])])
-        yield warning(
-            "train",
-            f"{counted(len(rare), 'class has', 'classes have')} fewer than {_RARE} examples: {names}",
-            "add examples, merge such classes with others, or expect no useful predictions for them",
-        )
+    """Finds classes with fewer than 10 training examples: a warning if others have far more, else a note."""
+    counts = _counts(subject, "train")
+    few = {name: count for name, count in counts.items() if count < _RARE}
+    mean = sum(counts.values()) / max(len(counts), 1)
+    rare = {name: count for name, count in few.items() if count < _RARE_BESIDE * mean}
+    for level, found, remedy in (
+        (
+            warning,
+            rare,
+            "add examples, or merge such classes with others: beside far larger ones they are learned late",
+        ),
+        (
+            note,
+            {name: count for name, count in few.items() if name not in rare},
+            "more examples of each class raise the scores most; no class is much rarer than the others",
+        ),
+    ):
+        if found:
+            names = _listed([f"{name!r} {count}" for name, count in sorted(found.items(), key=lambda item: item[1])])
+            of_all = f" of {len(counts)}" if len(found) > 1 else ""
+            classes = f"{len(found)}{of_all} {inflected(len(found), 'class has', 'classes have')}"
+            yield level("train", f"{classes} fewer than {_RARE} examples: {names}", remedy)
 
 
 @rule("imbalance", "splits")

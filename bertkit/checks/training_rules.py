@@ -9,9 +9,10 @@ from bertkit.checkpoint.encoders import BERT, model_inputs
 from bertkit.checks.findings import Finding, error, note, rule, warning
 from bertkit.checks.subject import Subject, checked
 from bertkit.progress import counted
+from bertkit.recipe.settings import most_epochs, usual_epochs
 from bertkit.tasks.base import head_name
 from bertkit.tasks.splits import ColumnsOf
-from bertkit.training.schedule import FEWEST_STEPS
+from bertkit.training.schedule import TELLING
 
 _FEW_WORDS = 200
 _CASE_OF_SPANS = 0.3  # difference of the shares of capitalized words
@@ -21,7 +22,7 @@ _LOWER_CASED = 0.001  # share of capitalized words
 # diverge at higher rates (Mosbach et al. 2021, arXiv:2006.04884).
 _RATES = ((50e6, 1e-5, 5e-4), (200e6, 1e-5, 1e-4), (float("inf"), 1e-5, 5e-5))
 _FEW_STEPS = 100
-_SMALL_SET, _MANY_EPOCHS = 10_000, 5
+_SMALL_SET = 10_000
 _MANY_PASSES = 40  # BERT §A.2: "approximately 40 epochs over the 3.3 billion word corpus"
 
 
@@ -170,24 +171,25 @@ def learning_rate(subject: Subject) -> Iterator[Finding]:
 
 @rule("epochs", "trainer")
 def epochs(subject: Subject) -> Iterator[Finding]:
-    """Checks the passes over the training data: more than 5 over a small set, more than 40 over a corpus.
+    """Checks the passes over the training data: more than four times the usual ones over a small set, more than 40 over
+    a corpus.
 
-    A run that keeps its best epoch may have more over a small set: what it memorizes later is not kept. So may one of
-    the few steps that `bertkit.training.schedule` chooses for few examples.
+    The usual ones are those that a run chooses, so that no schedule that is chosen, or proposed after a run, is warned
+    of. A run that keeps its best epoch may have more over a small set: what it memorizes later is not kept.
     """
     if subject.task is not None:
         if subject.arguments.load_best_model_at_end:
             return
-        examples = len(subject.trainer.train_dataset)
-        steps_of_epoch = math.ceil(examples / subject.recipe.train["global_train_batch_size"])
-        passes = subject.total_steps / max(steps_of_epoch, 1)
-        if examples < _SMALL_SET and passes > _MANY_EPOCHS and subject.total_steps > FEWEST_STEPS + steps_of_epoch:
+        examples, steps_of_epoch = len(subject.trainer.train_dataset), _steps_of_epoch(subject)
+        passes = subject.total_steps / steps_of_epoch
+        if examples < _SMALL_SET and passes > most_epochs(steps_of_epoch):
+            scored = len(subject.features.get("validation", ()))
+            keep = ", or keep the best epoch with train.load_best_model_at_end and train.eval_strategy=epoch"
             yield warning(
                 "train.num_train_epochs",
-                f"{passes:.1f} epochs on {counted(examples, 'example', form=',')}, which a model memorizes; BERT §A.3 "
-                "uses 2 to 4",
-                "set --num-train-epochs 3, or keep the best epoch with train.load_best_model_at_end and "
-                "train.eval_strategy=epoch",
+                f"{passes:.1f} epochs on {counted(examples, 'example', form=',')}, which a model memorizes; "
+                f"{usual_epochs(steps_of_epoch)} are usual for so few, and {most_epochs(steps_of_epoch)} are many",
+                f"set --num-train-epochs {usual_epochs(steps_of_epoch)}{keep if scored >= TELLING else ''}",
             )
     elif subject.corpora is not None and not subject.corpora.facts["streamed"]:
         share = subject.share_of_corpus
@@ -211,13 +213,17 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
     if steps < _FEW_STEPS:
         batch = subject.recipe.train["global_train_batch_size"]
         consequence = f"a new head is often undertrained below {_FEW_STEPS}"
+        remedy = "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size"
         if subject.task is None:
             consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
-        yield warning(
-            "train",
-            f"{steps} optimizer steps of {batch} sequences; {consequence}",
-            "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size",
-        )
+        elif steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
+            remedy = "add examples, or set a smaller --global-train-batch-size: the examples are seen often as it is"
+        yield warning("train", f"{steps} optimizer steps of {batch} sequences; {consequence}", remedy)
+
+
+def _steps_of_epoch(subject: Subject) -> int:
+    batch = subject.recipe.train["global_train_batch_size"]
+    return max(1, math.ceil(len(subject.trainer.train_dataset) / batch))
 
 
 @rule("warmup", "trainer")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ _LEAST_SECONDS, _MANY_SECONDS, _TOO_MANY_SECONDS = 3.0, 20.0, 60.0
 _LEARNING_RATE = (
     1e-6  # share of the run's: the few batches are not learned, at a rate without warm-up, until they diverge
 )
-_REPEATED_SECONDS = 1.0  # of an evaluation of the same batch
+_REPEATED_SECONDS = 1.0  # of the evaluations of the same batches, together
 
 Batches = Sequence[tuple[int, Sequence[int]]]
 """Length in tokens and examples of each batch, the longest first."""
@@ -176,21 +177,25 @@ def _evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches) -> Spee
         for _, rows in batches:
             whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
             loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
-            seconds.append(_repeated(lambda loader=loader: trainer.evaluation_loop(loader, "check", False)))  # type: ignore[misc]
+            evaluate = partial(trainer.evaluation_loop, loader, "check", False)
+            seconds.append(_repeated(evaluate, _REPEATED_SECONDS / len(batches)))
     finally:
         trainer.compute_metrics = scores
     return Speed(tuple(length for length, _ in reversed(batches)), np.array([seconds[::-1]]))
 
 
-def _repeated(compute: Callable[[], Any]) -> float:
-    """Returns the mean duration of a function after its first call, in seconds; that of the first if it is long."""
+def _repeated(compute: Callable[[], Any], least: float) -> float:
+    """Returns the mean duration of a function after its first call, in seconds; that of the first if it is long.
+
+    It is called again until ``least`` seconds have passed.
+    """
     begun = time.perf_counter()
     compute()
     first = time.perf_counter() - begun
     if first > _MANY_SECONDS:
         return first
     begun, times = time.perf_counter(), 0
-    while times == 0 or time.perf_counter() - begun < _REPEATED_SECONDS:
+    while times == 0 or time.perf_counter() - begun < least:
         compute()
         times += 1
     return (time.perf_counter() - begun) / times

@@ -120,6 +120,8 @@ def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool, next_co
     print_text(f"results, checkpoint and model card: {run.output_dir}")
     if (report := run.output_dir / "report.html").is_file():
         print_text(f"report: {report}")
+    if (disk := run.disk) is not None:
+        print_text(disk)
     print_next(next_commands, run.output_dir)
 
 

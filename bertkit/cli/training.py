@@ -294,10 +294,9 @@ def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
 
 def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     """Returns the scores of a fine-tuning that are printed, as (key, name), without those of single classes."""
-    from bertkit.progress import is_of_class, is_score
+    from bertkit.run.directory import named_scores
 
-    names = [key for key in metrics if key.startswith("eval_") and is_score(key) and not is_of_class(key)]
-    return [(key, key.removeprefix("eval_")) for key in names]
+    return named_scores(metrics)
 
 
 def grid_arguments(run: FineTuning) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from bertkit.errors import DataError, RecipeError, shown
 from bertkit.inference.predicted import Outcome, Predicted, predicted
 from bertkit.inference.verdict import (
     Facts,
+    are_rare,
     classes_in_words,
+    interval_of,
     most_frequent,
     never_predicted,
-    numbers_in_words,
     right_of_all,
+    score_in_words,
 )
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.progress import counted
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _FIELDS = (["text"], ["text", "text_pair"])
+_HARDLY = 0.05  # part of the standard deviation of the true numbers
 
 
 class PredictedClassification(Predicted):
@@ -101,8 +104,11 @@ class PredictedClassification(Predicted):
         sentences, is_wide = right_of_all(
             right, guess=(guess, float((true == usual).all(axis=1).mean())), right_in=" in all labels", texts=texts
         )
-        never = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=("label", "labels"))
-        return Facts((*sentences, *never), False, bool(never), is_wide)
+        actual, predicted = true.sum(axis=0), own.sum(axis=0)
+        never = never_predicted(names, actual, predicted, what=("label", "labels"))
+        counts = actual if training is None else training.sum(axis=0)
+        lacks_rare = are_rare(counts, (actual > 0) & (predicted == 0))
+        return Facts((*sentences, *never), False, bool(never), is_wide, lacks_rare=lacks_rare)
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return terms_of(name, predictions, references)
@@ -151,3 +157,37 @@ class PredictedStockClassification(PredictedTables):
 predicted.register(TextClassification, PredictedClassification)
 predicted.register(ClassificationTask, PredictedTables)
 predicted.register(StockClassification, PredictedStockClassification)
+
+
+# ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def hardly_different(predicted: np.ndarray, true: np.ndarray) -> list[str]:
+    """Returns a sentence if predicted numbers (N,) are nearly the same for all examples, unlike the true ones (N,)."""
+    own, expected = float(predicted.std()), float(true.std())
+    if own >= _HARDLY * expected:
+        return []
+    return [
+        f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
+        f"numbers {expected:.2g}."
+    ]
+
+
+def numbers_in_words(
+    predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None, texts: np.ndarray | None = None
+) -> Facts:
+    """Returns the facts of predicted numbers (N,).
+
+    Args:
+        predicted, true: (N,).
+        training: numbers of the training examples; None if unknown.
+        texts: as of `right_of_all`.
+    """
+    errors = np.abs(predicted - true)
+    middle = float(np.median(true if training is None else training))
+    of = "of these examples" if training is None else "of the training set"
+    terms = MeanDecomposition(errors[:, None], lambda mean: mean)
+    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
+    line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
+    hardly = hardly_different(predicted, true)
+    return Facts((f"{line}{float(np.abs(true - middle).mean()):.4f}.", *hardly), bool(hardly))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
-from bertkit.inference.verdict import Facts, classes_in_words, interval_of, is_wide, never_predicted, score_in_words
+from bertkit.inference.verdict import (
+    Facts,
+    are_rare,
+    classes_in_words,
+    interval_of,
+    is_wide,
+    never_predicted,
+    score_in_words,
+)
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import counted, printable
@@ -101,7 +110,26 @@ class PredictedEntities(Predicted):
             f"{right.sum():,} are right: {f1}; predicting none gives 0."
         )
         never = never_predicted(names, actual, predicted, what=("type", "types"), unit="entity")
-        return Facts((line, *never), lacks_classes=bool(never), is_wide=is_wide(terms, outcome.same_texts))
+        short = never_continued(*tags, strict)
+        in_training = self._entities_in_training(outcome, list(counts_of_types))
+        lacks_rare = are_rare(actual if in_training is None else in_training, (actual > 0) & (predicted == 0))
+        return Facts(
+            (line, *never, *short), False, bool(never), is_wide(terms, outcome.same_texts), bool(short), lacks_rare
+        )
+
+    def _entities_in_training(self, outcome: Outcome, types: Sequence[str]) -> np.ndarray | None:
+        """Returns the number of training entities of each type; None if they are unknown."""
+        if outcome.training is None or "labels" not in outcome.training:
+            return None
+        begun = np.bincount(
+            np.fromiter(chain.from_iterable(outcome.training["labels"]), dtype=np.int64),
+            minlength=len(self.task.task.label_names),
+        )
+        counts = Counter[str]()
+        for name, count in zip(self.task.task.label_names, begun.tolist(), strict=True):
+            prefix, kind = split_tag(name)
+            counts[kind] += count if prefix == "B" else 0
+        return np.array([counts[kind] for kind in types], dtype=np.int64)
 
     def unit(self, name: str) -> str:
         return "word" if name.endswith("accuracy") else "entity"
@@ -189,6 +217,20 @@ def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
         pieces += [_DIM, printable(f"[{span.type}]"), _RESET]
         end = span.end
     return "".join([*pieces, printable(text[end:])])
+
+
+def never_continued(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], strict: bool) -> list[str]:
+    """Returns a sentence if no predicted entity has several words, and some entities have.
+
+    >>> never_continued([["B-PER", "B-PER"]], [["B-PER", "I-PER"]], False)
+    ['No predicted entity has more than one word, so that 1 entity of several words cannot be right.']
+    """
+    lengths = [[e.end - e.start for tags in side for e in find_entities(tags, strict)] for side in (predicted, true)]
+    long = sum(length > 1 for length in lengths[1])
+    if not long or not lengths[0] or max(lengths[0]) > 1:
+        return []
+    entities = counted(long, "entity", form=",")
+    return [f"No predicted entity has more than one word, so that {entities} of several words cannot be right."]
 
 
 def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], strict: bool) -> MeanDecomposition:

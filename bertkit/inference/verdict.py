@@ -1,7 +1,8 @@
-"""The verdict on a run: what its scores on the validation set say, in sentences of facts, and what to try next.
+"""The verdict on a run: what its scores say, in sentences of facts.
 
 The same sentences stand at the end of a run, in its report, in its model card and in `bertkit.compare`. `verdict_of`
-makes them; what it says of the predictions of a kind of task is `bertkit.inference.predicted.Predicted.facts`.
+makes them; what it says of the predictions of a kind of task is `bertkit.inference.predicted.Predicted.facts`. What to
+try next follows from them in `bertkit.run.evaluate`.
 
 Dimension letters: N examples, C classes.
 """
@@ -20,22 +21,22 @@ import numpy as np
 from bertkit.errors import shown
 from bertkit.metrics import score_range
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
-from bertkit.progress import counted, inflected
-from bertkit.tasks.registry import command_of
+from bertkit.progress import counted, display_name, inflected
 
 if TYPE_CHECKING:
     from bertkit.inference.predicted import Outcome
-    from bertkit.recipe.load import Recipe
 
 _MOST_NAMES = 8  # of classes in a sentence
 _MOST_PLACES = 3  # that the examples of a class went to
 _NEAR_CHANCE = 0.15  # part of the way from chance to certainty
-_HARDLY = 0.05  # part of the standard deviation of the true numbers
 _WIDE = 0.2  # width of the interval of a share from which on it says little
-_NO_BETTER = "That is not more than guessing."
-_FEW_STEPS = 100  # below which a new head is often undertrained, as in the rule few-steps of checks
-_HIGHEST_RATE = 2e-4  # that is proposed
-_SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
+_UNSURE = 0.2  # by which the mean probability is below the share of right predictions of a model that is not done
+_FITS = 0.5  # of the validation loss, below which the training loss is that of a model that fits its examples
+_LAST_LOSSES = 3  # of the training, whose mean is its loss at the end
+_RARE = 0.5  # of the mean number of examples of a class
+FEW = 5
+"""Examples of a class below which its own scores say little."""
+NO_BETTER = "That is not more than guessing."
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,16 @@ class Facts:
         learnt_little: the probabilities are near chance, or the numbers hardly differ.
         lacks_classes: classes that occur are never predicted.
         is_wide: the interval of the score is too wide to say much.
+        is_underfit: the model has not learnt yet what its training examples show, rare classes apart.
+        lacks_rare: of the classes that are never predicted, one has far fewer training examples than others.
     """
 
     sentences: tuple[str, ...] = ()
     learnt_little: bool = False
     lacks_classes: bool = False
     is_wide: bool = False
+    is_underfit: bool = False
+    lacks_rare: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,64 +106,70 @@ class Verdict:
 NO_VERDICT = Verdict()
 
 
-def verdict_of(outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), recipe: Recipe | None = None) -> Verdict:
-    """Returns the verdict on the predictions of a model for the validation set of its run.
+def verdict_of(
+    outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), results: Mapping[str, float] | None = None
+) -> Verdict:
+    """Returns the verdict on the predictions of a model for the validation set of its run, without a proposal.
 
     Args:
         outcome: the outputs of the model.
         history: the entries that the Trainer logged, in order; none says nothing about the training.
-        recipe: the recipe of the run; without it nothing is proposed.
+        results: the results of the run, with those of a labelled test set; None says nothing about it.
     """
     from bertkit.inference.predicted import predicted
 
     facts = predicted(outcome.task).facts(outcome)
-    losses: dict[int, float] = {}
+    return Verdict(sentences_on(facts, outcome, history, results or {}))
+
+
+def sentences_on(
+    facts: Facts, outcome: Outcome, history: Sequence[Mapping[str, Any]], results: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Returns the sentences of a verdict; the arguments are those of `verdict_of`, and the facts of its outcome."""
+    copies = (f"{outcome.copies}.",) if facts.sentences and outcome.copies else ()
+    return (*facts.sentences, *copies, *of_test_set(outcome, results), *loss_still_falls(outcome, history))
+
+
+def loss_still_falls(outcome: Outcome, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the sentence of `still_falls` on the validation loss of a run whose score can still rise.
+
+    A model that fits its training examples is left out: its validation loss falls as the learning rate does.
+    """
+    metric, losses = outcome.task.main_metric, dict[int, float]()
+    names = {key.removeprefix("eval_") for entry in history for key in entry}
+    values = [entry[f"eval_{metric}"] for entry in history if entry.get(f"eval_{metric}") is not None]
+    if values and max(values) == score_range(metric, names)[1]:
+        return []
     for entry in history:
         if entry.get("eval_loss") is not None:
             # The weights that a run keeps are evaluated once more in its last step.
             losses.setdefault(int(entry.get("step", len(losses))), float(entry["eval_loss"]))
-    falling = [] if _is_highest(history, outcome.task.main_metric) else still_falls(list(losses.values()))
-    steps = max((int(entry.get("step", 0)) for entry in history), default=0)
-    proposal = None if recipe is None else _proposal(facts, bool(falling), bool(outcome.collapse), recipe, steps)
-    copies = (f"{outcome.copies}.",) if facts.sentences and outcome.copies else ()
-    return Verdict((*facts.sentences, *copies, *falling), proposal)
+    last = [float(entry["loss"]) for entry in history if entry.get("loss") is not None][-_LAST_LOSSES:]
+    if last and losses and float(np.mean(last)) < _FITS * list(losses.values())[-1]:
+        return []
+    return still_falls(list(losses.values()))
 
 
-def _is_highest(history: Sequence[Mapping[str, Any]], metric: str) -> bool:
-    """Returns whether a score has had its highest possible value."""
-    names = {key.removeprefix("eval_") for entry in history for key in entry}
-    values = [entry[f"eval_{metric}"] for entry in history if entry.get(f"eval_{metric}") is not None]
-    return bool(values) and max(values) == score_range(metric, names)[1]
+def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
+    """Returns the sentence on the main score of the test set beside that of the validation set; none without labels.
 
-
-def _proposal(facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recipe, steps_done: int) -> Proposal | None:
-    """Returns what to try: longer, at another rate, with weights of the classes, or with folds.
-
-    A run of few steps that has collapsed, never predicts a class or only guesses is longer at the same rate.
+    Args:
+        outcome: the outputs for the validation set.
+        results: ``eval_…`` and ``predict_…`` by name.
     """
-    train, command = recipe.train, command_of(recipe.kind)
-    steps, rate = train.get("max_steps") or -1, float(train.get("learning_rate", 5e-5))
-    longer = f"--max-steps {2 * steps}"
-    if steps < 0:
-        longer = f"--num-train-epochs {2 * float(train.get('num_train_epochs', 3)):g}"
-    if facts.learnt_little and 3 * rate <= _HIGHEST_RATE:
-        options = longer, f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
-        return Proposal("longer and at a higher rate", command, options)
-    is_poor = has_collapsed or facts.lacks_classes or _NO_BETTER in facts.sentences
-    if is_poor and 0 < steps_done < _FEW_STEPS:
-        return Proposal("longer", command, (longer,))
-    if has_collapsed and not facts.learnt_little:
-        return Proposal(
-            "longer and at a lower rate", command, (longer, f"--learning-rate {min(rate / 2, _SAFE_RATE):g}")
-        )
-    if is_falling or facts.learnt_little:
-        return Proposal("longer", command, (longer,))
-    if facts.lacks_classes and hasattr(recipe.task, "label_names") and not train.get("class_weights"):
-        return Proposal("with more weight for rare classes", command, ("--class-weights balanced",))
-    files = [getattr(recipe.data, f"{name}_file", None) for name in ("train", "validation")]
-    if facts.is_wide and recipe.data.folds is None and files[0] is not None and files[1] is None:
-        return Proposal("scores of all rows, by cross-validation", command, ("--folds 5",), "folds")
-    return None
+    from bertkit.inference.predicted import predicted
+
+    name = outcome.task.main_metric
+    own, test = results.get(f"eval_{name}"), results.get(f"predict_{name}")
+    if own is None or test is None:
+        return []
+    size = counted(int(results.get("predict_samples", 0)), "example", form=",")
+    line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on the validation set {own:.4f}"
+    sides = outcome.predictions_and_references()
+    interval = predicted(outcome.task).interval(name, *sides, texts=outcome.same_texts)
+    if interval is not None and not interval[0] <= test <= interval[1]:
+        line += ", whose interval does not include it: the two sets probably differ"
+    return [f"{line}."]
 
 
 # ---- sentences ------------------------------------------------------------------------------------------------------
@@ -208,7 +219,7 @@ def right_of_all(
     sentences = [f"{line}; {what} gives {percent(share)}."]
     if interval is not None and interval[0] <= share:
         sentences.append(
-            _NO_BETTER
+            NO_BETTER
             if right / number <= share
             else "The interval includes guessing: more examples are needed to tell the two apart."
         )
@@ -301,15 +312,43 @@ def near_chance(probabilities: np.ndarray) -> list[str]:
     ]
 
 
-def hardly_different(predicted: np.ndarray, true: np.ndarray) -> list[str]:
-    """Returns a sentence if predicted numbers (N,) are nearly the same for all examples, unlike the true ones (N,)."""
-    own, expected = float(predicted.std()), float(true.std())
-    if own >= _HARDLY * expected:
+def too_unsure(probabilities: np.ndarray, is_right: np.ndarray) -> list[str]:
+    """Returns a sentence if the probabilities (N, C) of exclusive classes are far below the share of right predictions.
+
+    A model that has fitted its training examples is rather too sure (Guo et al. 2017).
+
+    >>> too_unsure(np.array([[0.4, 0.3, 0.3]] * 10), np.array([True] * 8 + [False] * 2))  # doctest: +ELLIPSIS
+    ['The model is less sure than it is right: the probability of the predicted class is 0.40 on average, ...']
+    """
+    top, right = float(probabilities.max(axis=1).mean()), float(is_right.mean())
+    if top >= right - _UNSURE:
         return []
     return [
-        f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
-        f"numbers {expected:.2g}."
+        f"The model is less sure than it is right: the probability of the predicted class is {top:.2f} on average, "
+        f"and {percent(right)} are right. It has not learnt yet what its training examples show."
     ]
+
+
+def few_of_each(counts: np.ndarray, what: tuple[str, str], unit: str) -> list[str]:
+    """Returns a sentence if most classes have fewer than `FEW` scored examples; ``counts`` (C,) are those of each.
+
+    >>> few_of_each(np.array([1, 1, 0, 2]), ("class", "classes"), "example")
+    ['Most classes have 1 to 2 examples here: too few to tell how well each is predicted.']
+    """
+    known = counts[counts > 0]
+    if len(known) < 3 or np.median(known) >= FEW:
+        return []
+    low, high = int(known.min()), int(np.median(known)) if known.max() >= FEW else int(known.max())
+    span = counted(low, unit) if low == high else f"{low} to {high} {unit}s"
+    return [f"Most {what[1]} have {span} here: too few to tell how well each is predicted."]
+
+
+def are_rare(counts: np.ndarray, which: np.ndarray) -> bool:
+    """Returns whether some of the classes ``which`` (C,) have far fewer examples than the mean of ``counts`` (C,).
+
+    Weights of the classes change little otherwise: with equally many examples of each they are all 1.
+    """
+    return bool((counts[which] < _RARE * counts.mean()).any())
 
 
 def still_falls(losses: Sequence[float]) -> list[str]:
@@ -366,24 +405,8 @@ def classes_in_words(
     sentences, is_wide = right_of_all(predicted == true, unit, guessed, terms=terms, texts=texts)
     never = never_predicted(names, confusion.sum(1), confusion.sum(0), what=what, unit=unit, confusion=confusion)
     chance = near_chance(probabilities)
-    return Facts((*sentences, *never, *chance), bool(chance), bool(never), is_wide)
-
-
-def numbers_in_words(
-    predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None, texts: np.ndarray | None = None
-) -> Facts:
-    """Returns the facts of predicted numbers (N,).
-
-    Args:
-        predicted, true: (N,).
-        training: numbers of the training examples; None if unknown.
-        texts: as of `right_of_all`.
-    """
-    errors = np.abs(predicted - true)
-    middle = float(np.median(true if training is None else training))
-    of = "of these examples" if training is None else "of the training set"
-    terms = MeanDecomposition(errors[:, None], lambda mean: mean)
-    line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
-    line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
-    hardly = hardly_different(predicted, true)
-    return Facts((f"{line}{float(np.abs(true - middle).mean()):.4f}.", *hardly), bool(hardly))
+    unsure = [] if chance else too_unsure(probabilities, predicted == true)
+    few = few_of_each(confusion.sum(1), what, unit)
+    lacks_rare = are_rare(counts, (confusion.sum(1) > 0) & (confusion.sum(0) == 0))
+    said = (*sentences, *few, *never, *chance, *unsure)
+    return Facts(said, bool(chance), bool(never), is_wide, bool(unsure), lacks_rare)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ WARM_START = HEAD, CONTRAST, HEAD_RATE
 """Keys of the ``train`` block on the head of a classifier and what precedes its training."""
 Objective = Literal["distilbert", "minilm"]
 Form = Literal["bert", "bertkit"]
+
+_FEWEST_STEPS, _MOST_EPOCHS = 150, 50  # that few examples are trained for
+_SOME_STEPS, _SOME_EPOCHS = 300, 10  # that more examples are trained for at least, whichever is less
+_FEWEST_EPOCHS = 3
+_LONGEST = 4  # times the usual epochs: two doublings
 
 # ---- model ---------------------------------------------------------------------------------------------------------
 
@@ -265,6 +271,31 @@ WIDGET_KEYS = ("text", "context", "example_title")
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
+
+
+# ---- epochs of a fine-tuning ---------------------------------------------------------------------------------------
+
+
+def usual_epochs(steps_of_epoch: int) -> int:
+    """Returns the number of epochs that suits a training set, by the optimizer steps of one epoch.
+
+    As many as make 150 steps, at most 50; at least 10, or as many as make 300 steps; at least 3. Runs, checks and what
+    is proposed after a run take it from here.
+
+    >>> [usual_epochs(steps) for steps in (1, 22, 94, 5_000)]
+    [50, 10, 4, 3]
+    """
+    few, some = (math.ceil(wanted / steps_of_epoch) for wanted in (_FEWEST_STEPS, _SOME_STEPS))
+    return max(min(few, _MOST_EPOCHS), min(some, _SOME_EPOCHS), _FEWEST_EPOCHS)
+
+
+def most_epochs(steps_of_epoch: int) -> int:
+    """Returns the number of epochs up to which more are proposed after a run, and above which a check warns.
+
+    More than the usual ones are not always worse: Mosbach et al. 2021 (arXiv:2006.04884) train 20 epochs on a few
+    thousand examples, for which BERT §A.3 takes 2 to 4.
+    """
+    return _LONGEST * usual_epochs(steps_of_epoch)
 
 
 @dataclass(frozen=True, kw_only=True)

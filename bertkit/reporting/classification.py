@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome
+from bertkit.inference.verdict import few_of_each
 from bertkit.metrics import CALIBRATION_BINS, expected_calibration_error, pearson, spearman
 from bertkit.progress import counted
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliability_chart
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_CURVES = 8
 _MOST_CONFUSIONS = 12
+_MOST_WORST = 15
 
 
 @reported.register
@@ -117,11 +119,16 @@ def class_sections(
         if len(names) <= MOST_CLASSES_DRAWN:
             parts.append(confusion_chart("Confusion matrix", counts, names, (unit, f"{unit}s")))
         if len(names) > 2:
-            parts.append(_confusions(counts, names))
-    scores = _per_class(own, true, probabilities, names, training)
-    columns = [what[0], "precision", "recall", "F1", "average precision", f"{unit}s", "predicted"]
-    columns += [] if training is None else ["in training"]
-    parts.append(DataTable(f"Scores of each {what[0]}", tuple(columns), scores, for_card=True))
+            parts.append(_confusions(counts, names, least=1 if len(names) <= MOST_CLASSES_DRAWN else 2))
+    few = " ".join(few_of_each(true.sum(axis=0), what, unit))
+    in_groups = bool(few) and len(names) > MOST_CLASSES_DRAWN
+    if in_groups:
+        parts += _of_few_examples(own, true, names, training, what, unit, few)
+    else:
+        scores = _per_class(own, true, probabilities, names, training)
+        columns = [what[0], "precision", "recall", "F1", "average precision", f"{unit}s", "predicted"]
+        columns += [] if training is None else ["in training"]
+        parts.append(DataTable(f"Scores of each {what[0]}", tuple(columns), scores, few, for_card=True))
     ece = expected_calibration_error(probabilities, labels)
     if is_single:
         stated, is_right, of = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, f"{unit}s"
@@ -129,8 +136,8 @@ def class_sections(
         stated, is_right, of = probabilities.ravel(), true.ravel() == 1, "labels"
     reliability = reliability_chart(stated, is_right, ece, CALIBRATION_BINS, of)
     return [
-        Section(upper_first(what[1]), parts),
-        Section("Probabilities", [*_curves(true, probabilities, names, is_single), reliability]),
+        Section(upper_first(what[1]), [part for part in parts if isinstance(part, Chart) or part.rows]),
+        Section("Probabilities", [*([] if in_groups else _curves(true, probabilities, names, is_single)), reliability]),
     ]
 
 
@@ -156,11 +163,46 @@ def _per_class(
     ]
 
 
-def _confusions(counts: np.ndarray, names: Sequence[str]) -> DataTable:
-    """Returns the most frequent confusions."""
+def _of_few_examples(
+    own: np.ndarray,
+    true: np.ndarray,
+    names: Sequence[str],
+    training: np.ndarray | None,
+    what: tuple[str, str],
+    unit: str,
+    note: str,
+) -> list[Chart | DataTable]:
+    """Returns the classes in groups by how many of their few examples are found, and the worst of them, with counts."""
+    found, actual, predicted = (own & true).sum(axis=0), true.sum(axis=0), own.sum(axis=0)
+    groups: list[tuple[Cell, ...]] = []
+    for title, of_group in (
+        ("none found", (actual > 0) & (found == 0)),
+        ("some found", (found > 0) & (found < actual)),
+        ("all found", (actual > 0) & (found == actual)),
+        (f"no {unit} here", actual == 0),
+    ):
+        if of_group.any():
+            usual = [] if training is None else [int(np.median(training[of_group]))]
+            groups.append((title, int(of_group.sum()), int(actual[of_group].sum()), *usual))
+    columns = [f"{unit}s of the {what[0]}", what[1], f"{unit}s", *([] if training is None else ["median in training"])]
+    by_group = DataTable(f"{upper_first(what[1])} by what is found", tuple(columns), groups, note, for_card=True)
+    missed = actual - found + predicted - found
+    worst = [c for c in np.lexsort((found, -missed)).tolist() if missed[c]][:_MOST_WORST]
+    rows = [
+        (names[c], int(found[c]), int(actual[c]), int(predicted[c]), *([] if training is None else [int(training[c])]))
+        for c in worst
+    ]
+    columns = [what[0], "found", f"of {unit}s", "predicted", *([] if training is None else ["in training"])]
+    with_errors = int(np.count_nonzero(missed))
+    of_all = f"{len(worst)} of {counted(with_errors, *what)} with an error." if len(worst) < with_errors else ""
+    return [by_group, DataTable(f"{upper_first(what[1])} with most errors", tuple(columns), rows, of_all)]
+
+
+def _confusions(counts: np.ndarray, names: Sequence[str], least: int) -> DataTable:
+    """Returns the most frequent confusions, of at least so many examples."""
     wrong = counts * (1 - np.eye(len(names), dtype=np.int64))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
-    places = [divmod(int(place), len(names)) for place in order if wrong.flat[place]]
+    places = [divmod(int(place), len(names)) for place in order if wrong.flat[place] >= least]
     rows = [(names[t], names[p], int(wrong[t, p]), float(wrong[t, p] / counts[t].sum())) for t, p in places]
     return DataTable("Most frequent confusions", ("true", "predicted", "examples", "share of the true class"), rows)
 

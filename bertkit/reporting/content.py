@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.predicted import Outcome, predicted
-from bertkit.inference.verdict import NO_VERDICT, Verdict, verdict_of
+from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.progress import counted, duration, is_score
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.reporting.charts import curve_section, not_finite, readable, without_classes
@@ -65,6 +65,7 @@ class Content:
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
         verdict: what the scores say, and what to try next.
+        test_scores: the same on the test set; none without labels of it.
         remarks: what else a reader of the scores must know, a sentence each.
         facts: name → value of the head, in groups by heading.
         data: table of the data, None without any.
@@ -89,6 +90,7 @@ class Content:
     results: DataTable | None = None
     remarks: tuple[str, ...] = ()
     verdict: Verdict = NO_VERDICT
+    test_scores: tuple[Score, ...] = ()
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
@@ -104,7 +106,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     remarks = [remark for section in sections for remark in section.remarks]
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
-    warnings = _warnings(run.record)
+    warnings, scores = _warnings(run.record), _scores(run, outcome, main)
     if not texts:
         sections = [
             replace(each, parts=[part for part in each.parts if isinstance(part, Chart) or not part.has_texts])
@@ -117,7 +119,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         title=str(run.recipe.train.get("run_name") or run_name(run.folder)),
         task=str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind)))),
         notices=tuple(_notices(run, outcome, texts, finished)),
-        scores=tuple(_scores(run, outcome, main)),
+        scores=tuple(scores),
         facts=_facts(run, finished),
         data=_data(run.record),
         warnings=tuple(warnings),
@@ -126,8 +128,18 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         unit="row" if outcome is None else outcome.unit,
         results=DataTable("All results", ("name", "value"), list(run.results.items())) if run.results else None,
         remarks=tuple(remarks),
-        verdict=NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.recipe),
+        verdict=_verdict(run, outcome),
+        test_scores=tuple(_test_scores(run, scores)),
     )
+
+
+def _verdict(run: RunFiles, outcome: Outcome | None) -> Verdict:
+    """Returns the verdict that the run has recorded at its end; that of its outputs if it has recorded none."""
+    if run.record.get("verdict"):
+        known = run.record.get("proposal")
+        proposal = None if known is None else Proposal(**{**known, "options": tuple(known["options"])})
+        return Verdict(tuple(run.record["verdict"]), proposal)
+    return NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.results)
 
 
 def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
@@ -174,6 +186,12 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         Score(name, results[name], *intervals.get(name, (None, None)), name == main, units.get(name, ""))
         for name in order
     ]
+
+
+def _test_scores(run: RunFiles, scores: Sequence[Score]) -> list[Score]:
+    """Returns those scores of a labelled test set that are shown of the validation set."""
+    names = [each for each in scores if f"predict_{each.name}" in run.results]
+    return [Score(each.name, run.results[f"predict_{each.name}"], is_main=each.is_main) for each in names]
 
 
 def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:

@@ -35,6 +35,13 @@ class _State(TypedDict, total=False):
     max_steps: int
 
 
+class _Proposal(TypedDict):
+    reason: str
+    command: str
+    options: list[str]
+    suffix: str
+
+
 class _Record(TypedDict, total=False):
     data: dict[str, dict[str, Any]]
     truncation: dict[str, dict[str, Any]]
@@ -44,6 +51,8 @@ class _Record(TypedDict, total=False):
     baselines: dict[str, Any]
     warnings: list[Any]
     phases: list[Any]
+    verdict: list[str]
+    proposal: _Proposal | None
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shlex
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
@@ -19,14 +20,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from bertkit import __version__
 from bertkit.errors import OutputError, RecipeError, TrainingError
-from bertkit.files import check_links, is_temporary, read_json, write_json
+from bertkit.files import check_links, is_temporary, read_json, readable_size, write_json
 from bertkit.inference.verdict import NO_VERDICT, Verdict
 from bertkit.locks import LOCK_FILE, RunLock
 from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.processor import processor
-from bertkit.progress import is_of_class, is_score, keeping_warnings, warnings_said
+from bertkit.progress import counted, is_of_class, is_score, keeping_warnings, warnings_said
 from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
 """First lines of a run's ``recipe.yaml``, see `bertkit.run.in_progress`."""
+_LARGE = 10**8  # bytes of checkpoints that the end of a run names
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
 
 
@@ -68,9 +70,22 @@ class Run(Summarized):
 
     def summary(self) -> Summary:
         """Returns what is printed, and shown in notebooks."""
-        names = [name for name in self.metrics if name.startswith("eval_") and is_score(name) and not is_of_class(name)]
-        scores = [(name.removeprefix("eval_"), self.metrics[name]) for name in names]
+        scores = [(name, self.metrics[key]) for key, name in named_scores(self.metrics)]
         return Summary(f"Run {self.output_dir}", scores, self.verdict.sentences)
+
+    @property
+    def disk(self) -> str | None:
+        """Line on the disk space of a run with large checkpoints, and how to free theirs; None for other runs."""
+        folders = sorted(path for path in self.output_dir.glob("checkpoint-*") if path.is_dir())
+        of_checkpoints, of_all = (
+            sum(file.stat().st_size for folder in places for file in folder.rglob("*") if file.is_file())
+            for places in (folders, [self.output_dir])
+        )
+        if of_checkpoints < _LARGE:
+            return None
+        part = f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}"
+        free = f"rm -r {shlex.quote(str(self.output_dir))}/checkpoint-*"
+        return f"disk: {readable_size(of_all)}, {part} that only --resume needs; to free them: {free}"
 
 
 @dataclass
@@ -132,6 +147,7 @@ class RunRecord:
             "main_metric": self.main_metric,
             "collapse": self.collapse,
             "verdict": list(self.verdict.sentences),
+            "proposal": None if self.verdict.proposal is None else asdict(self.verdict.proposal),
             "warnings": warnings_said(),
             **self.curves,
             **({"further_scores": list(self.further_scores)} if self.further_scores else {}),
@@ -161,6 +177,23 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"
     write_json(path, {**read_json(path), **metrics})
+
+
+def named_scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Returns the scores of a fine-tuning as (key, name), without those of single classes; the names tell the sets of
+    rows apart if a test set is labelled too.
+
+    >>> named_scores({"eval_f1": 0.5, "eval_runtime": 2.0, "predict_runtime": 2.0})
+    [('eval_f1', 'f1')]
+    >>> named_scores({"eval_f1": 0.5, "predict_f1": 0.7, "predict_class/a/f1": 0.1})
+    [('eval_f1', 'validation f1'), ('predict_f1', 'test f1')]
+    """
+    scores = [name for name in metrics if is_score(name) and not is_of_class(name)]
+    validation, test = ([name for name in scores if name.startswith(prefix)] for prefix in ("eval_", "predict_"))
+    if not test:
+        return [(key, key.removeprefix("eval_")) for key in validation]
+    of_validation = [(key, f"validation {key.removeprefix('eval_')}") for key in validation]
+    return [*of_validation, *((key, f"test {key.removeprefix('predict_')}") for key in test)]
 
 
 def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) -> None:

@@ -1,20 +1,25 @@
-"""Evaluation of a fine-tuned model: scores, what its task learns from the validation set, and predictions."""
+"""Evaluation of a fine-tuned model: scores, what its task learns from the validation set, verdict, and predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformers import EvalPrediction
 
 from bertkit.errors import RecipeError
 from bertkit.inference.predicted import Outcome, all_scores
-from bertkit.inference.verdict import verdict_of
+from bertkit.inference.predicted import predicted as predicted_of
+from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict, loss_still_falls, sentences_on
 from bertkit.placement.processes import failing_together
 from bertkit.progress import is_score, say
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import most_epochs
 from bertkit.run.directory import numeric_metrics
 from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.base import Task, task_record
+from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.heads import divide_logits
 from bertkit.training.trainer import BertkitTrainer
@@ -26,6 +31,9 @@ _AGAINST_COLLAPSE = (
     "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
     "label"
 )
+_FEW_STEPS = 100  # below which a new head is often undertrained, as in the rule few-steps of checks
+_HIGHEST_RATE = 2e-4  # that is proposed
+_SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
 
 
 class Scores:
@@ -86,7 +94,7 @@ def learn_from_validation(
 def validation_outcome(
     task: Task, run: RunInProgress, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]
 ) -> Outcome:
-    """Returns the outputs of the last evaluation, and sets the verdict of the run; a collective call.
+    """Returns the outputs of the last evaluation; a collective call.
 
     Warns if all predictions are the same.
     """
@@ -98,8 +106,85 @@ def validation_outcome(
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
-    run.record.verdict = verdict_of(outcome, trainer.state.log_history, run.recipe)
     return outcome
+
+
+# ---- verdict --------------------------------------------------------------------------------------------------------
+
+
+def verdict_on_run(
+    outcome: Outcome, history: Sequence[Mapping[str, Any]], results: Mapping[str, float], recipe: Recipe
+) -> Verdict:
+    """Returns the verdict on a finished run, with what to try next.
+
+    Args:
+        outcome: the outputs for the validation set.
+        history: the entries that the Trainer logged, in order.
+        results: all results of the run.
+        recipe: the recipe of the run.
+    """
+    facts, falling = predicted_of(outcome.task).facts(outcome), loss_still_falls(outcome, history)
+    return Verdict(
+        sentences_on(facts, outcome, history, results),
+        propose(facts, bool(falling), bool(outcome.collapse), recipe, history),
+    )
+
+
+def propose(
+    facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recipe, history: Sequence[Mapping[str, Any]] = ()
+) -> Proposal | None:
+    """Returns what to try: longer, at another rate, with weights of the classes, or with folds; None for nothing.
+
+    The causes are tried in the order of how much they hide: a model that has learnt little says nothing of its classes,
+    and one that has not fitted its training examples nothing of rare ones. Weights are proposed only where they differ.
+
+    Args:
+        facts: what the predictions for the validation set say.
+        is_falling: the validation loss still falls.
+        has_collapsed: all predictions are the same.
+        recipe: the recipe of the run.
+        history: the entries that the Trainer logged, in order; without it, the length of an epoch is unknown.
+    """
+    train, command = recipe.train, command_of(recipe.kind)
+    rate = float(train.get("learning_rate", 5e-5))
+    longer, higher = _longer(train, history), f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
+    can_be_higher = 3 * rate <= _HIGHEST_RATE
+    steps = max((int(entry.get("step", 0)) for entry in history), default=0)
+    is_poor = has_collapsed or facts.lacks_classes or NO_BETTER in facts.sentences
+    if facts.learnt_little and can_be_higher:
+        return Proposal("longer and at a higher rate", command, (*longer, higher))
+    if is_poor and 0 < steps < _FEW_STEPS and longer:
+        return Proposal("longer", command, longer)
+    if has_collapsed and not facts.learnt_little:
+        lower = f"--learning-rate {min(rate / 2, _SAFE_RATE):g}"
+        return Proposal("longer and at a lower rate" if longer else "at a lower rate", command, (*longer, lower))
+    if is_falling or facts.learnt_little or facts.is_underfit:
+        if longer:
+            return Proposal("longer", command, longer)
+        if can_be_higher and not is_falling:
+            return Proposal("at a higher rate", command, (higher,))
+    elif facts.lacks_rare and hasattr(recipe.task, "label_names") and not train.get("class_weights"):
+        return Proposal("with more weight for rare classes", command, ("--class-weights balanced",))
+    files = [getattr(recipe.data, f"{name}_file", None) for name in ("train", "validation")]
+    if facts.is_wide and recipe.data.folds is None and files[0] is not None and files[1] is None:
+        return Proposal("scores of all rows, by cross-validation", command, ("--folds 5",), "folds")
+    return None
+
+
+def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns the option of a run of twice the length, but of no more than `most_epochs`; none if it has these."""
+    lengths = [entry["step"] / entry["epoch"] for entry in history if entry.get("step") and entry.get("epoch")]
+    of_epoch = round(lengths[-1]) if lengths else None
+    most = math.inf if not of_epoch else most_epochs(of_epoch)
+    if (train.get("max_steps") or -1) > 0:
+        option, now, limit = "--max-steps", float(train["max_steps"]), most * (of_epoch or 1)
+    else:
+        option, now, limit = "--num-train-epochs", float(train.get("num_train_epochs", 3)), most
+    longer = min(2 * now, limit)
+    return (f"{option} {longer:g}",) if longer > now else ()
+
+
+# ---- predictions ----------------------------------------------------------------------------------------------------
 
 
 def score_and_predict_the_rest(

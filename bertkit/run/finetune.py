@@ -23,7 +23,13 @@ from bertkit.progress import say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, writes_run
-from bertkit.run.evaluate import Scores, learn_from_validation, score_and_predict_the_rest, validation_outcome
+from bertkit.run.evaluate import (
+    Scores,
+    learn_from_validation,
+    score_and_predict_the_rest,
+    validation_outcome,
+    verdict_on_run,
+)
 from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
@@ -121,6 +127,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         run.record.further_scores = prepared.scores.further.computed
     outcome = validation_outcome(task, run, trainer, splits, prepared.features)
     metrics = score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
+    run.record.verdict = verdict_on_run(outcome, trainer.state.log_history, run.metrics, run.recipe)
     return run.finish(trainer, _card(task, splits, run, trainer, metrics, card_note, outcome), outcome)
 
 

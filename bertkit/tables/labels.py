@@ -49,12 +49,36 @@ class Labels(NamedTuple):
     Attributes:
         problem: the kind of problem.
         names: the class names in the order of their ids; none for regression.
-        line: a sentence on the problem, the classes with their counts, and what is unusual about their names.
+        counts: number of rows of each class; empty for regression.
+        reason: why the problem was taken for this one, and what is unusual about the names of the classes.
+        span: how many different numbers there are, and from where to where; empty for classes.
     """
 
     problem: Problem
     names: list[str]
-    line: str
+    counts: Mapping[str, int]
+    reason: str
+    span: str = ""
+
+    @property
+    def line(self) -> str:
+        """Sentence on the problem, the classes with their counts, and what is unusual about their names."""
+        number = len(self.names)
+        classes = f" with {number} {'class' if number == 1 else 'classes'} ({listed(self.counts)})"
+        return f"problem: {self.problem}{self.span or classes}, {self.reason}"
+
+    def line_of(self, labels: Iterable[Any]) -> str:
+        """Returns the sentence with the counts of some of the rows.
+
+        Args:
+            labels: the class of each row as its id, or which classes it has, (C,) of 0 and 1; numbers have no counts.
+        """
+        if self.problem == "regression":
+            return self.line
+        rows = Counter[int]()
+        for label in labels:
+            rows.update([label] if self.problem == "single_label" else (c for c, has in enumerate(label) if has))
+        return self._replace(counts={name: rows[c] for c, name in enumerate(self.names)}).line
 
 
 def decide(table: Table, column: str, problem: Problem | None = None, names: Sequence[str] = ()) -> Labels:
@@ -81,15 +105,14 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
     if problem == "regression":
         numbers = sorted({number for number in map(to_number, values) if math.isfinite(number)})
         span = f" from {numbers[0]:g} to {numbers[-1]:g}" if numbers else ""
-        return Labels(problem, [], f"problem: regression ({len(numbers):,} different numbers{span}), {why}")
+        return Labels(problem, [], {}, why, f" ({len(numbers):,} different numbers{span})")
     names = list(names) or class_names(values)
     classes = Classes(names)
     rows = Counter(text for text in label_texts(values) if classes.find(text) is not None)
     counts = dict.fromkeys(names, 0)
     for text, count in rows.items():
         counts[names[classes.id(text)]] += count
-    line = f"problem: {problem} with {len(names)} {'class' if len(names) == 1 else 'classes'} ({listed(counts)}), {why}"
-    return Labels(problem, names, "; ".join([line, *_remarks(rows, counts)]))
+    return Labels(problem, names, counts, "; ".join([why, *_remarks(rows, counts)]))
 
 
 def infer_problem(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -159,6 +159,7 @@ class Split:
         fingerprint: digest of the content, for ``run.json``.
         notes: remarks on the data, which are printed and recorded.
         labels: what the labels of a training set were taken for, also one of the notes; empty if nothing was inferred.
+        line_on_labels: returns ``labels`` for other examples of the split, so that its counts follow a selection.
         doubts: code of a rule of `bertkit.checks` → what is doubtful in the source and cannot be seen in ``examples``.
         numbers: number of each example in the source, from 1, or the path of its file; ``None`` numbers the examples
             themselves.
@@ -173,6 +174,7 @@ class Split:
     numbers: Sequence[int] | Sequence[str] | None = None
     unit: str = "row"
     labels: str = ""
+    line_on_labels: Callable[[Columns], str] | None = None
 
     @classmethod
     def of_table(
@@ -194,7 +196,12 @@ class Split:
         """Returns the split with only the examples at ``rows``, which count from 0."""
         numbers: Any = [number_in_source(self.numbers, int(row)) for row in rows]
         numbers = numbers if self.unit == "file" else array("q", numbers)
-        return dataclasses.replace(self, examples=self.examples.select(rows), numbers=numbers)
+        part = dataclasses.replace(self, examples=self.examples.select(rows), numbers=numbers)
+        if not self.labels or self.line_on_labels is None:
+            return part
+        line = self.line_on_labels(ColumnsOf(part.examples))
+        notes = tuple(line if note == self.labels else note for note in self.notes)
+        return dataclasses.replace(part, labels=line, notes=notes)
 
     def first(self, limit: int | None) -> Split:
         """Returns the split with only its first ``limit`` examples; ``None`` keeps all."""
@@ -351,8 +358,8 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
         f"examples, drawn with data.split_seed {task.data.split_seed}"
     )
     copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
-    notes = (f"{note}; {copies}" if copies else note,)
-    validation = replace(train.select(np.flatnonzero(held_out)), notes=notes, labels="")
+    unlabelled = replace(train, notes=(f"{note}; {copies}" if copies else note,), labels="")
+    validation = unlabelled.select(np.flatnonzero(held_out))
     loaded["train"] = train.select(np.flatnonzero(~held_out))
     loaded["validation"] = task.data.limited("validation", validation)
     return task, {name: loaded[name] for name in names if name in loaded}

@@ -186,8 +186,8 @@ class TableData(HubData):
         copies = copies_in_words(texts, "row", "copies are on one side")
         return {
             "train": train.select(kept),
-            "validation": replace(
-                train.select(held), notes=(f"{note}; {copies}" if copies else note,), doubts={}, labels=""
+            "validation": replace(train, notes=(f"{note}; {copies}" if copies else note,), doubts={}, labels="").select(
+                held
             ),
         }
 

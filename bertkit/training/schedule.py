@@ -18,6 +18,7 @@ from transformers import PretrainedConfig
 
 from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import usual_epochs
 
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
@@ -26,11 +27,8 @@ FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_s
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
-FEWEST_STEPS = 150
-"""Steps that few examples are trained for."""
-_EPOCHS = 3, 50  # fewest and most
-_SOME_EPOCHS, _SOME_STEPS = 10, 300  # the fewest of more examples, whichever is less
-_TELLING = 100  # scored examples from which on epochs can be told apart
+TELLING = 100
+"""Scored examples from which on epochs can be told apart."""
 _SAVE_STEPS = 50  # steps that a killed run loses at most
 
 
@@ -57,13 +55,11 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
     if "num_train_epochs" not in train and not train.get("max_steps"):
-        fewest, most = _EPOCHS
-        few, some = (math.ceil(wanted / steps) for wanted in (FEWEST_STEPS, _SOME_STEPS))
-        chosen["num_train_epochs"] = float(max(min(few, most), min(some, _SOME_EPOCHS), fewest))
+        chosen["num_train_epochs"] = float(usual_epochs(steps))
     best_of = ("load_best_model_at_end", "early_stopping_patience")
     if train.get("eval_strategy", "no") != "no" and all(train.get(key) is None for key in best_of):
-        chosen["load_best_model_at_end"] = scored >= _TELLING
-        if scored < _TELLING and "save_strategy" not in train and "save_steps" not in train:
+        chosen["load_best_model_at_end"] = scored >= TELLING
+        if scored < TELLING and "save_strategy" not in train and "save_steps" not in train:
             chosen["save_steps"] = _SAVE_STEPS
     return dataclasses.replace(recipe, train={**train, **chosen}), _sentence(chosen, steps, rows, scored, config)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from bertkit import check
 from bertkit.checks.check import codes
 
 from .conftest import WORDS, Case, pseudo_words, save_model, sentence, write_csv
@@ -121,7 +122,7 @@ def with_a_head(case: Case) -> None:
 
 
 def many_epochs(case: Case) -> None:
-    case.overrides |= {"train.num_train_epochs": 10, "train.load_best_model_at_end": False}
+    case.overrides |= {"train.num_train_epochs": 30, "train.load_best_model_at_end": False}
 
 
 def with_infinite_weights(case: Case) -> None:
@@ -284,6 +285,42 @@ def test_clean_tables_have_no_finding(table):
     assert plan["seconds"] is None or plan["seconds"] > 0
     assert (plan["seconds"] is None) == bool(plan["seconds_unknown"])  # on a busy machine
     assert 0 < plan["memory_bytes"] < plan["memory_available_bytes"]
+
+
+def test_classes_that_are_all_small_are_no_warning(table, no_trial):
+    """Nine rows of each class: none is rarer than another, and such classes are learned."""
+    for split, each in (("train", 9), ("validation", 2)):
+        rows = getattr(table, split)[: 20 * each]
+        setattr(table, split, [{**row, "label": f"class {number % 20}"} for number, row in enumerate(rows)])
+    table.overrides |= {"train.num_train_epochs": 8}
+    [finding] = table.report().findings
+    assert (finding.code, finding.level) == ("rare-class", "note")
+    assert finding.message.startswith("20 of 20 classes have fewer than 10 examples: 'class 0' 9, ")
+
+
+def test_the_counts_of_a_plan_are_those_of_the_training_rows(table, no_trial):
+    """A part of the table is held out, or left out."""
+    table.write()
+    del table.overrides["data.validation_file"]
+    given = {"model": table.model, "overrides": table.overrides | {"train.warmup_steps": 0.1}}
+    labels = check(table.recipe, **given).plan["labels"]
+    assert "('no' 180, 'yes' 180), inferred from 400 labels" in labels
+    given["overrides"] |= {"data.max_train_samples": 100}
+    labels = check(table.recipe, **given).plan["labels"]
+    counts = [int(word.strip("(),")) for word in labels.split() if word.strip("(),").isdigit()]
+    assert sum(counts[1:3]) == 100
+
+
+def test_the_schedule_that_a_run_chooses_is_not_warned_of(table, no_trial):
+    """Of 32 rows the epochs are many and the steps few: both are as chosen, and more epochs are not proposed."""
+    table.train = table.train[:32]
+    for key in ("train.learning_rate", "train.num_train_epochs"):
+        del table.overrides[key]
+    table.overrides["train.global_train_batch_size"] = 32
+    findings = {finding.code: finding for finding in table.report().findings}
+    assert not {"epochs", "learning-rate"} & set(findings)
+    assert findings["few-steps"].message.startswith("50 optimizer steps")
+    assert "--num-train-epochs" not in findings["few-steps"].remedy
 
 
 def test_lower_case_for_a_cased_checkpoint(table, cased, no_trial):

@@ -53,6 +53,24 @@ def tag(bertkit, checkpoint, tmp_path):
     return run
 
 
+def test_a_tagged_test_set_is_scored_by_name_and_counts_are_of_the_training_rows(bertkit, checkpoint, tmp_path):
+    files = {name: conll(tmp_path / f"{name}.conll", sentences(24)) for name in ("train", "validation", "test")}
+    given = [part for name, path in files.items() for part in (f"--{name}-file", path)]
+    outcome = bertkit("finetune", "ner", *given, "--max-train-samples", 10, "--model", checkpoint, "--output-dir",
+                      tmp_path / "run", *SMALL, "--num-train-epochs", 1, "--set", "train.report=true")  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    assert "train: tags in IOB2: 1 type of entities ('NAME' 10)" in outcome.err
+    results = json.loads((tmp_path / "run" / "all_results.json").read_text())
+    lines = outcome.out.splitlines()
+    for name, key in (("validation", "eval"), ("test", "predict")):
+        assert f"{name} overall_f1 {results[f'{key}_overall_f1']:.4f}" in lines
+    assert any(line.startswith("On the test set of 24 examples the ") for line in lines)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["verdict"] == [line for line in record["verdict"] if line in lines]
+    assert ("to try" in outcome.out) == (record["proposal"] is not None)
+    assert "Test set" in (tmp_path / "run" / "report.html").read_text()
+
+
 @pytest.mark.slow
 def test_columns_are_trained_on_scored_and_predicted(bertkit, tag, tmp_path):
     dev = conll(tmp_path / "dev.conll", sentences(8))

@@ -23,6 +23,18 @@ def test_a_collapsed_run_is_named_beside_its_scores(capsys, collapse):
     assert json.loads(capsys.readouterr().out).get("collapse") == collapse
 
 
+@pytest.mark.parametrize(("size", "is_said"), [(10**8, True), (10**6, False)])
+def test_large_checkpoints_are_named_with_how_to_free_them(capsys, tmp_path, size, is_said):
+    folder = tmp_path / "my run" / "checkpoint-50"
+    folder.mkdir(parents=True)
+    with (folder / "optimizer.pt").open("wb") as file:
+        file.truncate(size)  # takes no space
+    print_results(Run(folder.parent, {}), [], as_json=False)
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("disk: 100.0 MB, 100.0 MB of it in 1 checkpoint ") == is_said
+    assert line.endswith(f"rm -r '{folder.parent}'/checkpoint-*") == is_said
+
+
 @pytest.mark.parametrize("has_both_labels", [True, False])
 def test_evaluate_names_a_collapsed_model(bertkit, fine_tuned, tmp_path, has_both_labels):
     checkpoint, text = fine_tuned("film"), "a lovely film"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bertkit.errors import BertkitError
+from bertkit.inference.classification import hardly_different, numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.loaded import load
 from bertkit.inference.predicted import Outcome
@@ -17,15 +18,14 @@ from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import (
     Verdict,
     classes_in_words,
-    hardly_different,
     near_chance,
     never_predicted,
-    numbers_in_words,
     right_of_all,
     still_falls,
     verdict_of,
 )
 from bertkit.run.directory import Run
+from bertkit.run.evaluate import verdict_on_run
 from bertkit.tasks.registry import load_recipe
 
 
@@ -209,7 +209,7 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     partly = replace(right, outputs=9 * np.eye(3)[[0, 1, 1, 1]])
 
     def options(outcome, history=(), **train):
-        proposal = verdict_of(outcome, history, recipe(**train)).proposal
+        proposal = verdict_on_run(outcome, history, {}, recipe(**train)).proposal
         return None if proposal is None else proposal.options
 
     assert options(unsure, learning_rate=2e-5) == ("--num-train-epochs 6", "--learning-rate 6e-05")
@@ -220,31 +220,117 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     assert options(sure, few, max_steps=12, learning_rate=2e-5) == ("--max-steps 24",)
     assert options(partly, few, max_steps=12) == ("--max-steps 24",)
     assert options(right, falling, max_steps=50) == ("--max-steps 100",)
-    assert options(partly) == ("--class-weights balanced",)
+    known = {"labels": np.array([0] * 9 + [1] * 9 + [2])}
+    assert options(replace(partly, training=known)) == ("--class-weights balanced",)
+    assert options(replace(partly, training=known), class_weights="focal") == ("--folds 5",)
     assert options(right) == ("--folds 5",)  # four examples say little
     best = [*falling, {"eval_loss": 0.5, "eval_accuracy": 1.0}]
     assert not any("falls" in sentence for sentence in verdict_of(right, best).sentences)
-    assert verdict_of(right, falling).proposal is None  # without a recipe
     # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.
     kept = [{"step": step, "eval_loss": loss} for step, loss in ((1, 0.9), (2, 0.5), (3, 1.4), (3, 0.5))]
     assert not any("falls" in sentence for sentence in verdict_of(right, kept).sentences)
+
+
+def test_weights_of_classes_are_proposed_only_where_they_differ(fine_tuned):
+    """Classes that are never predicted have as many training examples as the others: all weights would be 1."""
+    partly = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 1, 1]], labels=[0, 1, 2, 0], training=[0, 1, 2] * 9)
+    proposal = verdict_on_run(partly, (), {}, recipe()).proposal
+    assert proposal is not None
+    assert proposal.options == ("--folds 5",)
+
+
+def unsure_outcome(fine_tuned):
+    """Nearly all right, with probabilities of about a half; one class is never predicted, and rare in training."""
+    own = [0, 1] * 20
+    logits = 1.0 * np.eye(3)[own]
+    training = [0, 1] * 40 + [2]
+    return outcome(fine_tuned("film"), logits, labels=[*own[:-1], 2], training=training)
+
+
+def test_a_model_that_is_less_sure_than_it_is_right_trains_longer(fine_tuned):
+    verdict = verdict_on_run(unsure_outcome(fine_tuned), (), {}, recipe())
+    assert any("less sure than it is right" in sentence for sentence in verdict.sentences)
+    assert verdict.proposal is not None
+    assert verdict.proposal.options == ("--num-train-epochs 6",)
+
+
+@pytest.mark.parametrize(("epochs", "proposed"), [(10, 20), (20, 40), (30, 40), (40, None)])
+def test_no_more_epochs_are_proposed_than_a_check_allows(fine_tuned, epochs, proposed):
+    """Of 22 steps each: 10 are usual, and beyond 40 a check warns."""
+    history = [{"step": 22 * epochs, "epoch": float(epochs), "eval_loss": 1.0}]
+    given = recipe(num_train_epochs=epochs, learning_rate=2e-4)
+    proposal = verdict_on_run(unsure_outcome(fine_tuned), history, {}, given).proposal
+    options = () if proposal is None else proposal.options
+    assert options == (() if proposed is None else (f"--num-train-epochs {proposed}",))
+
+
+@pytest.mark.parametrize(("loss", "is_said"), [(0.5, True), (0.05, False)])
+def test_the_loss_of_a_model_that_fits_its_examples_is_not_said_to_fall(fine_tuned, loss, is_said):
+    right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0]], labels=[0, 1, 2, 0])
+    history = [
+        {"step": 1, "eval_loss": 1.4, "eval_accuracy": 0.5},
+        {"step": 2, "loss": loss},
+        {"step": 2, "eval_loss": 0.9, "eval_accuracy": 0.75},
+    ]
+    said = verdict_of(right, history).sentences
+    assert any("falls" in sentence for sentence in said) == is_said
+
+
+def test_the_score_of_a_labelled_test_set_is_said(fine_tuned):
+    right = outcome(fine_tuned("film"), 9 * np.eye(3)[[0, 1, 2, 0] * 25], labels=[0, 1, 2, 1] * 25)
+    results = {"eval_accuracy": 0.75, "predict_accuracy": 0.5, "predict_samples": 40.0}
+    line = "On the test set of 40 examples the accuracy is 0.5000, on the validation set 0.7500"
+    assert f"{line}, whose interval does not include it: the two sets probably differ." in (
+        verdict_of(right, (), results).sentences
+    )
+    assert f"{line.replace('0.5000', '0.7200')}." in (
+        verdict_of(right, (), {**results, "predict_accuracy": 0.72}).sentences
+    )
+    del results["predict_accuracy"]
+    assert not any("test set" in sentence for sentence in verdict_of(right, (), results).sentences)
+
+
+@pytest.mark.parametrize(("each", "is_said"), [(1, True), (4, True), (5, False)])
+def test_few_examples_of_each_class_are_said(each, is_said):
+    true = np.repeat(np.arange(6), each)
+    facts = classes_in_words(true, true, np.eye(6)[true], list("abcdef"), np.full(6, 9))
+    said = [sentence for sentence in facts.sentences if sentence.startswith("Most classes have")]
+    assert bool(said) == is_said
+    if said:
+        assert f"have {each} example" in said[0]
+
+
+def test_entities_of_several_words_that_cannot_be_right(fine_tuned):
+    """No word is predicted to continue an entity; weights of the classes do not help that."""
+    of_kind = outcome(fine_tuned("entities"), [], training=[[1, 2, 0]] * 9)
+    sides = [np.array([1, 0, 1]), np.array([1, 1])] * 5, [np.array([1, 2, 0]), np.array([1, 2])] * 5
+    vars(of_kind).update(_predictions_and_references=sides, collapse=None)
+    verdict = verdict_on_run(of_kind, (), {}, load_recipe("finetune/ner", {"data.train_file": "x"}))
+    assert "No predicted entity has more than one word, so that 10 entities of several words cannot be right." in (
+        verdict.sentences
+    )
+    assert verdict.proposal is not None
+    assert verdict.proposal.reason == "longer"
 
 
 def test_few_entities_propose_folds(fine_tuned):
     of_kind = outcome(fine_tuned("entities"), [])
     vars(of_kind).update(_predictions_and_references=([np.array([1, 2]), np.array([0])] * 2,) * 2, collapse=None)
     vars(of_kind)["same_texts"] = np.arange(4)
-    assert verdict_of(of_kind, (), load_recipe("finetune/ner", {"data.train_file": "x"})).proposal is None  # all right
+    recipe = load_recipe("finetune/ner", {"data.train_file": "x"})
+    assert verdict_on_run(of_kind, (), {}, recipe).proposal is None  # all right
     sides = [np.array([1, 2]), np.array([0, 0])] * 5, [np.array([1, 2]), np.array([1, 2])] * 5
     vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10))
-    proposal = verdict_of(of_kind, (), load_recipe("finetune/ner", {"data.train_file": "x"})).proposal
+    proposal = verdict_on_run(of_kind, (), {}, recipe).proposal
     assert proposal is not None
     assert proposal.options == ("--folds 5",)
 
 
 def test_a_proposal_is_a_command(fine_tuned, tmp_path):
     labels = [0, 1, 2, 0]
-    proposal = verdict_of(outcome(fine_tuned("film"), 9 * np.eye(3)[labels], labels=labels), (), recipe()).proposal
+    proposal = verdict_on_run(
+        outcome(fine_tuned("film"), 9 * np.eye(3)[labels], labels=labels), (), {}, recipe()
+    ).proposal
     assert proposal.line() == ("bertkit finetune classification --recipe recipe.yaml --output-dir NEW --folds 5")
     assert proposal.line(tmp_path / "a run").startswith(
         f"bertkit finetune classification --recipe '{tmp_path}/a run/recipe.yaml' --output-dir '{tmp_path}/a run-folds'"

@@ -46,6 +46,29 @@ def test_kinds_of_entity_errors_by_hand():
     assert found["Types"].alt == "Confusion matrix of 4 classes: 3 of 5 entities on the diagonal."
 
 
+def test_many_classes_of_few_examples_are_shown_in_groups():
+    """One row of each of 30 classes: no table of 30 scores of 0 and 1, no confusions of one example each."""
+    true, names = np.arange(30), [f"c{number}" for number in range(30)]
+    own = np.where(true < 4, 29, true)
+    found = parts(class_sections(own, np.eye(30)[own], true, names, np.full(30, 9)))
+    assert "Scores of each class" not in found
+    assert not {"Most frequent confusions", "ROC"} & set(found)
+    groups = found["Classes by what is found"]
+    assert groups.rows == [("none found", 4, 4, 9), ("all found", 26, 26, 9)]
+    assert groups.note.startswith("Most classes have 1 example here")
+    assert found["Classes with most errors"].rows == [
+        ("c29", 1, 1, 5, 9),
+        *((f"c{number}", 0, 1, 0, 9) for number in range(4)),
+    ]
+
+
+def test_a_few_classes_of_few_examples_keep_their_scores():
+    true = np.array([0, 1, 2, 2])
+    table = parts(class_sections(true, np.eye(3)[true], true, ["a", "b", "c"], None))["Scores of each class"]
+    assert len(table.rows) == 3
+    assert table.note.startswith("Most classes have 1 to 2 examples here")
+
+
 def test_mistakes_of_entities_mark_both_sides():
     sure = [np.full(len(row), 0.9 - number / 10) for number, row in enumerate(WORDS)]
     found = span_mistakes(WORDS, TRUE, OWN, sure, strict=False)

@@ -21,7 +21,7 @@ from bertkit.tables.classes import (
     other_spellings,
     rows_of_other_classes,
 )
-from bertkit.tables.labels import Problem, accepted, decide, labelled, separated, texts, unwrapped
+from bertkit.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
 from bertkit.tables.splits import repeated
 from bertkit.tables.table import label_and_text_columns, to_number
 from bertkit.tasks.base import Outputs, one_array
@@ -162,9 +162,9 @@ class ClassificationTask(TableTask, TextClassification):
         task = self if keeps_columns else self._with_columns(tables[first])
         choice = () if keeps_columns else self._choice(task)
         tables = {name: task._readable(table) for name, table in tables.items()}
-        faults, line = list[str](), ""
+        faults, decided = list[str](), None
         if not task._settled or (first == "train" and task._has_labels(tables[first])):
-            task, line = task._with_classes(tables[first], faults)
+            task, decided = task._with_classes(tables[first], faults)
         # Checkpoints do not store further metrics, and the score of such a one is known after an evaluation.
         faults += task._wrong_settings() + ([] if self._settled or self.task.metrics else task._wrong_main_metric())
         found: dict[str, Split] = {}
@@ -172,8 +172,10 @@ class ClassificationTask(TableTask, TextClassification):
             with noted(faults):
                 found[name] = task._split_of(name, table)
         raise_all(faults)
-        if line:
-            found[first] = replace(found[first], labels=line, notes=(*choice, line, *found[first].notes))
+        if decided is not None:
+            split, line, line_of = found[first], decided.line, decided.line_of
+            split = replace(split, line_on_labels=lambda part: line_of(part["labels"]))
+            found[first] = replace(split, labels=line, notes=(*choice, line, *split.notes))
         labels, train = None, found.get("train")
         if train is not None and task.task.problem == "single_label" and "labels" in train.examples.column_names:
             labels = train.examples["labels"][:]  # for a stratified validation set
@@ -214,13 +216,14 @@ class ClassificationTask(TableTask, TextClassification):
             return separated(table, column, self.task.label_separator)
         return unwrapped(labelled(table, column), column, self.task.problem)
 
-    def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, str]:
-        """Returns a copy of the task with the problem and classes of the training data, and a line on them; errors are
-        added to ``faults``."""
+    def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, Labels]:
+        """Returns a copy of the task with the problem and classes of the training data, and what was decided on them;
+        errors are added to ``faults``."""
         label = str(self.task.label_column)
         values = table.columns[label]
         given = self.task.label_names or list(table.class_names.get(label, ()))
-        problem, names, line = decide(table, label, self.task.problem, given)
+        decided = decide(table, label, self.task.problem, given)
+        problem, names = decided.problem, decided.names
         if problem == "regression":
             if len(set(map(to_number, values))) == 1:
                 faults.append(f"{table.source}: every row has the number {shown(values[0])}; expected at least two")
@@ -230,7 +233,7 @@ class ClassificationTask(TableTask, TextClassification):
             faults.append(f"{table.source}: no row has a label in {label!r}")
         # Of few rows or rare labels no probability may reach 0.5, and nothing would be predicted.
         threshold = "tuned" if problem == "multi_label" and self.task.threshold is None else self.task.threshold
-        return self.with_settings(problem=problem, label_names=names, threshold=threshold), line
+        return self.with_settings(problem=problem, label_names=names, threshold=threshold), decided
 
     def _wrong_main_metric(self) -> list[str]:
         """Returns the fault of a main metric that is not a score of the problem; none for one that is."""

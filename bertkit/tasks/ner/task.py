@@ -152,7 +152,7 @@ class NerTask(TableTask, PerExampleTask):
                 notes.append(f"warning: {impossible}")
                 doubts["impossible-tags"] = impossible
         split = Split.of_table(columns, table, tuple(filter(None, (line, *notes, form))), doubts)
-        return replace(split, labels=line)
+        return replace(split, labels=line, line_on_labels=lambda part: self._line_on_labels(part["labels"]))
 
     def _line_on_labels(self, labels: Sequence[Sequence[int]]) -> str:
         """Returns the sentence on the labels of a training set."""
