@@ -54,7 +54,7 @@ _OF_THE_CALLER = (
 # A folder with any of these files has a tokenizer; the last ones are formats of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
-_FEWEST_FROZEN = 1_000  # a new interpreter has 4,000 objects; the collector of Python 3.12 freezes some hundreds, the immortal ones
+_FEWEST_FROZEN = 1_000  # of 4,000 in a new interpreter; the collector of Python 3.12 freezes the immortal ones, 400
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")  # number of the encoder layer in the name of a weight
 
 
