@@ -2,7 +2,7 @@
 # bertkit on CPUs. The folder of the data is mounted at /work, and the cache of models and data is a volume.
 #
 #   docker build -t bertkit .
-#   docker build -t bertkit --build-arg EXTRAS=serve,onnx .
+#   docker build -t bertkit --build-arg EXTRAS=serve,onnx .    (or EXTRAS=all)
 #   docker run --rm -v "$PWD:/work" -v bertkit-cache:/cache bertkit quickstart
 #   docker run --rm -v "$PWD:/work" -v bertkit-cache:/cache --user "$(id -u):$(id -g)" bertkit predict my-sst2 "a fine film"
 FROM python:3.11-slim

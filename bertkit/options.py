@@ -13,10 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import shlex
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+command_line: ContextVar[Sequence[str]] = ContextVar("command_line", default=())
+"""Arguments of the command that runs; none where Python calls a function."""
 
 
 class Range(NamedTuple):
@@ -126,3 +131,20 @@ def several(values: str | Path | Sequence[Any] | None) -> list[Any]:
     if values is None:
         return []
     return [values] if isinstance(values, str | Path) else list(values)
+
+
+def how_to_give(values: Sequence[tuple[str, str, str]], note: str = "") -> str:
+    """Returns the end of a message that asks for settings: the command to repeat with them, or arguments in Python.
+
+    Args:
+        values: option of the command, argument of the function, and its likely value, of each setting.
+        note: a remark on the options.
+
+    >>> how_to_give([("--label-column", "label_column", "kind")])
+    "give it, such as label_column='kind'"
+    """
+    words, ask = command_line.get(), "give it" if len(values) == 1 else "give them"
+    if not words:
+        return f"{ask}, such as " + ", ".join(f"{argument}={value!r}" for _, argument, value in values)
+    options = [word for flag, _, value in values for word in (flag, value)]
+    return f"{ask}{note}, such as\n  {shlex.join(['bertkit', *words, *options])}"

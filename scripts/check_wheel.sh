@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the sdist, and from it the wheel; installs the wheel in an empty virtual environment and runs the quickstart there.
+# Builds the sdist, and from it the wheel; installs the wheel in an empty virtual environment, without extras, and runs
+# there the quickstart, and what the README and the site's Home show before they say how to install.
 #
 #   scripts/check_wheel.sh [FOLDER]     everything is made in FOLDER, a new one (default: a temporary one, removed at the end)
 set -euo pipefail
@@ -51,3 +52,37 @@ assert scores["eval_next_sentence_accuracy"] > 0.63
 assert tour["finetuned"] > tour["from_scratch"] + 0.1
 PY
 bertkit runs quickstart
+
+# The first screens, as written, with a small table, and with a small BERT of random weights in a folder of the model's name.
+python - "$root" <<'PY'
+import csv
+import re
+import sys
+from pathlib import Path
+
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+root = Path(sys.argv[1])
+tokenizer = AutoTokenizer.from_pretrained("quickstart/pretrained", model_max_length=128)
+sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)
+for part in (tokenizer, BertModel(config)):
+    part.save_pretrained("sentence-transformers/all-MiniLM-L6-v2")
+texts = {"good": "a lovely and fine film with a {} song", "bad": "a dull and hideous film with a {} song"}
+with open("reviews.csv", "w", newline="") as file:
+    rows = csv.writer(file)
+    rows.writerow(["text", "label"])
+    rows.writerows([text.format(number), label] for number in range(60) for label, text in texts.items())
+for name, page in (("readme", "README.md"), ("home", "docs/index.md")):
+    screen = (root / page).read_text(encoding="utf-8").partition("\n## Install")[0]
+    blocks = re.findall(r"^```(bash|python)\n(.*?)^```$", screen, re.M | re.S)
+    script = "".join(code if language == "bash" else f"python - <<'END'\n{code}END\n" for language, code in blocks)
+    assert script.count("bertkit explain"), f"{page} shows no explanation of a prediction"
+    Path(f"{name}.sh").write_text(script, encoding="utf-8")
+PY
+for screen in readme home; do
+  echo "+ first screen: $screen"
+  OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 bash -eux "$screen.sh"
+  grep -q 'class="words"' why.html # of the words that decide
+  rm -r my-reviews why.html
+done

@@ -1,4 +1,4 @@
-"""``.ci/run other_pythons``: which Pythons repeat the README's tests, and which are left out aloud."""
+"""``.ci/run``: which other Pythons repeat the README's tests, and with which of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 README = "<!-- test command -->\n```bash\npython3 -m venv .venv && .venv/bin/pytest\n```\n"
 
+FILES = [f"tests/test_{name}.py" for name in "abc"] + ["tests/room/test_d.py", "bertkit/e.py", "tests/conftest.py"]
+
 PYTHON = """#!/bin/sh
 [ {runs} = True ] || exit 127
 [ "$1" = -c ] && echo 3.11
 if [ "$2" = venv ]; then
   mkdir -p "$3/bin"
-  printf '#!/bin/sh\\necho tests of 3{version}\\n[ {green} = True ]\\n' > "$3/bin/pytest"
+  printf '#!/bin/sh\\necho tests of 3{version} "$@"\\n[ {green} = True ]\\n' > "$3/bin/pytest"
   chmod +x "$3/bin/pytest"
 fi
 exit 0
@@ -31,10 +33,14 @@ def ci(tmp_path):
     Those of ``broken`` say that they are no programs, as those of pyenv do; ``red`` is the version whose tests fail.
     """
 
-    def run(*arguments: object, broken: str = "", red: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        part: str = "other_pythons", *arguments: str, broken: str = "", red: str = "", commits: int = 0
+    ) -> subprocess.CompletedProcess[str]:
         folder, programs = tmp_path / "repository", tmp_path / "programs"
-        for each in (folder / ".ci", programs):
-            each.mkdir(parents=True)
+        for each in (folder / ".ci", programs, folder / "tests" / "room", folder / "bertkit"):
+            each.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            (folder / name).touch()
         shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
         (folder / "README.md").write_text(README)
         for version in ("", ".11", ".12", ".13"):
@@ -43,8 +49,11 @@ def ci(tmp_path):
                 PYTHON.format(version=version, runs=not version or version not in broken, green=version != red)
             )
             program.chmod(0o755)
+        git = programs / "git"
+        git.write_text(f"#!/bin/sh\necho {commits}\n")
+        git.chmod(0o755)
         environment = {"PATH": f"{programs}:{os.defpath}", "HOME": str(tmp_path)}
-        command = ["bash", folder / ".ci" / "run", "other_pythons", *map(str, arguments)]
+        command = ["bash", folder / ".ci" / "run", part, *arguments]
         return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
 
     return run
@@ -54,15 +63,15 @@ def test_other_pythons_repeat_the_tests(ci):
     outcome = ci()
     assert outcome.returncode == 0, outcome.stderr
     assert [line for line in outcome.stdout.splitlines() if line.startswith("tests")] == [
-        "tests of 3.13",
         "tests of 3.12",
+        "tests of 3.13",
     ]
     assert "+ python3.12 -m venv .venv-3.12 && .venv-3.12/bin/pytest" in outcome.stdout
 
 
 def test_programs_that_do_not_run_are_not_there(ci):
     outcome = ci(broken=".12")
-    assert "+ Python 3.12: not on this machine" in outcome.stdout
+    assert "+ Python 3.12: not on this machine" in outcome.stderr
     assert "tests of 3.13" in outcome.stdout
 
 
@@ -70,9 +79,20 @@ def test_a_red_python_fails_the_run(ci):
     assert ci(red=".13").returncode != 0
 
 
-def test_what_has_no_time_is_left_out_aloud(ci):
-    outcome = ci(300, 200)
-    assert outcome.returncode == 0
-    assert "+ Python 3.13: LEFT OUT: needs about 300 s, and 200 s are left" in outcome.stdout
-    assert "+ Python 3.12: LEFT OUT" in outcome.stdout
-    assert "tests of" not in outcome.stdout
+def test_each_python_has_its_turn_with_each_third_of_the_tests(ci):
+    seen = []
+    for commits in range(6):
+        assert ci("python_in_turn", "install", commits=commits).returncode == 0
+        outcome = ci("python_in_turn", "test", commits=commits)
+        assert outcome.returncode == 0, outcome.stderr
+        (line,) = (line for line in outcome.stdout.splitlines() if line.startswith("tests of"))
+        seen.append(line.removeprefix("tests of ").split())
+    assert [version for version, *_ in seen] == ["3.12", "3.13"] * 3
+    for version in ("3.12", "3.13"):
+        assert sorted(name for first, *names in seen if first == version for name in names) == sorted(FILES[:-1])
+
+
+def test_a_red_python_in_its_turn_fails_the_run(ci):
+    for commits in range(2):
+        ci("python_in_turn", "install", commits=commits, red=".13")
+    assert [ci("python_in_turn", "test", commits=commits, red=".13").returncode for commits in range(2)] == [0, 1]

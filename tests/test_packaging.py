@@ -49,6 +49,17 @@ def test_extras_are_not_in_the_core(project):
         assert not core & names(requirements), extra
 
 
+def test_the_extra_all_is_every_other_one_of_users(project):
+    extras = project["optional-dependencies"]
+    own = {name for name, requirements in extras.items() if requirements} - {"all", "dev", "docs"}
+    (requirement,) = map(Requirement, extras["all"])
+    assert (requirement.name, requirement.extras) == ("bertkit", own)
+
+
+def test_extras_of_earlier_versions_can_still_be_named(project):
+    assert {"excel", "explain"} <= set(project["optional-dependencies"])
+
+
 def test_the_core_brings_no_server_notebook_or_tracker(project):
     """With all that its requirements bring; matplotlib draws the figures that every run leaves."""
     waiting, brought = sorted(names(project["dependencies"])), set()

@@ -54,6 +54,7 @@ _OF_THE_CALLER = (
 # A folder with any of these files has a tokenizer; the last ones are formats of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 _BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
+_FEWEST_FROZEN = 1_000  # of 4,000 in a new interpreter; the collector of Python 3.12 freezes the immortal ones, 400
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")  # number of the encoder layer in the name of a weight
 
 
@@ -71,8 +72,8 @@ def without_collector() -> Iterator[None]:
     finally:
         if was_on:
             # Counting frozen objects goes through all of them, so it is left out where nothing was imported. What the
-            # caller has frozen would be unfrozen.
-            if len(sys.modules) > modules and not gc.get_freeze_count():
+            # caller has frozen, all objects of that time, would be unfrozen.
+            if len(sys.modules) > modules and gc.get_freeze_count() < _FEWEST_FROZEN:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

@@ -19,9 +19,9 @@ from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
+from bertkit.tables.columns import label_and_text_columns
 from bertkit.tables.folds import same_texts
 from bertkit.tables.labels import accepted, faults_of_kinds, faults_of_texts, unwrapped
-from bertkit.tables.table import label_and_text_columns
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.training.arguments import with_absolute_paths
@@ -245,7 +245,7 @@ def _odd(table: Table, label: str, recipe: Recipe) -> dict[int, str]:
 def _with_columns(table: Table, recipe: Recipe) -> tuple[Table, str, list[str]]:
     """Returns the table with its labels out of the forms of annotation tools, and the columns of labels and texts."""
     task = recipe.task
-    label, texts = label_and_text_columns(list(table.columns), task.label_column, task.text_columns, table.source)
+    label, texts = label_and_text_columns(table, task.label_column, task.text_columns)
     return unwrapped(table, label, task.problem), label, texts
 
 

@@ -116,7 +116,7 @@ def _folds(task: FrozenTask, split: Split, number: int) -> np.ndarray:
 def _command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
     words = ["finetune"]
     words += ["glue", "--task", recipe.name.removeprefix(_GLUE)] if recipe.name.startswith(_GLUE) else [recipe.kind]
-    if recipe.name not in (f"finetune/{recipe.kind}", f"finetune/glue/{words[-1]}"):
+    if recipe.name not in (recipe.kind, f"finetune/{recipe.kind}", f"finetune/glue/{words[-1]}"):
         words += ["--recipe", recipe.name]
     for key, value in overrides.items():
         block, _, name = key.partition(".")

@@ -38,6 +38,7 @@ from bertkit.cli.groups import InOrderOfUse
 from bertkit.cli.printing import print_text, standard_streams, use_utf8
 from bertkit.errors import BertkitError, RecipeError, shortened
 from bertkit.files import disk_fault
+from bertkit.options import command_line
 from bertkit.placement.launch import end_with_launcher, wait_for_launcher
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import ProcessesNeeded
@@ -127,9 +128,11 @@ def main() -> None:
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - of several processes one gives the results
         try:
             _check_arguments()
+            running = command_line.set(sys.argv[1:])
             try:
                 app()
             finally:
+                command_line.reset(running)
                 sys.stdout.flush()
         except ProcessesNeeded as needed:
             from bertkit.placement.launch import launch

@@ -15,7 +15,7 @@ from bertkit.cli.printing import print_result
 from bertkit.cli.training import FineTuning, finetune, grid_arguments, grid_report, print_grid
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.recipe.files import GLUE, recipes_in
-from bertkit.tasks.registry import TASKS
+from bertkit.tasks.registry import TASKS, recipe_of_package
 
 app = typer.Typer(cls=Group, help="Fine-tune BERT for a task.", no_args_is_help=True)
 
@@ -191,7 +191,7 @@ def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
     """
 
     def of_task(run: FineTuning) -> None:
-        finetune(kind, TASKS.task(kind).recipe or {"task": {"kind": kind}}, run)
+        finetune(kind, recipe_of_package(TASKS.task(kind)), run)
 
     of_task.__doc__ = f"Fine-tune for {kind}, a task of the package {package}."
     command(app, kind, name=kind.replace("_", "-"))(of_task)

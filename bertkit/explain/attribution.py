@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.errors import CheckpointError, importing
+from bertkit.errors import CheckpointError
 from bertkit.explain.network import Network
 from bertkit.explain.pieces import Word
 from bertkit.explain.subjects import Curve, Subject, Target, subject_of
@@ -163,7 +163,6 @@ def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> 
 
     Raises:
         DataError: there is no probability that depends on the input alone.
-        RecipeError: captum is not installed.
     """
     masked = network.tokenizer.mask_token_id
     if masked is None:
@@ -224,8 +223,8 @@ def _integrated(
     network: Network, subject: Subject, target: Target, baseline: np.ndarray, difference: float
 ) -> tuple[np.ndarray, float, int]:
     """Returns the integrated gradients of the tokens, (S,), the completeness error, and the number of steps."""
-    with importing("attribution", "explain"):
-        from captum.attr import LayerIntegratedGradients
+    from captum.attr import LayerIntegratedGradients
+
     names = list(network.inputs)
     batch = subject.batch(network, subject.pieces.ids[None])
     others = tuple(batch[name] for name in names if name != "input_ids")

@@ -19,9 +19,9 @@ from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.pages.summary import Summarized, Summary
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
+from bertkit.tables.columns import the_text_column
 from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tables.objects import kind_of_table, table_of, with_columns
-from bertkit.tables.table import the_text_column
 from bertkit.tasks.checkpoints import has_task
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class LoadedCheckpoint(Summarized):
         if kind_of_table(texts) is None:
             return self.embedder.embed(with_words(list_of_texts(texts)), pooling, layers, max_seq_length, stride)
         table = table_of(texts)
-        column = the_text_column(list(table.columns), text_column, table.source)
+        column = the_text_column(table, text_column)
         of_column = texts_of_column(table, column)
         rows = rows_of_vectors(self.embedder.embed(of_column, pooling, layers, max_seq_length, stride))
         return with_columns(texts, {name: [row[name] for row in rows] for name in rows[0]})

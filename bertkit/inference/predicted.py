@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +17,7 @@ import numpy as np
 from bertkit.errors import DataError, RecipeError, shown
 from bertkit.inference.verdict import Facts, score_in_words
 from bertkit.json_text import dumps
-from bertkit.metrics.intervals import MeanDecomposition, score_interval
+from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
 from bertkit.progress import counted
 from bertkit.tables.folds import copies_in_words, same_texts
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.tables import Table
+
+_TRIED = 20  # examples
 
 
 _CORRELATIONS = ("spearmanr", "pearson", "combined_score")
@@ -139,10 +143,11 @@ class Predicted:
             predictions, references: as for `PerExampleTask.compute_metrics`.
 
         Returns:
-            The terms; None, the default, if there is no such form: then the metric is computed again for each sample of
-            examples.
+            The terms, by default of a metric that is the mean of its values for each example alone; None if there is no
+            such form: then the metric is computed again for each sample of examples.
         """
-        return None
+        measure = per_example(self.task).compute_metrics
+        return mean_of_examples(lambda *sides: float(measure(*sides)[name]), predictions, references)
 
     def unit(self, name: str) -> str:
         """Returns what a metric is a score of, in the singular; by default `example`."""
@@ -189,7 +194,7 @@ class Predicted:
     def facts(self, outcome: Outcome) -> Facts:
         """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
         if not isinstance(self.task, PerExampleTask):
-            return Facts()
+            return self._facts_without_interval(outcome)
         sides = outcome.predictions_and_references()
         scores = self.task.compute_metrics(*sides)
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
@@ -198,6 +203,14 @@ class Predicted:
         interval = self.interval(name, *sides, texts=outcome.same_texts)
         words = score_in_words(name, float(scores[name]), interval)
         return Facts((f"{words} on {self.counted_units(name, *sides)}.",))
+
+    def _facts_without_interval(self, outcome: Outcome) -> Facts:
+        """Returns the main metric of a task that scores no single examples, so that no interval can be computed."""
+        number, name = len(next(iter(outcome.examples.values()), ())), self.task.main_metric
+        scores = self.task.score(outcome.outputs, outcome.features, outcome.examples) if number else {}
+        if not math.isfinite(scores.get(name, math.nan)):
+            return Facts()
+        return Facts((f"{name} {scores[name]:.4f} on {counted(number, 'example', form=',')}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns predictions and references in the form of metrics of the evaluate library.
@@ -313,6 +326,30 @@ def all_scores(
         return scores
     sides = predicted(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
     return scores | further.scores(*sides, scores)
+
+
+def mean_of_examples(
+    measure: Callable[..., float], predictions: Sequence[Any], references: Sequence[Any]
+) -> MeanDecomposition | None:
+    """Returns the terms of a metric that is the mean of its values for each example alone; None for another one.
+
+    >>> mean_of_examples(lambda a, b: sum(map(int.__eq__, a, b)) / len(a), [1, 2, 3], [1, 2, 4]).values.ravel().tolist()
+    [1.0, 1.0, 0.0]
+    >>> mean_of_examples(lambda a, b: max(a), [1, 2, 3], [1, 2, 4])
+    """
+    number = len(references)
+    values: list[float] = []
+    with suppress(Exception), warnings.catch_warnings():  # code of another package, which may refuse a single example
+        warnings.simplefilter("ignore")
+        for size in (min(number, _TRIED), number):  # most other metrics are told by the first examples
+            rows = range(len(values), size)
+            values += [measure(predictions[row : row + 1], references[row : row + 1]) for row in rows]
+            if not math.isclose(np.mean(values), measure(predictions[:size], references[:size]), abs_tol=1e-9):
+                return None
+        is_share = 0 <= min(values) <= max(values) <= 1
+        terms = mean_terms(values)
+        return terms if is_share else MeanDecomposition(terms.values, lambda mean: mean)
+    return None
 
 
 def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:

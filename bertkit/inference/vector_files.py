@@ -31,10 +31,10 @@ from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.placement.inference import Precision
 from bertkit.progress import Reached, say, unreported
 from bertkit.tables import Table, is_table
+from bertkit.tables.columns import the_text_column
 from bertkit.tables.documents import is_document
 from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tables.objects import kind_of_table, table_of
-from bertkit.tables.table import the_text_column
 
 _MOST_TEXT_BYTES = 1 << 32  # of the array of texts in .npz
 
@@ -247,7 +247,7 @@ def _reader(text_column: str | None, per_file: bool) -> Callable[[Block], tuple[
         inputs = block.inputs
         if not isinstance(inputs, Table):
             return inputs, None
-        column = the_text_column(list(inputs.columns), text_column, inputs.source)
+        column = the_text_column(inputs, text_column)
         if column not in said:
             said.add(column)
             say(f"{inputs.source}: texts in {column!r}")

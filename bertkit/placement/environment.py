@@ -65,7 +65,7 @@ def environment() -> dict[str, Any]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Returns the packages of each extra of bertkit that applies to this Python and system.
+    """Returns the packages of each extra of bertkit that applies to this Python and system, and has some of its own.
 
     There are none if it is not installed, as where a folder of its source is in Python's path.
     """
@@ -80,9 +80,9 @@ def extras() -> dict[str, list[str]]:
         if marker is None or marker.evaluate({"extra": ""}):  # of the core
             continue
         for name in found:
-            if marker.evaluate({"extra": name}):
+            if marker.evaluate({"extra": name}) and requirement.name != "bertkit":  # as in all, which names others
                 found[name].append(requirement.name)
-    return {name: packages for name, packages in sorted(found.items()) if name != "dev"}
+    return {name: packages for name, packages in sorted(found.items()) if packages and name != "dev"}
 
 
 def _version(package: str) -> str | None:

@@ -59,7 +59,7 @@ class Recipe:
     """Validated settings of one run; built by `load_recipe`.
 
     Attributes:
-        name: name or file that it was loaded from, for messages and the model card.
+        name: name or file that it was loaded from, of a mapping the kind of its task; for messages and the model card.
         kind: name of the task.
         task: ``TaskSettings`` of the module of the task.
         data: ``DataSettings`` of the module of the task.
@@ -114,7 +114,9 @@ def load_recipe(
     if isinstance(source, Recipe):
         name, blocks = source.name, source.to_dict()
     elif isinstance(source, Mapping):
-        name, blocks = "(a mapping)", dict(source)
+        blocks = dict(source)
+        named = blocks.get("task")
+        name = str(named["kind"]) if isinstance(named, Mapping) and named.get("kind") else "(a mapping)"
     else:
         name = str(source)
         blocks, places = read_recipe_file(find_recipe(source))

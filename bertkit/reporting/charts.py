@@ -194,7 +194,8 @@ def _chart(
         if low is not None:
             axes.set_ylim(low, high if high is not None else 1.05 * max(*drawn, 1e-9))
         axes.locator_params(axis="x", nbins=6, integer=True)
-        axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 5))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: _tick(value))
         for phase in phases[1:]:
             label = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
             axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=label)
@@ -205,6 +206,18 @@ def _chart(
     last += "".join(f"; {key} {value:.4g}" for key, value in lines.items())
     note = "The vertical axis does not begin at 0." if low is None and min(drawn) > 0 else ""
     return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
+
+
+def _tick(value: float) -> str:
+    """Formats the value of a tick, which is whole, so that no factor or offset stands above the axis.
+
+    >>> [_tick(value) for value in (0, 0.25, 0.00015000000000000001, 1e-4, 1500, 2_000_000)]
+    ['0', '0.25', '1.5e-4', '1e-4', '1,500', '2e+6']
+    """
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.6g}"
+    digits, exponent = f"{value:.3e}".split("e")
+    return f"{float(digits):g}e{int(exponent):+d}"
 
 
 def not_finite(history: History) -> list[str]:

@@ -41,7 +41,6 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
 
     Raises:
         CheckpointError: it cannot be loaded with its attention written out.
-        RecipeError: captum is not installed.
     """
     from bertkit.explain.attribution import attribution_of, explained_subject
     from bertkit.explain.network import load_network

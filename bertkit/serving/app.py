@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -123,6 +124,26 @@ class _Server:
             "version": __version__,
         }
 
+    def usage(self) -> str:
+        """Returns the answer to GET /docs: what can be asked, as plain text, which loads nothing."""
+        keys = {}
+        for path, route in self.service.routes().items():
+            body: type[BaseModel] = route.body if isinstance(route.body, type) else route.body(b"{}")
+            keys[path] = ", ".join(body.model_fields)
+        width = max(map(len, keys))
+        return "\n".join(
+            [
+                f"{self.name}: {self.service.what}, served by bertkit {__version__}",
+                "",
+                "POST a JSON object with the header Content-Type: application/json. Its keys, by path:",
+                *(f"  {path:{width}}  {names}" for path, names in keys.items()),
+                "A wrong object is answered with what is wrong. huggingface_hub.InferenceClient and the clients of",
+                "text-embeddings-inference and OpenAI send these forms; bertkit's docs/guides/serving.md has examples.",
+                "",
+                "GET /info for task, labels and limits, /health, /metrics. `bertkit demo` is a page to try texts on.\n",
+            ]
+        )
+
     def _authorize(self, request: Request) -> None:
         if self._token is None:
             return
@@ -231,12 +252,13 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
     async def health(_: Request) -> Response:
         return server.health()
 
-    # The pages of FastAPI load scripts from other hosts.
+    # The pages of FastAPI load scripts from other hosts; /docs is a text of ours.
     app = FastAPI(title="bertkit", version=__version__, lifespan=lifespan, openapi_url=None)
     routes = service.routes()
     for path in _KNOWN:
         app.add_api_route(path, server.post(path, routes.get(path)), methods=["POST"])
     app.add_api_route("/info", server.get(lambda: _json(server.info())), methods=["GET"])
+    app.add_api_route("/docs", server.get(lambda: Response(server.usage(), media_type="text/plain")), methods=["GET"])
     app.add_api_route("/metrics", server.get(lambda: _metrics(server.metrics)), methods=["GET"])
     app.add_api_route("/health", health, methods=["GET"])
     app.add_exception_handler(HTTPException, _http_error)
@@ -251,7 +273,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 405 and request.method == "GET":
         what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
     elif error.status_code == 404:
-        what += f"; paths: POST {', '.join(_KNOWN)}; GET /info, /metrics, /health"
+        what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
     return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +45,7 @@ def inside_of(
         fields, examples: names and examples of the texts of a prediction.
 
     Returns:
-        None where nothing fits: without the feature or its extra, for tasks whose predictions are not attributed to
+        None where nothing fits: without the feature, for tasks whose predictions are not attributed to
         words, and for vectors.
     """
     if not has_room("explain") or use not in ("predict", "fill-mask"):
@@ -55,7 +54,7 @@ def inside_of(
     from bertkit.explain.network import Network, load_network
     from bertkit.explain.subjects import subject_of
 
-    if use == "predict" and (find_spec("captum") is None or not subject_of.knows(loaded.predictor.task)):
+    if use == "predict" and not subject_of.knows(loaded.predictor.task):
         return None
     parts = ("attributions",) if use == "predict" else ("masked", "next_sentence")
 

@@ -40,7 +40,8 @@ _PADDED = re.compile(r"[+-]?0[0-9]+")
 _WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _LIKE_MISSING = {"na", "n/a", "nan", "none", "null"}
 _INFERENCE = {"entailment", "neutral", "contradiction", "not_entailment"}
-_MOST_LISTED = 20  # classes in a line
+_MOST_LISTED = 10  # classes of which a line lists all; of more the first
+_FIRST = 5
 
 
 class Labels(NamedTuple):
@@ -404,10 +405,17 @@ def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Formats classes with their counts, at most 20 of them.
+    """Formats classes with their counts: up to ten, or of more the first five and the range of the other counts.
 
     >>> listed({"no": 12, "yes": 3000})
     "'no' 12, 'yes' 3,000"
+    >>> listed({f"c{number}": 9 + number for number in range(77)})
+    "'c0' 9, 'c1' 10, 'c2' 11, 'c3' 12, 'c4' 13 and 72 more, each 14 to 85"
     """
-    first = [f"{shortened(repr(name), 60)} {count:,}" for name, count in list(counts.items())[:_MOST_LISTED]]
-    return ", ".join(first) + (f" and {len(counts) - _MOST_LISTED} more" if len(counts) > _MOST_LISTED else "")
+    number = _FIRST if len(counts) > _MOST_LISTED else len(counts)
+    first = ", ".join(f"{shortened(repr(name), 60)} {count:,}" for name, count in list(counts.items())[:number])
+    others = sorted(list(counts.values())[number:])
+    if not others:
+        return first
+    span = f"{others[0]:,}" if others[0] == others[-1] else f"{others[0]:,} to {others[-1]:,}"
+    return f"{first} and {len(others)} more, each {span}"

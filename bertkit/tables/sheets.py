@@ -1,4 +1,4 @@
-"""Tables in sheets of Excel workbooks (``.xlsx``), read with openpyxl, the extra ``excel``."""
+"""Tables in sheets of Excel workbooks (``.xlsx``), read with openpyxl."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from bertkit.errors import DataError, did_you_mean, importing, quoted, raise_listed
+from bertkit.errors import DataError, did_you_mean, quoted, raise_listed
 from bertkit.progress import say
-from bertkit.reading.paths import XLSX, workbook_and_sheet
+from bertkit.reading.paths import workbook_and_sheet
 from bertkit.reading.text import iterating
 from bertkit.tables.table import Row, Table, repeated_names, with_names_first
 
@@ -43,8 +43,8 @@ def sheet_parts(
         may_be_empty: a sheet without rows gives no parts.
 
     Raises:
-        DataError: openpyxl is not installed; the workbook cannot be read; its sheet does not exist, is not named, or
-            has no columns or rows, or two columns of one name.
+        DataError: the workbook cannot be read; its sheet does not exist, is not named, or has no columns or rows, or
+            two columns of one name.
     """
     file, name = workbook_and_sheet(path)
     with _opened(file, stored) as book:
@@ -74,8 +74,8 @@ def sheet_parts(
 @contextmanager
 def _opened(file: str, stored: IO[bytes] | None, *, formulas: bool = False) -> Iterator[Any]:
     """Yields a workbook, of which nothing is read yet: its values, or its formulas where there are any."""
-    with importing(f"{file}: {XLSX}", "excel", DataError):
-        from openpyxl import load_workbook
+    from openpyxl import load_workbook
+
     try:
         with Path(file).open("rb") if stored is None else nullcontext(stored) as content:
             with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Tables: rows of named columns with the place of each row in the source, and the choice among their columns."""
+"""Tables: rows of named columns with the place of each row in the source, and usual names of columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
-from bertkit.errors import DataError, noted, quoted, raise_all, raise_listed
+from bertkit.errors import DataError, raise_listed
 from bertkit.progress import say
 from bertkit.reading.row_files import missing_column
 
@@ -32,8 +32,8 @@ PAIRS = (
     ("text1", "text2"),
     ("sentence_A", "sentence_B"),
 )
-_TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment", "tweet"))
-_LABELS = (
+TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment", "tweet"))
+LABELS = (
     ("label",),
     ("labels",),
     ("class", "category", "target", "sentiment", "topic", "intent"),
@@ -229,7 +229,7 @@ def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterato
                 len(set(names.values())) == len(names)
                 and not any(math.isfinite(to_number(name)) for name in names.values())
                 and max(titles.values()) <= min(names)
-                and not any(matching(title, chain(*PAIRS, *_TEXTS, *_LABELS)) for title in titles)
+                and not any(matching(title, chain(*PAIRS, *TEXTS, *LABELS)) for title in titles)
             ):
                 say(f"{place} {number}: read as the names of the columns, below the title {next(iter(titles))!r}")
                 leading = leading[-1:]
@@ -241,7 +241,7 @@ def _filled(row: Sequence[str]) -> dict[int, str]:
     return {column: value for column, value in enumerate(row) if value.strip()}
 
 
-# ---- columns of texts and labels -------------------------------------------------------------------------------------
+# ---- columns by their names -------------------------------------------------------------------------------------
 
 
 def matching(name: str, names: Iterable[str]) -> str | None:
@@ -284,7 +284,7 @@ def find_column(
         DataError: the requested column does not exist, or no column has a usual name.
     """
     if requested is not None:
-        return _existing(requested, names, source, option)
+        return existing_column(requested, names, source, option)
     column = usual_column(names, usual)
     if column is None:
         raise DataError(
@@ -294,99 +294,8 @@ def find_column(
     return column
 
 
-def label_column(names: Sequence[str], requested: str | None, source: str) -> str:
-    """Returns the column of the labels; arguments and errors as of `find_column`.
-
-    Raises:
-        DataError: also if several columns may be meant.
-    """
-    usual = None if requested is not None else _usual(names, _LABELS, source, "--label-column", "labels")
-    flat = [name for of_row in _LABELS for name in of_row]
-    return find_column(names, requested or usual, flat, source, "--label-column", "labels")
-
-
-def label_and_text_columns(
-    names: Sequence[str], label: str | None, texts: Sequence[str], source: str
-) -> tuple[str, list[str]]:
-    """Returns the column of the labels and those of the text, as `label_column` and `text_columns` do.
-
-    Raises:
-        DataError: one or both of them cannot be found.
-    """
-    if label is None and {"annotations", "data"} <= {*names}:
-        raise DataError(
-            f"{source}: has the tasks of Label Studio; export JSON-MIN or CSV, and give the "
-            "column of the choices with --label-column"
-        )
-    faults: list[str] = []
-    found, of_text = "", list[str]()
-    with noted(faults):
-        found = label_column(names, label, source)
-    if found or len(names) > 2:  # of two columns, the one without labels has the text
-        with noted(faults):
-            of_text = text_columns(names, texts, found, source)
-    raise_all(faults)
-    return found, of_text
-
-
-def text_columns(names: Sequence[str], requested: Sequence[str], label: str, source: str) -> list[str]:
-    """Returns the column of the text, or the two columns of the pair: requested, else of a usual name in any case, or
-    the only column besides the label.
-
-    Raises:
-        DataError: a column does not exist or is the label column, or the choice is ambiguous.
-    """
-    if requested:
-        found = [_existing(name, names, source, "--text-column") for name in requested]
-        if label in found:
-            raise DataError(f"{source}: --text-column {label}: this column contains the labels; give another")
-        return found
-    others = [name for name in names if name != label]
-    if (pair := usual_pair(others)) is not None:
-        return pair
-    if (usual := _usual(others, _TEXTS, source, "--text-column", "text")) is not None:
-        return [usual]
-    if len(others) == 1:
-        return others
-    raise DataError(
-        f"{source}: cannot determine which of its columns ({', '.join(names)}) contain the text; give --text-column, "
-        "twice for a pair"
-    )
-
-
-def the_text_column(names: Sequence[str], requested: str | None, source: str) -> str:
-    """Returns the column of single texts, to compute vectors of: requested, else of a usual name, or the only one.
-
-    Raises:
-        DataError: as `text_columns`.
-    """
-    if requested is not None:
-        return _existing(requested, names, source, "--text-column")
-    usual = _usual(names, _TEXTS, source, "--text-column", "text")
-    if usual is None and len(names) > 1:
-        raise DataError(
-            f"{source}: cannot determine which of its columns ({', '.join(names)}) has the text; give --text-column"
-        )
-    return usual or names[0]
-
-
-def _usual(names: Sequence[str], usual: Sequence[Sequence[str]], source: str, option: str, content: str) -> str | None:
-    """Returns the column of the first row of usual names that occurs; None without any.
-
-    Raises:
-        DataError: several names of the row occur.
-    """
-    for of_row in usual:
-        found = [column for name in of_row if (column := matching(name, names)) is not None]
-        if len(found) > 1:
-            choices = " or ".join(f"{option} {name}" for name in found)
-            raise DataError(f"{source}: the {content} may be in {quoted(found)}; give {choices}")
-        if found:
-            return found[0]
-    return None
-
-
-def _existing(column: str, names: Sequence[str], source: str, option: str) -> str:
+def existing_column(column: str, names: Sequence[str], source: str, option: str) -> str:
+    """Returns the column of a requested name, as `matching`; DataError without it."""
     found = matching(column, names)
     if found is None:
         raise DataError(f"{source}: {option}: {missing_column(column, names)}")

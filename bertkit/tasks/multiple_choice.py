@@ -100,7 +100,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         """Returns whether all columns are set, as in a checkpoint; ``start_column`` may be ``None`` there."""
         return bool(self.task.num_choices and self.task.context_column and self.task.ending_columns)
 
-    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+    def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         if self._settled:
             return self, ()
         settings, names = self.task, list(table.columns)
@@ -118,7 +118,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         )
         return task, ()
 
-    def _split_of(self, name: str, table: Table) -> Split:
+    def read_split(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
         with noted(faults):

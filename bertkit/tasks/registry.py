@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from bertkit.errors import RecipeError
 from bertkit.options import several
 from bertkit.recipe import load
+from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
 
 if TYPE_CHECKING:
@@ -177,7 +178,20 @@ def default_recipe(task: Task) -> str | Path | dict[str, Any]:
     """Returns the recipe of a task without settings of its own: a name, a file, or the blocks."""
     if task.kind in _OWN:
         return f"finetune/{command_of(task.kind)}"
-    return task.recipe or {"task": {"kind": task.kind}}
+    return recipe_of_package(type(task))
+
+
+def recipe_of_package(task: type[Task]) -> str | Path | dict[str, Any]:
+    """Returns the recipe of a task of another package: its file, or else its kind alone; on tables with the training of
+    classification, whose rate and epochs are fitted to the rows and the encoder."""
+    from bertkit.tasks.table_data import TableTask
+
+    if task.recipe is not None:
+        return task.recipe
+    blocks: dict[str, Any] = {"task": {"kind": task.kind}}
+    if issubclass(task, TableTask):
+        blocks["train"] = read_recipe_file(find_recipe("finetune/classification"))[0]["train"]
+    return blocks
 
 
 def task_of_recipe(recipe: Recipe) -> Task:

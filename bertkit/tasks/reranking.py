@@ -85,7 +85,7 @@ class RerankingTask(TableTask, TextClassification):
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
-    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+    def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         settings, names = self.task, list(table.columns)
         if settings.text_columns and (settings.label_column or settings.negative_columns):
             return self, ()
@@ -114,7 +114,7 @@ class RerankingTask(TableTask, TextClassification):
         columns = {"text_columns": [query, passage], "negative_columns": negatives, "label_column": label}
         return self.with_settings(**columns), (line,)
 
-    def _split_of(self, name: str, table: Table) -> Split:
+    def read_split(self, name: str, table: Table) -> Split:
         query, passage = self.task.text_columns
         known = (query, passage, *self.task.negative_columns, self.task.label_column)
         table = table.with_names(filter(None, known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -193,7 +193,10 @@ class TableData(HubData):
 
 
 class TableTask(Task):
-    """Base class of tasks on tables; without a validation set, a part of the training set is held out."""
+    """Base class of tasks on tables; without a validation set, a part of the training set is held out.
+
+    A task defines `read_split`, and `learn_from_table` if its settings depend on the data.
+    """
 
     data: TableData
     scored_split = "validation"  # of a Hub data set
@@ -203,19 +206,28 @@ class TableTask(Task):
         tables = self.data.tables(splits)
         task, notes = self, tuple[str, ...]()
         if tables:
-            task, notes = self._learnt_from(next(iter(tables.values())))  # the training set, where it is read
-        loaded = collected(task._split_of, tables)
+            task, notes = self.learn_from_table(next(iter(tables.values())))  # the training set, where it is read
+        loaded = collected(task.read_split, tables)
         if notes and "train" in loaded:
             loaded["train"] = replace(loaded["train"], notes=(*notes, *loaded["train"].notes))
         task, loaded = task._with_validation(splits, loaded)
         return task, task._limited(splits, loaded)
 
-    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        """Returns the task with the settings that the first table determines, and notes on them."""
+    def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+        """Returns the task with the settings that a table determines, such as its columns, and notes on them.
+
+        Args:
+            table: the training set, or another one if that is not read.
+        """
         return self, ()
 
-    def _split_of(self, name: str, table: Any) -> Split:
-        """Builds the examples of a table; DataError with all its faults."""
+    def read_split(self, name: str, table: Table) -> Split:
+        """Builds the examples of a table, as `Split.of_table`; DataError with all its faults.
+
+        Args:
+            name: ``train``, ``validation`` or ``test``.
+            table: its rows; those of a test set may lack labels.
+        """
         raise NotImplementedError
 
     def _with_validation(

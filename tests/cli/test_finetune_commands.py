@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def classify(bertkit, checkpoint, tmp_path):
         return json.loads(outcome.out)
 
     return run
+
+
+def test_unclear_columns_are_asked_for_with_the_command_to_repeat(bertkit, checkpoint, tmp_path):
+    rows = [{"nr": row, "mail": f"{each['text']}, is it not", "dept": each["label"]} for row, each in enumerate(ROWS)]
+    table = write_table(tmp_path / "two words.csv", rows)
+    given = ("finetune", "classification", "--train-file", table, "--model", checkpoint)
+    outcome = bertkit(*given, "--output-dir", tmp_path / "run", *SMALL)
+    assert outcome.code == 2
+    _, command = outcome.err.rstrip().rsplit("\n  ", 1)
+    name, *words = shlex.split(command)
+    assert (name, words[:4]) == ("bertkit", ["finetune", "classification", "--train-file", str(table)])
+    assert words[-4:] == ["--text-column", "mail", "--label-column", "dept"]
+    assert bertkit(*words).code == 0
 
 
 def scores(out: Path) -> dict[str, float]:
@@ -309,7 +323,7 @@ def test_wrong_input_of_several_tasks(bertkit, checkpoint, glue, tmp_path, argum
         (
             "text,verdict\ngood,1\nbad,0\n",
             [],
-            ["(text, verdict)", "give the column of the labels with --label-column"],
+            ["which of its columns has the labels", "--label-column verdict"],
         ),
         ("text,label\ngood,1\nbad,1\n", [], ["every row has the label '1'; expected at least two classes"]),
         ("text,label\ngood,3.10\nbad,3.1\n", [], ["'3.1', '3.10'", "--problem regression", "--problem single_label"]),

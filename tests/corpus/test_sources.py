@@ -326,7 +326,11 @@ class TestFaultsOfFiles:
         assert list(source.lines()) == ["a", "b"]
 
 
-@given(st.binary(max_size=60), st.integers(1, 20), st.sampled_from(PACKINGS))
+# Hypothesis also tries the constants of the package, of which one begins a pointer of Git LFS: such a file is refused.
+CONTENTS = st.binary(max_size=60).filter(lambda data: not data.startswith(b"version https://git-lfs"))
+
+
+@given(CONTENTS, st.integers(1, 20), st.sampled_from(PACKINGS))
 def test_blocks_are_the_bytes_of_the_file(tmp_path_factory, data, size, packing):
     file = written(tmp_path_factory.mktemp("blocks"), "a", packed(data, packing))
     blocks = list(read_blocks(file, packing, lambda position: None, size))

@@ -13,8 +13,6 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.explain.attribution import Attribution, Reason
 from bertkit.explain.pieces import Word
 
-pytest.importorskip("captum", reason="the extra explain is not installed")
-
 TEXTS = {
     "film": ("a good film, the plot is lovely",),
     "topics": ("a good film, the plot is lovely",),
@@ -224,15 +222,6 @@ def test_an_unknown_label_is_named(fine_tuned):
 
 def test_a_pretrained_checkpoint_predicts_no_label(checkpoint):
     assert "was not fine-tuned" in explain(checkpoint, "a film").missing["attributions"]
-
-
-def test_without_captum_the_rest_comes(fine_tuned, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "captum.attr", None)
-    inside = explain(fine_tuned("film"), "a film")
-    assert inside.missing["attributions"].endswith("pip install 'bertkit[explain]'")
-    assert inside.attention is not None
 
 
 def test_doubtful_numbers_are_warned_of():

@@ -49,6 +49,15 @@ def test_percentages_of_questions_end_at_100():
     assert [line.get_label() for line in drawn(chart).get_lines()] == ["f1", "exact", "HasAns exact"]
 
 
+def test_ticks_have_no_factor_above_the_axis():
+    rates = [{"step": 1_000_000 * step, "learning_rate": 1e-4 / step} for step in range(1, 9)]
+    axes = drawn(charts(rates)["learning-rate"])
+    axes.figure.draw_without_rendering()
+    assert axes.yaxis.get_offset_text().get_text() == axes.xaxis.get_offset_text().get_text() == ""
+    assert "1e-4" in [tick.get_text() for tick in axes.get_yticklabels()]
+    assert "8e+6" in [tick.get_text() for tick in axes.get_xticklabels()]
+
+
 @pytest.mark.parametrize("key", ["learning_rate", "grad_norm", "loss", "eval_mse", "eval_acme_points"])
 def test_other_axes_begin_at_0(key):
     [chart] = charts(entries(key, 30.0, 10.0)).values()

@@ -54,7 +54,6 @@ def test_examples_are_texts_of_the_validation_set(tmp_path):
 def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, monkeypatch, kind, use, has_tab):
     from bertkit.serving import inside
 
-    pytest.importorskip("captum", reason="the extra explain is not installed")
     loaded = bertkit.load(checkpoint if kind == "checkpoint" else fine_tuned(kind), device="cpu")
     tab = inside.inside_of(loaded, use, ["text"], [])
     assert (tab is not None) == has_tab
@@ -188,7 +187,6 @@ def test_masks_examples_and_wrong_input(page_of: Any, checkpoint: Path):
 @pytest.mark.browser
 @pytest.mark.usefixtures("serve_extra")
 def test_the_inside_of_a_prediction(page_of: Any, fine_tuned: Any):
-    pytest.importorskip("captum", reason="the extra explain is not installed")
     opened = page_of(fine_tuned("film"), width=400)
     label = predicted(opened, TEXT)
     opened.page.get_by_role("tab", name="Inside").click()

@@ -239,11 +239,23 @@ def test_the_token(client_of, fine_tuned):
         assert response.headers["www-authenticate"] == "Bearer"
     right = {"Authorization": "Bearer open sesame"}
     assert client.post("/", body, headers=right).status_code == 200
-    for path in ("/info", "/metrics"):
+    for path in ("/docs", "/info", "/metrics"):
         refusal(client.get(path), 401)
         assert client.get(path, headers=right).status_code == 200
     assert client.get("/health").status_code == 200
     refusal(client.post("/embed", body), 401)
+
+
+def test_a_page_says_what_can_be_asked(client, client_of, checkpoint):
+    answer = client.get("/docs")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = answer.text.splitlines()
+    assert lines[0].startswith("film: text-classification, served by bertkit ")
+    assert "  /predict  inputs, raw_scores, truncate, truncation_direction" in lines
+    assert "/embed" not in answer.text
+    assert "  /similarity     inputs, parameters" in client_of(checkpoint, "embed").get("/docs").text
+    assert "/docs" in refusal(client.get("/redoc"), 404)
 
 
 def test_information_and_metrics(client):

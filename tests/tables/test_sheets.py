@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
+import openpyxl
 import pytest
 
 from bertkit.errors import DataError
 from bertkit.recipe.files import absolute
 from bertkit.tables import read_table
 from bertkit.tables.table_files import read_table_parts
-
-openpyxl = pytest.importorskip("openpyxl")
 
 ROWS = [["Text", "Label", None, "n"], ["good", "a", "dropped", 3.0], [], ["bad", None, None, 0.5], ["ok", "b", None, 7]]
 

@@ -6,12 +6,16 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tables.table import label_column, text_columns
+from bertkit.tables.columns import label_and_text_columns, the_text_column
 
 
 def table(**columns) -> Table:
     rows = len(next(iter(columns.values())))
     return Table(columns, "x.jsonl", "sha256:0", lines=range(1, 2 * rows, 2))
+
+
+def of_names(names) -> Table:
+    return Table({name: ["x"] for name in names}, "x.csv", "")
 
 
 def message(call, *arguments) -> str:
@@ -77,39 +81,79 @@ def test_what_is_no_finite_number_is_refused(value):
     ],
 )
 def test_columns_are_found_by_their_usual_names(names, label, texts):
-    assert label_column(names, None, "x.csv") == label
-    assert text_columns(names, [], label, "x.csv") == texts
+    assert label_and_text_columns(of_names(names), None, []) == (label, texts)
 
 
 def test_requested_columns_win_over_usual_names():
-    names = ["text", "label", "body", "kind"]
-    assert label_column(names, "kind", "x.csv") == "kind"
-    assert text_columns(names, ["body", "text"], "kind", "x.csv") == ["body", "text"]
+    rows = of_names(["text", "label", "body", "kind"])
+    assert label_and_text_columns(rows, "kind", ["body", "text"]) == ("kind", ["body", "text"])
     # The label column is never taken as text.
-    assert text_columns(["text", "comment", "id"], [], "text", "x.csv") == ["comment"]
-    assert text_columns(["sentence1", "sentence2", "text"], [], "sentence1", "x.csv") == ["text"]
+    assert label_and_text_columns(of_names(["text", "comment", "id"]), "text", []) == ("text", ["comment"])
+    rows = of_names(["sentence1", "sentence2", "text"])
+    assert label_and_text_columns(rows, "sentence1", []) == ("sentence1", ["text"])
 
 
 @pytest.mark.parametrize(
-    ("find", "names", "requested", "expected"),
+    ("names", "requested", "expected"),
     [
-        (label_column, ["text", "label"], ["lable"],
+        (["text", "label"], ["lable", []],
          "--label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"),
-        (label_column, ["a", "b"], [None],
-         "none of its columns (a, b) is named label, labels, class, category, target, sentiment, topic, intent, "
-         "score, rating, stars, accept; give the column of the labels with --label-column"),
-        (text_columns, ["text", "label"], [["txt"], "label"],
+        (["text", "label"], ["label", ["txt"]],
          "--text-column: no column 'txt'; available: 'text', 'label'; did you mean 'text'?"),
-        (text_columns, ["text", "body"], [["text"], "text"],
+        (["text", "body"], ["text", ["text"]],
          "--text-column text: this column contains the labels; give another"),
-        *[(text_columns, names, [[], "label"],
-           f"cannot determine which of its columns ({', '.join(names)}) contain the text; give --text-column, twice "
-           "for a pair") for names in (["a", "b", "label"], ["label"])],
-        (label_column, ["text", "class", "Category"], [None],
-         "the labels may be in 'class', 'Category'; give --label-column class or --label-column Category"),
-        (text_columns, ["Body", "review", "label"], [[], "label"],
-         "the text may be in 'Body', 'review'; give --text-column Body or --text-column review"),
     ],
 )  # fmt: skip
-def test_columns_that_cannot_be_found_are_asked(find, names, requested, expected):
-    assert message(find, names, *requested, "x.csv") == f"x.csv: {expected}"
+def test_requested_columns_exist_and_differ(names, requested, expected):
+    assert message(label_and_text_columns, of_names(names), *requested) == f"x.csv: {expected}"
+
+
+ORDERS = {
+    "nr": list(map(str, range(12))),
+    "mail": [f"My order of last week, number {row}, has not arrived" for row in range(12)],
+    "urgent": ["0", "1"] * 6,
+    "dept": ["billing", "sales", "support"] * 4,
+    "state": ["open"] * 12,
+    "code": [f"x{row}" for row in range(12)],
+    "note": [""] * 12,
+}
+
+
+def test_columns_that_cannot_be_told_are_described():
+    first, *lines, last = message(label_and_text_columns, Table(ORDERS, "x.csv", ""), None, []).split("\n")
+    assert first == "x.csv: cannot tell which of its columns have the text and the labels:"
+    assert lines == [
+        "  'nr': numbers, 12 different",
+        "  'mail': texts of about 48 characters; may be the text",
+        "  'urgent': numbers, 2 different; may be the labels",
+        "  'dept': 3 different values: 'billing', 'sales', 'support'; may be the labels",
+        "  'state': always 'open'",
+        "  'code': values such as 'x0'",
+        "  'note': empty",
+    ]
+    assert last == "give them, such as text_columns='mail', label_column='dept'"
+
+
+def test_one_column_that_cannot_be_told_is_asked_for():
+    rows = Table(ORDERS, "x.csv", "")
+    asked = message(label_and_text_columns, rows, "dept", [])
+    assert "which of its columns has the text:" in asked
+    assert asked.endswith("give it, such as text_columns='mail'")
+    assert message(label_and_text_columns, rows, None, ["mail"]).endswith("give it, such as label_column='dept'")
+    assert message(the_text_column, rows, None).endswith("give it, such as text_column='mail'")
+
+
+def test_of_several_usual_names_one_is_asked_for():
+    rows = {"text": ORDERS["mail"], "class": ORDERS["code"], "Category": ORDERS["dept"], "kind": ORDERS["dept"]}
+    asked = message(label_and_text_columns, Table(rows, "x.csv", ""), None, [])
+    assert asked.count("may be") == 1
+    assert asked.endswith("give it, such as label_column='Category'")
+    rows = {"Body": ORDERS["code"], "review": ORDERS["code"], "label": ORDERS["dept"]}
+    assert message(label_and_text_columns, Table(rows, "x.csv", ""), None, []).endswith("text_columns='Body'")
+
+
+def test_nothing_is_proposed_where_nothing_fits():
+    asked = message(label_and_text_columns, of_names(["a", "b", "c"]), None, [])
+    assert "may be" not in asked
+    assert asked.endswith("text_columns='COLUMN', label_column='COLUMN'")
+    assert "… and 180 more" in message(the_text_column, of_names([f"c{number}" for number in range(200)]), None)

@@ -197,7 +197,7 @@ def test_splits_parts_and_renamed_columns_of_every_task(load):
     )
     assert bad.startswith("org/reviews: split 'train[:90': expected the name of a split, a part of one such as")
     assert far.startswith("org/reviews: split 'train[:900%]': expected the name of a split, a part of one such as")
-    assert unnamed.startswith("org/reviews (train): none of its columns (review, mark) is named label, labels")
+    assert unnamed.startswith("org/reviews (train): cannot tell which of its columns has the labels:\n  'review': ")
     assert choices["validation"][1]["labels"] == [0]
     assert "org/asked (train): no column 'question'; available: 'key', 'query', 'context', 'found'" in nameless
     assert "of the questions with --question-column" in nameless

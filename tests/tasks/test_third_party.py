@@ -12,16 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 import bertkit as package_of_runs
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import RecipeError
+from bertkit.inference.predicted import Outcome
+from bertkit.inference.verdict import verdict_of
 from bertkit.serving.app import build_app
 from bertkit.serving.server import Limits
 from bertkit.serving.services import PredictService
-from bertkit.tasks.registry import TASKS, Registry
+from bertkit.tasks.registry import TASKS, Registry, load_recipe, recipe_of_package
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "tasks.md"
@@ -75,7 +78,8 @@ def trained(bertkit: Run, checkpoint: Path, table: Path, tmp_path_factory: pytes
     sizes = ("--max-steps", 4, "--global-train-batch-size", 8, "--max-seq-length", 12, "--placement", "cpu")
     files = ("--train-file", table, "--test-file", table)
     done = bertkit("finetune", "reading-level", "--model", checkpoint, "--output-dir", out, *files, *sizes)
-    assert "within_one" in done.stdout
+    assert re.search(r"^within_one \d\.\d+.* on \d+ examples\.$", done.stdout, re.M)  # the verdict
+    assert "chosen: learning rate 0.0002 for a hidden size of " in done.stderr
     return out
 
 
@@ -89,6 +93,48 @@ def test_the_task_learns_from_its_data_and_is_kept_in_the_checkpoint(trained):
     assert len((trained / "predictions.jsonl").read_text().splitlines()) == 48
     assert "reading_level" in (trained / "README.md").read_text()
     assert "eval_within_one" in json.loads((trained / "eval_results.json").read_text())
+
+
+@pytest.mark.slow
+def test_report_and_recipe_name_the_task(trained):
+    assert (trained / "recipe.yaml").read_text().startswith("# Resolved from reading_level. To repeat the run: ")
+    assert "Fine-tuning: reading_level" in (trained / "report.html").read_text()
+
+
+def test_a_task_on_tables_is_trained_as_classification_is(monkeypatch):
+    monkeypatch.syspath_prepend(PACKAGE)
+    task = importlib.import_module("acme_levels").LevelTask
+    monkeypatch.setattr(task, "recipe", None)
+    train = recipe_of_package(task)["train"]
+    assert train["fit_schedule"]
+    assert train.items() <= load_recipe("finetune/classification").train.items()
+    own = Path("own.yaml")
+    monkeypatch.setattr(task, "recipe", own)
+    assert recipe_of_package(task) == own
+
+
+@pytest.mark.parametrize("guesses", [[1, 2, 4, 4, 1, 3], [2] * 6])
+def test_the_verdict_of_such_a_task_has_an_interval_and_names_a_collapse(monkeypatch, guesses):
+    monkeypatch.syspath_prepend(PACKAGE)
+    module = importlib.import_module("acme_levels")
+    task = module.LevelTask(module.LevelSettings(levels=4), module.LevelData())
+    true = np.array([1, 2, 3, 4, 3, 1] * 5)
+    logits = 50.0 * np.eye(4)[np.array(guesses * 5) - 1]
+    examples = {"text": ["a film"] * 30, "labels": (true - 1).tolist()}
+    outcome = Outcome(task, logits, {"labels": true - 1}, examples, "levels.csv")
+    (sentence,) = verdict_of(outcome).sentences
+    share = np.mean(abs(np.array(guesses * 5) - true) <= 1)
+    assert re.fullmatch(rf"within_one {share:.4f} \(95 % interval 0\.\d+ to \d\.\d+\) on 30 examples\.", sentence)
+    assert outcome.collapse == ("all predictions are '2'" if len(set(guesses)) == 1 else None)
+
+
+def test_without_single_scores_the_verdict_is_the_main_metric(monkeypatch):
+    monkeypatch.syspath_prepend(PACKAGE)
+    module = importlib.import_module("acme_reviews")
+    task = module.ReviewTask(module.ReviewSettings(stars=["1", "5"], topic=["film", "plot"]), module.TableData())
+    outputs, labels = (np.eye(2)[[0, 1, 1, 0]],) * 2, {"stars": np.array([0, 1, 1, 1]), "topic": np.array([0, 1, 1, 0])}
+    outcome = Outcome(task, outputs, labels, {"text": ["a film"] * 4}, "reviews.csv")
+    assert verdict_of(outcome).sentences == ("both 0.7500 on 4 examples.",)
 
 
 @pytest.mark.slow

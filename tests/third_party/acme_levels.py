@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from datasets import Dataset
 
 from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import noted, raise_all
-from bertkit.tasks.base import one_array, softmax
+from bertkit.tasks.base import PerExampleTask, one_array, softmax
 from bertkit.tasks.splits import Split
 from bertkit.tasks.table_data import TableData, TableTask
 
@@ -26,7 +24,7 @@ class LevelData(TableData):
     pass
 
 
-class LevelTask(TableTask):
+class LevelTask(TableTask, PerExampleTask):
     kind = "reading_level"
     settings = LevelSettings
     data_settings = LevelData
@@ -34,19 +32,17 @@ class LevelTask(TableTask):
     pipeline_tag = "text-classification"
     main_metric = "within_one"
 
-    def load(self, splits=None):
-        splits = self.splits if splits is None else splits
-        found, faults = {}, []
-        for name, table in self.data.tables(splits).items():
-            with noted(faults):
-                columns = self.columns_of(table)
-                if self.task.column in table.columns:
-                    columns["labels"] = [int(level) - 1 for level in table.numbers(self.task.column)]
-                found[name] = Split(Dataset.from_dict(columns), table.source, table.fingerprint)
-        raise_all(faults)
-        task = self if self.task.levels else self.with_settings(levels=max(found["train"].examples["labels"]) + 1)
-        task, found = task._with_validation(splits, found)
-        return task, self._limited(splits, found)
+    def learn_from_table(self, table):
+        if self.task.levels:
+            return self, ()
+        levels = int(max(table.numbers(self.task.column)))
+        return self.with_settings(levels=levels), (f"levels: 1 to {levels}",)
+
+    def read_split(self, name, table):
+        columns = self.columns_of(table)
+        if self.task.column in table.columns:  # a table to predict may lack it
+            columns["labels"] = [int(level) - 1 for level in table.numbers(self.task.column)]
+        return Split.of_table(columns, table)
 
     def config(self):
         return label_fields([f"level {level + 1}" for level in range(self.task.levels)])
@@ -69,6 +65,10 @@ class LevelTask(TableTask):
         expected = softmax(one_array(outputs)) @ np.arange(1, self.task.levels + 1)
         return [{"level": float(level)} for level in expected]
 
-    def score(self, outputs, features, examples):
-        levels = np.array([row["level"] for row in self.decode(outputs, features, examples)])
-        return {"within_one": float((abs(levels - 1 - features["labels"]) <= 1).mean())}
+    def predictions_and_references(self, outputs, features, examples):
+        levels = [round(row["level"]) for row in self.decode(outputs, features, examples)]
+        return levels, [label + 1 for label in features["labels"]]
+
+    def compute_metrics(self, predictions, references):
+        distances = abs(np.array(predictions) - np.array(references))
+        return {"within_one": float((distances <= 1).mean()), "distance": float(distances.mean())}

@@ -41,16 +41,14 @@ class ReviewTask(TableTask):
     kind, head, pipeline_tag = "reviews", BertForReviews, "text-classification"
     settings, data_settings, label_columns, main_metric = ReviewSettings, TableData, COLUMNS, "both"
 
-    def load(self, splits=None):
-        tables = self.data.tables(splits := splits or self.splits)
-        found, task = {}, self
-        if not self.task.stars:
-            task = self.with_settings(**{name: sorted(set(tables["train"].column(name))) for name in COLUMNS})
-        for name, table in tables.items():
-            ids = {each: class_ids(table, each, getattr(task.task, each)) for each in COLUMNS if each in table.columns}
-            found[name] = Split.of_table({**self.columns_of(table), **ids}, table)
-        task, found = task._with_validation(splits, found)
-        return task, task._limited(splits, found)
+    def learn_from_table(self, table):
+        if self.task.stars:
+            return self, ()
+        return self.with_settings(**{name: sorted(set(table.column(name))) for name in COLUMNS}), ()
+
+    def read_split(self, name, table):
+        ids = {each: class_ids(table, each, getattr(self.task, each)) for each in COLUMNS if each in table.columns}
+        return Split.of_table({**self.columns_of(table), **ids}, table)
 
     def config(self):
         return {}  # the head reads the classes of the settings, which every checkpoint has

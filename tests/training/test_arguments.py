@@ -122,7 +122,7 @@ def test_schedules_accept_their_own_values_only(tmp_path, schedule):
 )
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
     message = refusal(tmp_path, **train)
-    assert message.startswith("recipe (a mapping): train")
+    assert message.startswith("recipe classification: train")
     assert reason in message
 
 

@@ -125,7 +125,7 @@ def test_the_gradient_of_the_focal_loss_is_finite_where_the_loss_is_zero():
 def test_wrong_values_are_refused(value, train, message):
     with pytest.raises(RecipeError) as caught:
         check_class_weights(recipe(value, **train), NAMES)
-    assert str(caught.value).startswith("recipe (a mapping): train.class_weights: ")
+    assert str(caught.value).startswith("recipe classification: train.class_weights: ")
     assert message in str(caught.value)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from bertkit.errors import CheckpointError
 from bertkit.tables import Table
 from bertkit.tables.classes import names_of_labels, other_spellings
+from bertkit.tables.columns import text_columns
 from bertkit.tables.labels import Problem, texts
-from bertkit.tables.table import text_columns
 from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import Columns, Split
@@ -99,6 +99,5 @@ class StockClassification(StockTask, ClassificationTask):
         return ClassificationTask.read_input(self.with_settings(text_columns=columns), lines, first)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        given = self.task.text_columns
-        names = [name for name in table.columns if name != self.task.label_column]
-        return {column: list(texts(table, column)) for column in text_columns(names, given, "", table.source)}
+        columns = text_columns(table, self.task.text_columns, self.task.label_column)
+        return {column: list(texts(table, column)) for column in columns}

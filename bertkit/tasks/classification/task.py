@@ -21,9 +21,10 @@ from bertkit.tables.classes import (
     other_spellings,
     rows_of_other_classes,
 )
+from bertkit.tables.columns import label_and_text_columns
 from bertkit.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
 from bertkit.tables.splits import repeated
-from bertkit.tables.table import label_and_text_columns, to_number
+from bertkit.tables.table import to_number
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
     MOST_CLASSES,
@@ -193,8 +194,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _with_columns(self, table: Table) -> Self:
         """Returns a copy of the task with the column names of the table."""
-        names = list(table.columns)
-        label, text = label_and_text_columns(names, self.task.label_column, self.task.text_columns, table.source)
+        label, text = label_and_text_columns(table, self.task.label_column, self.task.text_columns)
         if "labels" in text:
             raise DataError(f"{table.source}: a column of texts cannot be named 'labels'; rename it")
         return self.with_settings(text_columns=text, label_column=label)

@@ -125,7 +125,7 @@ class SimilarityTask(TableTask, PerExampleTask):
             check_extra()
         return super().load(splits)
 
-    def _learnt_from(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+    def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         if self.task.form is not None and len(self.task.text_columns) >= 2:
             return self, ()
         try:
@@ -134,7 +134,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         except ValueError as error:
             raise DataError(f"task.{error}") from error
 
-    def _split_of(self, name: str, table: Table) -> Split:
+    def read_split(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
         label = self.task.label_column

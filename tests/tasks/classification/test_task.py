@@ -359,11 +359,11 @@ def test_a_column_of_other_values_has_no_classes(task, tmp_path):
 
 def test_both_columns_are_asked_for_at_once(task, tmp_path):
     refused = message(task(train_jsonl=rows(a=["x"] * 20, b=["y"] * 20, c=["z", "w"] * 10)), tmp_path)
-    assert "--label-column" in refused
-    assert "--text-column" in refused
+    assert "label_column='c'" in refused
+    assert "text_columns=" in refused
     refused = message(task(train_jsonl=rows(a=["x"] * 20, b=["y", "z"] * 10)), tmp_path)
-    assert "--label-column" in refused
-    assert "--text-column" not in refused
+    assert "label_column='b'" in refused
+    assert "text_columns=" not in refused
 
 
 def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
