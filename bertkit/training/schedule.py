@@ -18,21 +18,26 @@ from transformers import PretrainedConfig
 
 from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import usual_epochs
+from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, usual_epochs
 
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
 
-FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_steps")
+FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_steps", HEAD, CONTRAST, HEAD_RATE)
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
 TELLING = 100
 """Scored examples from which on epochs can be told apart."""
 _SAVE_STEPS = 50  # steps that a killed run loses at most
+_MANY_CLASSES = 20  # above which a random head has hardly learned to tell them apart when the training ends
+_CONTRAST_STEPS = 150
+_HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
 
 
-def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedConfig) -> tuple[Recipe, str]:
+def fitted_schedule(
+    recipe: Recipe, rows: int, scored: int, config: PretrainedConfig, classes: int = 0
+) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
     ==========================  ======================================================================
@@ -41,6 +46,9 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
                                 steps; at least 3; not with ``max_steps``
     ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
     ``save_steps``              50, if the last weights are kept
+    ``head``                    ``probe`` for more than 20 classes
+    ``contrast_steps``          150, before a probe that is chosen so
+    ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
 
     Args:
@@ -48,6 +56,7 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
         rows: number of training examples.
         scored: number of examples of the validation set.
         config: configuration of the encoder.
+        classes: number of the classes, of which each text has one; 0 for other labels.
     """
     train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
     chosen: dict[str, Any] = {}
@@ -61,7 +70,19 @@ def fitted_schedule(recipe: Recipe, rows: int, scored: int, config: PretrainedCo
         chosen["load_best_model_at_end"] = scored >= TELLING
         if scored < TELLING and "save_strategy" not in train and "save_steps" not in train:
             chosen["save_steps"] = _SAVE_STEPS
-    return dataclasses.replace(recipe, train={**train, **chosen}), _sentence(chosen, steps, rows, scored, config)
+    if classes > _MANY_CLASSES and train.get(HEAD) is None:
+        chosen[HEAD] = "probe"
+        if train.get(CONTRAST) is None:
+            chosen[CONTRAST] = _CONTRAST_STEPS
+        if train.get(HEAD_RATE) is None:
+            chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
+    lines = _sentence(chosen, steps, rows, scored, config)
+    if HEAD in chosen:
+        steps_before = f" after {counted(chosen[CONTRAST], 'step')} of contrast" if chosen.get(CONTRAST) else ""
+        lines += (
+            f"\nstarts from a linear probe{steps_before}, since there are {classes} classes; --head random does not"
+        )
+    return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 
 
 def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int, config: PretrainedConfig) -> str:

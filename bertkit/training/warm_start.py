@@ -21,6 +21,15 @@ _BATCH = 64  # rows whose vectors are computed at once
 _FOLDS = 5
 
 
+def exclusive_classes(task: Task) -> int:
+    """Returns the number of classes of which each text has one; 0 for tasks with other labels or heads."""
+    if head_name(task) != _HEADS[0] or task.label_columns != ("labels",):
+        return 0
+    config = task.config()
+    is_exclusive = config.get("problem_type") == "single_label_classification"
+    return len(config.get("id2label") or ()) if is_exclusive else 0
+
+
 def check_warm_start(recipe: Recipe, task: Task) -> None:
     """Checks that a task has a head that can start from a linear probe, if the recipe asks for one.
 
@@ -30,7 +39,7 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
     asked = [key for key in (HEAD, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
     if asked and (head_name(task) not in _HEADS or task.label_columns != ("labels",)):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: {task.kind} has no head of classes; remove it")
-    if CONTRAST in asked and task.config().get("problem_type") != "single_label_classification":
+    if CONTRAST in asked and not exclusive_classes(task):
         raise RecipeError(
             f"recipe {recipe.name}: train.{CONTRAST}: needs one class for each text, by which rows are drawn together; "
             "remove it"

@@ -141,3 +141,35 @@ def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
     given = {**values, "train.learning_rate": 1e-3}
     with pytest.raises(RecipeError, match=r"train\.learning_rate was 0\.0002 and is now 0\.001"):
         finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=given, resume=True)
+
+
+def test_many_classes_start_from_a_probe():
+    recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
+    few, _ = fitted_schedule(recipe, 300, 100, config, classes=20)
+    assert few.train.get("head") is None
+    many, sentence = fitted_schedule(recipe, 300, 100, config, classes=21)
+    assert (many.train["head"], many.train["contrast_steps"]) == ("probe", 150)
+    assert many.train["head_learning_rate"] == 10 * many.train["learning_rate"]
+    assert "starts from a linear probe after 150 steps of contrast, for 21 classes" in sentence
+    given = load_recipe("finetune/classification", {"data.train_file": "x.csv", "train.head": "random"})
+    random, _ = fitted_schedule(given, 300, 100, config, classes=77)
+    assert random.train["head"] == "random"
+    assert not random.train.get("contrast_steps")
+
+
+_WORDS = """lovely awful long short funny sad brave cold warm dark bright old new loud quiet fast slow rich poor deep
+    small large plain odd""".split()
+
+
+def test_a_table_of_many_classes_is_learned(checkpoint, tmp_path):
+    rows = [f"{word} film {place},{word}" for place in range(8) for word in _WORDS]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows))
+    run = finetune(
+        "classification",
+        model=checkpoint,
+        train_file=tmp_path / "rows.csv",
+        output_dir=tmp_path / "run",
+        overrides={"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu"},
+    )
+    assert "probe" in (run.output_dir / "recipe.yaml").read_text()
+    assert run.metrics["eval_accuracy"] > 0.5  # one step of a random head gives one of 24
