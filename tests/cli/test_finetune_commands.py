@@ -161,7 +161,7 @@ def test_multiple_choice(bertkit, checkpoint, tmp_path, kind):
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     accuracy = scores(out)["eval_accuracy"]
-    assert f"accuracy {accuracy:.4f}" in outcome.out.splitlines()
+    assert f"validation accuracy {accuracy:.4f}" in outcome.out.splitlines()
     evaluated = json.loads(bertkit("evaluate", out, "--validation-file", table, "--json").out)
     assert evaluated["metrics"]["eval_accuracy"] == pytest.approx(accuracy, abs=1e-6)
     tested = [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
