@@ -11,6 +11,7 @@ import numpy as np
 
 from bertkit.errors import DataError, collected
 from bertkit.options import option, setting
+from bertkit.progress import counted
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.folds import copies_in_words, hold_out, joined, numbered
 from bertkit.tasks.base import Task
@@ -169,21 +170,26 @@ class TableData(HubData):
         """
         rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))
         kept, held = hold_out(classes, units, self.validation_fraction, self.split_seed)
+        copies = copies_in_words(texts, "row", "copies are on one side")
+        if not len(held) and groups is None and copies:
+            kept, held = hold_out(classes, np.arange(rows), self.validation_fraction, self.split_seed)
+            copies = (
+                f"warning: {counted(len(np.unique(texts)), 'different text')} are too few to keep copies on one side, "
+                "so the scores are too high"
+            )
         if not len(held):
             if classes is not None and (names := len(set(classes))) > rows / 2:
                 raise DataError(
                     f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
                     "--label-column"
                 )
-            number = len(np.unique(units))
-            what = f"with {number} different texts" if groups is None else f"in {number} groups that stay together"
+            grouped = "" if groups is None else f" in {len(np.unique(units))} groups that stay together"
             raise DataError(
-                f"{train.source}: {rows} rows{'' if number == rows else f' {what}'} are too few to hold out "
+                f"{train.source}: {rows} rows{grouped} are too few to hold out "
                 f"{self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
-        copies = copies_in_words(texts, "row", "copies are on one side")
         return {
             "train": train.select(kept),
             "validation": replace(train, notes=(f"{note}; {copies}" if copies else note,), doubts={}, labels="").select(

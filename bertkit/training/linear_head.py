@@ -25,7 +25,7 @@ MOST_FITTED = 5000
 """Items that a head is fitted to if it is only a measure: a penalized one gains little from more."""
 
 _UNSEEN = 5.0  # a class without an item is this far below the least probable one that has some
-_LEAST = 0.2  # least standard deviation that numbers are divided by, as a part of their root mean square
+_LEAST = 0.2  # least standard deviation that numbers are divided by, as a part of the median
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ def standard_deviations(vectors: np.ndarray) -> np.ndarray:
     A number that hardly differs between the items would else be magnified with all that a training changes in it.
     """
     deviation = vectors.std(axis=0, dtype=np.float64)
-    least = _LEAST * float(np.sqrt(np.mean(deviation**2)))
-    return np.maximum(deviation, least) if least > 0 else np.ones_like(deviation)
+    least = _LEAST * float(np.median(deviation))
+    return np.where(deviation > least, deviation, least or 1.0)
 
 
 def _are_numbers(targets: np.ndarray) -> bool:

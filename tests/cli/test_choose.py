@@ -11,7 +11,9 @@ import pytest
 @pytest.fixture
 def table(tmp_path):
     path = tmp_path / "my reviews.csv"
-    path.write_text("text,label\n" + "a good film,good\nan awful film,bad\na lovely plot,good\nthe bad plot,bad\n" * 5)
+    texts = [("a good film", "good"), ("an awful film", "bad"), ("a lovely plot", "good"), ("the bad plot", "bad")]
+    rows = [f"{text} {number},{label}" for number in range(5) for text, label in texts]
+    path.write_text("text,label\n" + "\n".join(rows) + "\n")
     return path
 
 
@@ -23,7 +25,7 @@ def test_tables_fit_a_terminal_and_the_command_runs(bertkit, checkpoint, fine_tu
     assert "pseudo-perplexity" in tables
     lines = said.splitlines()
     assert lines[0].startswith("No pseudo-perplexity of film: ")
-    assert lines[1].startswith("Best by accuracy: ")
+    assert lines[1].startswith(("Best by accuracy: ", "checkpoint0 and film have the same accuracy"))
     words = shlex.split(lines[-1])
     assert words[:5] == ["bertkit", "finetune", "classification", "--train-file", str(table)]
     assert words[-2:] == ["--output-dir", "OUT"]

@@ -202,7 +202,7 @@ def stars(monkeypatch):
         return FinishedRun(output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
 
     monkeypatch.setattr(type(TASKS), "settings", settings)
-    monkeypatch.setattr(type(TASKS), "task", lambda self, kind: SimpleNamespace(recipe=None))
+    monkeypatch.setattr(type(TASKS), "task", lambda self, kind: type("Stars", (), {"recipe": None, "kind": kind}))
     monkeypatch.setattr(bertkit, "finetune", finetune, raising=False)
     seen.app.callback()(lambda: None)
     add_task("star_rating", "stars 1.0", app=seen.app)

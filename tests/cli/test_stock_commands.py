@@ -40,7 +40,7 @@ def test_columns_of_a_table_are_chosen(bertkit, classifier, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\none film,one plot\n")
     done = bertkit("predict", classifier, "--input", tmp_path / "in.csv")
     assert done.code == 2
-    assert "give --text-column" in done.err
+    assert "--text-column COLUMN" in done.err
     done = bertkit("predict", classifier, "--input", tmp_path / "in.csv", "--text-column", "b", "--json")
     [row] = json.loads(done.out)["predictions"]
     assert row["b"] == "one plot"

@@ -304,7 +304,7 @@ def test_entities_of_several_words_that_cannot_be_right(fine_tuned):
     """No word is predicted to continue an entity; weights of the classes do not help that."""
     of_kind = outcome(fine_tuned("entities"), [], training=[[1, 2, 0]] * 9)
     sides = [np.array([1, 0, 1]), np.array([1, 1])] * 5, [np.array([1, 2, 0]), np.array([1, 2])] * 5
-    vars(of_kind).update(_predictions_and_references=sides, collapse=None)
+    vars(of_kind).update(_predictions_and_references=sides, same_texts=np.arange(10), collapse=None)
     verdict = verdict_on_run(of_kind, (), {}, load_recipe("finetune/ner", {"data.train_file": "x"}))
     assert "No predicted entity has more than one word, so that 10 entities of several words cannot be right." in (
         verdict.sentences

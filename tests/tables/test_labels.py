@@ -179,7 +179,7 @@ def test_given_names_are_counted_in_their_order():
     )
     assert "(21 classes" not in decide(table([str(n) for n in range(21)]), "label", "single_label").line
     many = decide(table([f"c{n:02}" for n in range(30)]), "label").line
-    assert "'c19' 1 and 10 more)" in many
+    assert "'c04' 1 and 25 more, each 1)" in many
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_the_verdict_of_such_a_task_has_an_interval_and_names_a_collapse(monkeyp
     task = module.LevelTask(module.LevelSettings(levels=4), module.LevelData())
     true = np.array([1, 2, 3, 4, 3, 1] * 5)
     logits = 50.0 * np.eye(4)[np.array(guesses * 5) - 1]
-    examples = {"text": ["a film"] * 30, "labels": (true - 1).tolist()}
+    examples = {"text": [f"film {number}" for number in range(30)], "labels": (true - 1).tolist()}
     outcome = Outcome(task, logits, {"labels": true - 1}, examples, "levels.csv")
     (sentence,) = verdict_of(outcome).sentences
     share = np.mean(abs(np.array(guesses * 5) - true) <= 1)
@@ -133,7 +133,7 @@ def test_without_single_scores_the_verdict_is_the_main_metric(monkeypatch):
     module = importlib.import_module("acme_reviews")
     task = module.ReviewTask(module.ReviewSettings(stars=["1", "5"], topic=["film", "plot"]), module.TableData())
     outputs, labels = (np.eye(2)[[0, 1, 1, 0]],) * 2, {"stars": np.array([0, 1, 1, 1]), "topic": np.array([0, 1, 1, 0])}
-    outcome = Outcome(task, outputs, labels, {"text": ["a film"] * 4}, "reviews.csv")
+    outcome = Outcome(task, outputs, labels, {"text": [f"film {number}" for number in range(4)]}, "reviews.csv")
     assert verdict_of(outcome).sentences == ("both 0.7500 on 4 examples.",)
 
 

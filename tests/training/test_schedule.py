@@ -150,7 +150,7 @@ def test_many_classes_start_from_a_probe():
     many, sentence = fitted_schedule(recipe, 300, 100, config, classes=21)
     assert (many.train["head"], many.train["contrast_steps"]) == ("probe", 150)
     assert many.train["head_learning_rate"] == 10 * many.train["learning_rate"]
-    assert "starts from a linear probe after 150 steps of contrast, for 21 classes" in sentence
+    assert "starts from a linear probe after 150 steps of contrast, since there are 21 classes" in sentence
     given = load_recipe("finetune/classification", {"data.train_file": "x.csv", "train.head": "random"})
     random, _ = fitted_schedule(given, 300, 100, config, classes=77)
     assert random.train["head"] == "random"
