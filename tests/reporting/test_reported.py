@@ -32,7 +32,9 @@ def test_other_tasks_have_a_table_of_predictions(levels):
     assert table.rows[2][1] == "x" * 199 + "…"
     assert table.has_texts
     assert reported(levels.task).mistakes(levels) == []
-    assert predicted(levels.task).terms("within_one", [1], [1]) is None
+    terms = predicted(levels.task).terms("within_one", [1, 1, 3], [1, 2, 1])
+    assert terms is not None
+    assert terms.values[:, 0].tolist() == [1, 1, 0]
 
 
 def test_other_packages_register_their_sections(levels):
