@@ -81,7 +81,7 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe) -> None:
         standardize(head, vectors)
     vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, trainer.progress.what)
     folds = np.random.default_rng(0).permutation(len(labels))[items] % min(_FOLDS, len(labels))
-    line, _ = fit_by_folds(vectors, _targets(labels), folds, head.classifier.out_features)
+    line, _ = fit_by_folds(vectors, _targets(labels, model.config.problem_type), folds, head.classifier.out_features)
     write_line(head, line)
     say(
         f"head: a linear probe of {counted(len(vectors), 'vector', form=',')}, fitted with a penalty of "
@@ -95,8 +95,10 @@ def _classes_to_compare(classes: np.ndarray) -> np.ndarray | None:
     return classes if np.count_nonzero(counts > 1) > 1 else None
 
 
-def _targets(labels: list[Any]) -> np.ndarray:
+def _targets(labels: list[Any], problem: str | None) -> np.ndarray:
     """Returns the labels of all items: one of C classes, (I,) int64; several of C labels, (I, C); or numbers, (I,)."""
+    if problem == "multi_label_classification":
+        return np.asarray(labels).reshape(len(labels), -1)
     first = labels[0]
     if isinstance(first, list) and not isinstance(first[0], float):  # words
         return np.asarray([label for row in labels for label in row if label >= 0], dtype=np.int64)

@@ -10,9 +10,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from bertkit import finetune
 from bertkit.errors import RecipeError
 from bertkit.tasks.base import padded
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.training.contrast import contrast_loss, pairs_of_classes
 from bertkit.training.heads import find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_head
+from bertkit.training.warm_start import check_warm_start
 from tests.stock_models import FAMILIES, TEXTS, stock_checkpoint
 
 pytestmark = pytest.mark.numeric
@@ -165,3 +167,25 @@ def test_several_labels_and_numbers_begin_with_a_probe(checkpoint, tmp_path):
     with pytest.raises(RecipeError, match=r"train\.contrast_steps: needs one class"):
         finetune("classification", output_dir=tmp_path / "c", overrides={**probe, "train.contrast_steps": 3}, **given)
     assert not (tmp_path / "c").exists()
+
+
+def test_tags_and_glue_tasks_begin_with_a_probe(checkpoint, glue, tmp_path, capsys):
+    sentences = [
+        f"a\tO\n{word}\tO\nfilm\tB-FILM\n{place}\tI-FILM\n" for place in range(9) for word in ("lovely", "awful")
+    ]
+    (tmp_path / "tags.conll").write_text("\n".join(sentences))
+    probe = {**RUN, "train.head": "probe"}
+    run = finetune(
+        "ner", model=checkpoint, train_file=tmp_path / "tags.conll", output_dir=tmp_path / "a", overrides=probe
+    )
+    assert "head: a linear probe of 64 vectors" in capsys.readouterr().err
+    assert run.metrics["eval_overall_f1"] > 0.9
+    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "b", overrides=probe)
+    assert "head: a linear probe" in capsys.readouterr().err
+
+
+def test_tasks_without_a_head_of_classes_are_refused():
+    for name in ("finetune/multiple-choice", "finetune/squad/v1", "finetune/similarity"):
+        recipe = load_recipe(name, {"train.head": "probe", "data.train_file": "x.csv"})
+        with pytest.raises(RecipeError, match=r"train\.head: \w+ has no head of classes; remove it"):
+            check_warm_start(recipe, task_of_recipe(recipe))
