@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from bertkit.checks.label_rules import find_suspects, vectors_of
-from bertkit.tables.folds import same_texts
+from bertkit.tables.table import same_texts
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 

@@ -14,7 +14,7 @@ from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject
 from bertkit.corpus.store.filters import SIMILAR, SimilarTexts, grams
 from bertkit.progress import inflected
-from bertkit.tables.folds import text_key
+from bertkit.tables.table import text_key
 
 _MANY = 0.01  # share above which a note becomes a warning
 _MOST_CHARACTERS = 2_000  # of a text; longer ones are compared by their beginnings

@@ -20,8 +20,8 @@ from bertkit.recipe.load import Recipe
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.columns import label_and_text_columns
-from bertkit.tables.folds import same_texts
 from bertkit.tables.labels import accepted, faults_of_kinds, faults_of_texts, unwrapped
+from bertkit.tables.table import same_texts
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.training.arguments import with_absolute_paths

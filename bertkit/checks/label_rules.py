@@ -20,7 +20,8 @@ from bertkit.checks.subject import Subject, checked
 from bertkit.errors import RecipeError
 from bertkit.progress import counted, inflected
 from bertkit.tables.classes import look_alikes
-from bertkit.tables.folds import assign_folds, copies_in_words, same_texts, text_key
+from bertkit.tables.folds import assign_folds
+from bertkit.tables.table import copies_in_words, same_texts, text_key
 from bertkit.tasks.splits import ColumnsOf
 
 _RARE, _IMBALANCE = 10, 10.0
@@ -240,7 +241,7 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) ->
     Args:
         vectors: (N, H) float32, vectors of the texts.
         labels: (N,) int64, ids of the classes; those that are not among `classes_of_folds` are left out.
-        texts: number of the text of each example, (N,) int64, as of `bertkit.tables.folds.same_texts`.
+        texts: number of the text of each example, (N,) int64, as of `bertkit.tables.table.same_texts`.
     """
     from cleanlab.filter import find_label_issues
     from sklearn.linear_model import LogisticRegression

@@ -17,7 +17,8 @@ from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.options import descriptions
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.tables.folds import classes_of, copies_in_words, hold_out
+from bertkit.tables.folds import classes_of, hold_out
+from bertkit.tables.table import copies_in_words
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.folds import fold_of_each, strata, text_numbers
 from bertkit.tasks.registry import load_recipe, task_of_recipe

@@ -25,8 +25,9 @@ from bertkit.reading.row_files import missing_column
 from bertkit.reading.text import read_text, split_lines
 from bertkit.tables import is_table, read_table
 from bertkit.tables.classes import is_missing
-from bertkit.tables.folds import assign_folds, same_texts
+from bertkit.tables.folds import assign_folds
 from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tables.table import same_texts
 from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.pages.summary import Summarized, Summary
 from bertkit.progress import counted
-from bertkit.tables.folds import copies_in_words
+from bertkit.tables.table import copies_in_words
 from bertkit.tasks.base import per_example
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"

@@ -19,7 +19,7 @@ from bertkit.inference.verdict import Facts, score_in_words
 from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
 from bertkit.progress import counted
-from bertkit.tables.folds import copies_in_words, same_texts
+from bertkit.tables.table import copies_in_words, same_texts
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, number_in_source

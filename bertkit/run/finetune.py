@@ -21,7 +21,7 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher
+from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, KEYS, config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, writes_run
 from bertkit.run.evaluate import (
     Scores,
@@ -120,7 +120,8 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
     command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
-    evaluation = run.train(trainer, prepared.tokenizer, command, begin=partial(warm_start, recipe=run.recipe))
+    begin = partial(warm_start, recipe=run.recipe) if _is_warm(run.recipe) else None
+    evaluation = run.train(trainer, prepared.tokenizer, command, begin=begin)
     prepared.scores.task = task = learn_from_validation(task, evaluation, run, trainer)
     _write_forms_of_others(task, run, trainer)
     if prepared.scores.further is not None:
@@ -190,7 +191,8 @@ def prepare_finetuning(
     of_best = {**best_checkpoint_arguments(recipe), **comparison_arguments(task.main_metric, recipe)}
     arguments = run.training_arguments(reaches_all_weights=is_bert, **of_best)
     check_early_stopping(callbacks, arguments)
-    check_warm_start(recipe, task)
+    if _is_warm(recipe):
+        check_warm_start(recipe, task)
     teacher = _teacher(recipe, task, splits["train"], start, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
     check_drop_last(recipe, len(features["train"]))
@@ -252,6 +254,11 @@ def _teacher(recipe: Recipe, task: Task, train: Split, start: Initialization, re
 def _is_weighted(recipe: Recipe) -> bool:
     """Returns whether the loss of the labels is another one than the task's."""
     return any(recipe.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
+
+
+def _is_warm(recipe: Recipe) -> bool:
+    """Returns whether something precedes the training: a linear probe, contrast."""
+    return bool(recipe.train.get(CONTRAST)) or recipe.train.get(HEAD) == "probe"
 
 
 def _is_tuned(recipe: Recipe) -> bool:

@@ -11,48 +11,18 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.progress import inflected
+from bertkit.tables.table import numbered
 
 _MOST_BINS = 10  # of numbers
 
 # ---- rows that belong together --------------------------------------------------------------------------------------
-
-
-def text_key(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns what is equal for rows with the same text, or of a pair with the same two: the texts without white space
-    at their ends. This decides what a copy is, in folds, held-out rows and the check of duplicates."""
-    return tuple(text.strip() for text in texts)
-
-
-def same_texts(rows: Iterable[Iterable[str]]) -> np.ndarray:
-    """Returns the number of the text of each row, (N,) int64, the same for rows with the same `text_key`.
-
-    Args:
-        rows: the texts of each row: one, or two of a pair.
-
-    >>> same_texts([("good", "a"), ("bad", "a"), ("good ", "a")]).tolist()
-    [0, 1, 0]
-    """
-    # A digest in place of the texts, which may be gigabytes.
-    keys = (repr(text_key(texts)).encode() for texts in rows)
-    return numbered(blake2b(key, digest_size=16).digest() for key in keys)
-
-
-def numbered(values: Iterable[Hashable]) -> np.ndarray:
-    """Returns the number of each value, (N,) int64: different values are counted from 0 as they come.
-
-    >>> numbered(["b", "a", "b"]).tolist()
-    [0, 1, 0]
-    """
-    numbers: dict[Hashable, int] = {}
-    return np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), dtype=np.int64)
 
 
 def joined(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -69,22 +39,6 @@ def joined(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     nodes = number + int(second.max(initial=-1)) + 1
     edges = coo_array((np.ones(len(first), dtype=np.int8), (first, number + second)), shape=(nodes, nodes))
     return numbered(connected_components(edges, directed=False)[1][first].tolist())
-
-
-def copies(texts: np.ndarray) -> int:
-    """Returns the number of rows that have the text of an earlier one; ``texts`` are those of `same_texts`."""
-    return len(texts) - len(np.unique(texts))
-
-
-def copies_in_words(texts: np.ndarray, unit: str, what: str) -> str:
-    """Returns the sentence on copies, and what is done with them; empty without any.
-
-    >>> copies_in_words(np.array([0, 0, 1]), "row", "copies stay in one fold")
-    '1 of 3 rows has the text of an earlier row; copies stay in one fold'
-    """
-    number = copies(texts)
-    has = inflected(number, "has", "have")
-    return f"{number:,} of {len(texts):,} {unit}s {has} the text of an earlier {unit}; {what}" if number else ""
 
 
 # ---- folds ----------------------------------------------------------------------------------------------------------
@@ -107,7 +61,7 @@ def assign_folds(
     Args:
         number: number of folds, K.
         seed: of the draw.
-        texts: number of the text of each row, (N,), as of `same_texts`.
+        texts: number of the text of each row, (N,), as of `bertkit.tables.table.same_texts`.
         labels: label of each row: a class, a collection of several, or a number (float), of which rows near each other
             are taken for a class; ``None`` where it is missing. Without labels only the sizes are the same.
         groups: value of each row whose equals stay together.

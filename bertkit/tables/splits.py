@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from bertkit.errors import DataError
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, rows_of_split, split_names
-from bertkit.tables.folds import text_key
-from bertkit.tables.table import ROWS_AT_ONCE, Table, whole
+from bertkit.tables.table import ROWS_AT_ONCE, Table, text_key, whole
 from bertkit.tables.typed_rows import batches_parts
 
 if TYPE_CHECKING:

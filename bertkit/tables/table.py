@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from bertkit.errors import DataError, raise_listed
-from bertkit.progress import say
+from bertkit.progress import inflected, say
 from bertkit.reading.row_files import missing_column
 
 ROWS_AT_ONCE = 100_000
@@ -300,3 +303,52 @@ def existing_column(column: str, names: Sequence[str], source: str, option: str)
     if found is None:
         raise DataError(f"{source}: {option}: {missing_column(column, names)}")
     return found
+
+
+# ---- rows with the same text ----------------------------------------------------------------------------------------
+
+
+def text_key(texts: Iterable[str]) -> tuple[str, ...]:
+    """Returns what is equal for rows with the same text, or of a pair with the same two: the texts without white space
+    at their ends. This decides what a copy is, in folds, held-out rows and the check of duplicates."""
+    return tuple(text.strip() for text in texts)
+
+
+def same_texts(rows: Iterable[Iterable[str]]) -> np.ndarray:
+    """Returns the number of the text of each row, (N,) int64, the same for rows with the same `text_key`.
+
+    Args:
+        rows: the texts of each row: one, or two of a pair.
+
+    >>> same_texts([("good", "a"), ("bad", "a"), ("good ", "a")]).tolist()
+    [0, 1, 0]
+    """
+    # A digest in place of the texts, which may be gigabytes.
+    keys = (repr(text_key(texts)).encode() for texts in rows)
+    return numbered(blake2b(key, digest_size=16).digest() for key in keys)
+
+
+def numbered(values: Iterable[Hashable]) -> np.ndarray:
+    """Returns the number of each value, (N,) int64: different values are counted from 0 as they come.
+
+    >>> numbered(["b", "a", "b"]).tolist()
+    [0, 1, 0]
+    """
+    numbers: dict[Hashable, int] = {}
+    return np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), dtype=np.int64)
+
+
+def copies(texts: np.ndarray) -> int:
+    """Returns the number of rows that have the text of an earlier one; ``texts`` are those of `same_texts`."""
+    return len(texts) - len(np.unique(texts))
+
+
+def copies_in_words(texts: np.ndarray, unit: str, what: str) -> str:
+    """Returns the sentence on copies, and what is done with them; empty without any.
+
+    >>> copies_in_words(np.array([0, 0, 1]), "row", "copies stay in one fold")
+    '1 of 3 rows has the text of an earlier row; copies stay in one fold'
+    """
+    number = copies(texts)
+    has = inflected(number, "has", "have")
+    return f"{number:,} of {len(texts):,} {unit}s {has} the text of an earlier {unit}; {what}" if number else ""

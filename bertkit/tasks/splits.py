@@ -14,8 +14,8 @@ import numpy as np
 
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
-from bertkit.tables.folds import copies_in_words
 from bertkit.tables.stored_columns import StoredColumn
+from bertkit.tables.table import copies_in_words
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -13,7 +13,8 @@ from bertkit.errors import DataError, collected
 from bertkit.options import option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
-from bertkit.tables.folds import copies_in_words, hold_out, joined, numbered
+from bertkit.tables.folds import hold_out, joined
+from bertkit.tables.table import copies_in_words, numbered
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import groups, text_numbers
 from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
@@ -164,7 +165,7 @@ class TableData(HubData):
         Args:
             train: the whole table.
             classes: class of each row, for a stratified split; None samples from all rows alike.
-            texts: number of the text of each row, (N,), as of `bertkit.tables.folds.same_texts`, so that copies stay on
+            texts: number of the text of each row, (N,), as of `bertkit.tables.table.same_texts`, so that copies stay on
                 one side.
             groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
         """

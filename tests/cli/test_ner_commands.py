@@ -211,7 +211,10 @@ def test_spans_are_read_and_predicted_alike(bertkit, tag, tmp_path):
     }
     for given, expected in (
         (("--as", "conll"), "--as conll: ner writes doccano or spans; give one of them"),
-        (("--as", "spans", "--output", tmp_path / "x.csv"), "--as spans: is JSON lines, for --output FILE.jsonl"),
+        (
+            ("--as", "spans", "--output", tmp_path / "x.csv"),
+            "--as spans: is JSON, for --output FILE.jsonl or FILE.json",
+        ),
     ):
         refused = bertkit("predict", tmp_path / "run", "the film", *given)
         assert (refused.code, refused.err.startswith(f"bertkit: error: {expected}")) == (2, True)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import folds
-from bertkit.tables.folds import assign_folds, copies, copies_in_words, joined, numbered, same_texts
+from bertkit.tables.folds import assign_folds, joined
+from bertkit.tables.table import copies, copies_in_words, numbered, same_texts
 
 # ---- folds ----------------------------------------------------------------------------------------------------------
 
