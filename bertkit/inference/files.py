@@ -125,7 +125,7 @@ def predict_stream(
         ```python
         for block in bertkit.predict("my-reviews", texts=["a lovely film", "an awful plot"]):
             print(block)
-        labelled = bertkit.predict("my-reviews", frame)  # a DataFrame gives a DataFrame
+        rows = bertkit.predict("my-reviews", [{"text": "a lovely film"}])  # a DataFrame gives a DataFrame
         ```
     """
     input_file, output_file = (None if file is None else Path(file) for file in (input_file, output_file))

@@ -44,7 +44,10 @@ def test_every_public_name_has_a_short_example(name):
 def materials(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with tables, texts, checkpoints, runs and a grid, under the names that the examples give them."""
     folder = tmp_path_factory.mktemp("materials")
-    rows = [(f"a {word} film, the plot is {word}", word == "lovely") for word in ("lovely", "awful")] * 20
+    words = ("lovely", "awful")
+    rows = [
+        (f"{number}: a {word} film, the plot is {word}", word == "lovely") for number in range(20) for word in words
+    ]
     table = "text,label\n" + "".join(f'"{text}",{"good" if good else "bad"}\n' for text, good in rows)
     for name in ("reviews.csv", "tables/reviews.csv"):
         (folder / name).parent.mkdir(exist_ok=True)
