@@ -185,10 +185,11 @@ class RunInProgress:
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
             try:
                 products = float32_products("tf32" if trainer.args.tf32 else "ieee")
-                with without_library_bars(), preemption.listening(), disk_faults(self.output_dir), products:
+                with without_library_bars(), disk_faults(self.output_dir), products:
                     if begin is not None and checkpoint is None:
-                        begin(trainer)
-                    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+                        begin(trainer)  # a signal ends it at once: there is nothing to save yet
+                    with preemption.listening():
+                        outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:
                 if "metric_for_best_model" not in str(error):
                     raise
