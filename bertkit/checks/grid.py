@@ -46,8 +46,7 @@ def check_grid(
 
     Returns:
         The findings, equal ones of several settings once, and for each setting the plan of a run, with ``runs``, the
-        number of its seeds and folds. What the grid would refuse is
-        an error among the findings.
+        number of its seeds and folds. What the grid would refuse is an error among the findings.
 
     Raises:
         RecipeError: ``labels`` is set and cleanlab is not installed.

@@ -56,7 +56,7 @@ class Evaluation(Summarized):
 
     @property
     def counts(self) -> str:
-        """What was scored: ``60 pairs of dev.csv; ndcg_at_10, mrr_at_10: 10 queries``."""
+        """Returns the scored units in words: ``60 pairs of dev.csv; ndcg_at_10, mrr_at_10: 10 queries``."""
         examples = counted(self.examples, self.unit, form=",")
         names_of: dict[str, list[str]] = {}
         for name, units in self.units.items():

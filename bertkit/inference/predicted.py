@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bertkit.tables import Table
 
 _TRIED = 20  # examples
-
-
 _CORRELATIONS = ("spearmanr", "pearson", "combined_score")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,7 +51,7 @@ from bertkit.training.objectives import Objective, check_class_weights, weighted
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.trainer import BertkitTrainer, trainer_class
 from bertkit.training.tuning import check_tuning, tune
-from bertkit.training.warm_start import check_warm_start, exclusive_classes, warm_start
+from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, warm_start
 
 if TYPE_CHECKING:
     from bertkit.inference.predicted import Outcome
@@ -184,7 +185,8 @@ def prepare_finetuning(
     task, splits = _load(recipe, task, run, with_tests)
     if recipe.train.get(FITS_DATA):
         rows, scored = (len(splits[name].examples) for name in ("train", "validation"))
-        recipe = run.settle(*fitted_schedule(recipe, rows, scored, start.config, exclusive_classes(task)))
+        classes = Counter(splits["train"].examples["labels"][:]) if has_exclusive_classes(task) else {}
+        recipe = run.settle(*fitted_schedule(recipe, rows, scored, start.config, list(classes.values())))
     changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
     start = start.of_task(task, changes)
     is_bert = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)

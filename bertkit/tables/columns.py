@@ -20,7 +20,7 @@ _MOST_CLASSES, _MOST_NUMBERS = 100, 20  # different values that look like labels
 
 
 class _Wanted(NamedTuple):
-    """What is looked for in a column, and the option and the argument that give it."""
+    """Use of a column, texts or labels, and the option and the argument that give it."""
 
     content: str
     flag: str
@@ -113,7 +113,7 @@ def _of_usual_names(names: Sequence[str], usual: Sequence[Sequence[str]]) -> lis
 
 
 class _Look(NamedTuple):
-    """What a column looks like.
+    """Description of the values of a column.
 
     Attributes:
         description: its values in a few words.

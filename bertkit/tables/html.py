@@ -108,7 +108,7 @@ class _Element(NamedTuple):
 
     @property
     def is_seen(self) -> bool:
-        """Whether the text of the element itself is seen."""
+        """Returns whether the text of the element itself is visible."""
         return self.is_shown and self.is_visible and self.has_size
 
 

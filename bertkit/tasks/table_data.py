@@ -191,11 +191,10 @@ class TableData(HubData):
                 "--validation-file, or a larger data.validation_fraction"
             )
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
+        notes = (f"{note}; {copies}" if copies else note,)
         return {
             "train": train.select(kept),
-            "validation": replace(train, notes=(f"{note}; {copies}" if copies else note,), doubts={}, labels="").select(
-                held
-            ),
+            "validation": replace(train, notes=notes, doubts={}, labels="").select(held),
         }
 
 

@@ -11,7 +11,7 @@ Dimension letters: B rows of a batch, D numbers of a vector.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,15 +45,20 @@ def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
     same = (classes[:, None] == classes) & ~itself
     counts = same.sum(dim=-1)
     shared = counts > 0
-    own = torch.where(same, logs, torch.zeros(())).sum(dim=-1)
+    own = logs.masked_fill(~same, 0.0).sum(dim=-1)
     return -(own[shared] / counts[shared]).mean()
+
+
+def can_contrast(counts: Sequence[int] | np.ndarray) -> bool:
+    """Returns whether at least two classes have two rows; ``counts`` are the rows of each class."""
+    return int(np.count_nonzero(np.asarray(counts) > 1)) > 1
 
 
 def pairs_of_classes(classes: np.ndarray, size: int, seed: int) -> Iterator[list[int]]:
     """Yields batches of rows without end: two of each of ``size / 2`` classes, fewer classes more than once.
 
     Args:
-        classes: class of each row, (N,); at least two classes have two rows.
+        classes: class of each row, (N,), of which `can_contrast` is true.
         size: rows of a batch.
         seed: of the random numbers.
     """

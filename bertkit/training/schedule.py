@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from transformers import PretrainedConfig
@@ -19,6 +20,7 @@ from transformers import PretrainedConfig
 from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, usual_epochs
+from bertkit.training.contrast import can_contrast
 
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
@@ -36,7 +38,7 @@ _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of tha
 
 
 def fitted_schedule(
-    recipe: Recipe, rows: int, scored: int, config: PretrainedConfig, classes: int = 0
+    recipe: Recipe, rows: int, scored: int, config: PretrainedConfig, classes: Sequence[int] = ()
 ) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
@@ -47,7 +49,7 @@ def fitted_schedule(
     ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for more than 20 classes
-    ``contrast_steps``          150, before a probe that is chosen so
+    ``contrast_steps``          150, before a probe that is chosen so, if two classes have two rows
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
 
@@ -56,7 +58,7 @@ def fitted_schedule(
         rows: number of training examples.
         scored: number of examples of the validation set.
         config: configuration of the encoder.
-        classes: number of the classes, of which each text has one; 0 for other labels.
+        classes: rows of each class, of which each text has one; none for other labels.
     """
     train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
     chosen: dict[str, Any] = {}
@@ -70,18 +72,16 @@ def fitted_schedule(
         chosen["load_best_model_at_end"] = scored >= TELLING
         if scored < TELLING and "save_strategy" not in train and "save_steps" not in train:
             chosen["save_steps"] = _SAVE_STEPS
-    if classes > _MANY_CLASSES and train.get(HEAD) is None:
+    if len(classes) > _MANY_CLASSES and train.get(HEAD) is None:
         chosen[HEAD] = "probe"
-        if train.get(CONTRAST) is None:
+        if train.get(CONTRAST) is None and can_contrast(classes):
             chosen[CONTRAST] = _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
     if HEAD in chosen:
-        steps_before = f" after {counted(chosen[CONTRAST], 'step')} of contrast" if chosen.get(CONTRAST) else ""
-        lines += (
-            f"\nstarts from a linear probe{steps_before}, since there are {classes} classes; --head random does not"
-        )
+        before = f" after {counted(chosen[CONTRAST], 'step')} of contrast" if chosen.get(CONTRAST) else ""
+        lines += f"\nstarts from a linear probe{before}, since there are {len(classes)} classes; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 
 

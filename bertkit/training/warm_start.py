@@ -1,4 +1,4 @@
-"""What a fine-tuning does before its first step: rows of a class are drawn together, and the head becomes a line."""
+"""Preparation of a fine-tuning before its first step: contrast of the classes, and a head from a linear probe."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from bertkit.errors import RecipeError
 from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD
+from bertkit.tables.folds import assign_folds
+from bertkit.tables.table import numbered
 from bertkit.tasks.base import Task, head_name
-from bertkit.training.contrast import contrast
-from bertkit.training.heads import find_head, read_vectors, standardize, write_line
+from bertkit.training.contrast import can_contrast, contrast
+from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_by_folds
 from bertkit.training.trainer import BertkitTrainer
 
@@ -21,13 +23,11 @@ _BATCH = 64  # rows whose vectors are computed at once
 _FOLDS = 5
 
 
-def exclusive_classes(task: Task) -> int:
-    """Returns the number of classes of which each text has one; 0 for tasks with other labels or heads."""
+def has_exclusive_classes(task: Task) -> bool:
+    """Returns whether each text of a task has one class, by a head that can start from a linear probe."""
     if head_name(task) != _HEADS[0] or task.label_columns != ("labels",):
-        return 0
-    config = task.config()
-    is_exclusive = config.get("problem_type") == "single_label_classification"
-    return len(config.get("id2label") or ()) if is_exclusive else 0
+        return False
+    return bool(task.config().get("problem_type") == "single_label_classification")
 
 
 def check_warm_start(recipe: Recipe, task: Task) -> None:
@@ -39,7 +39,7 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
     asked = [key for key in (HEAD, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
     if asked and (head_name(task) not in _HEADS or task.label_columns != ("labels",)):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: {task.kind} has no head of classes; remove it")
-    if CONTRAST in asked and not exclusive_classes(task):
+    if CONTRAST in asked and not has_exclusive_classes(task):
         raise RecipeError(
             f"recipe {recipe.name}: train.{CONTRAST}: needs one class for each text, by which rows are drawn together; "
             "remove it"
@@ -47,52 +47,61 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
 
 
 def warm_start(trainer: BertkitTrainer, recipe: Recipe) -> None:
-    """Trains the encoder by contrast, and writes a linear probe into the head, as far as the recipe asks for it.
+    """Trains the encoder by contrast, and writes a linear probe into the head, as far as the recipe asks for them.
 
     Args:
         trainer: the trainer of a run before its first step.
         recipe: the recipe of the run, which `check_warm_start` accepts.
     """
-    steps = int(recipe.train.get(CONTRAST) or 0)
-    if recipe.train.get(HEAD) != "probe":
-        return
-    model, rows, collate = trainer.model, trainer.train_dataset, trainer.data_collator
+    rows, collate, model = trainer.train_dataset, trainer.data_collator, trainer.model
     shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
     sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
     sample.pop("labels")
     head = find_head(model, sample)
-    labels = rows["labels"][:]
-    if steps and (classes := _classes_to_compare(np.asarray(labels))) is not None:
-        contrast(
-            model,
-            head.reads,
-            rows,
-            classes,
-            collate,
-            steps=steps,
-            size=int(recipe.train["global_train_batch_size"]),
-            optimizer=trainer.create_optimizer(),
-            seed=int(recipe.train["seed"]),
-            precision=trainer.autocast_smart_context_manager,
-        )
-        trainer.optimizer = None  # the training begins with one of its own
-    if head.dense is not None:
-        vectors, _ = read_vectors(model, head.dense, rows, collate, _BATCH, trainer.progress.what)
-        standardize(head, vectors)
-    vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, trainer.progress.what)
-    folds = np.random.default_rng(0).permutation(len(labels))[items] % min(_FOLDS, len(labels))
-    line, _ = fit_by_folds(vectors, _targets(labels, model.config.problem_type), folds, head.classifier.out_features)
-    write_line(head, line)
-    say(
-        f"head: a linear probe of {counted(len(vectors), 'vector', form=',')}, fitted with a penalty of "
-        f"{line.strength:g}" + (f" after {counted(steps, 'step')} of contrast" if steps else "")
+    if steps := int(recipe.train.get(CONTRAST) or 0):
+        _contrast_classes(trainer, recipe, head, steps)
+    if recipe.train.get(HEAD) == "probe":
+        _write_probe(trainer, head)
+
+
+def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int) -> None:
+    """Draws rows of a class together, if there are any to compare."""
+    classes = np.asarray(trainer.train_dataset["labels"][:])
+    if not can_contrast(np.unique(classes, return_counts=True)[1]):
+        say("no contrast: fewer than two classes have two rows")
+        return
+    contrast(
+        trainer.model,
+        head.reads,
+        trainer.train_dataset,
+        classes,
+        trainer.data_collator,
+        steps=steps,
+        size=int(recipe.train["global_train_batch_size"]),
+        optimizer=trainer.create_optimizer(),
+        seed=int(recipe.train["seed"]),
+        precision=trainer.autocast_smart_context_manager,
     )
+    trainer.optimizer = None  # the training begins with one of its own
+    say(f"contrast: {counted(steps, 'step')} have drawn rows of a class together")
 
 
-def _classes_to_compare(classes: np.ndarray) -> np.ndarray | None:
-    """Returns the classes of the rows, (N,); None if fewer than two classes have two rows."""
-    _, counts = np.unique(classes, return_counts=True)
-    return classes if np.count_nonzero(counts > 1) > 1 else None
+def _write_probe(trainer: BertkitTrainer, head: Head) -> None:
+    """Fits a linear probe to what the classifier reads of the training rows, and writes it into the head."""
+    rows, collate, model, name = trainer.train_dataset, trainer.data_collator, trainer.model, trainer.progress.what
+    if head.dense is not None:
+        standardize(head, read_vectors(model, head.dense, rows, collate, _BATCH, name)[0])
+    vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, name)
+    labels, texts = rows["labels"][:], numbered(map(str, rows["input_ids"][:]))
+    strata = None if isinstance(labels[0], list) else labels
+    folds = np.zeros(len(texts), dtype=np.int64)
+    if (number := min(_FOLDS, int(texts.max()) + 1)) > 1:
+        folds = assign_folds(number, seed=0, texts=texts, labels=strata)
+    targets = _targets(labels, model.config.problem_type)
+    line, _ = fit_by_folds(vectors, targets, folds[items], head.classifier.out_features)
+    write_line(head, line)
+    size = counted(len(vectors), "vector", form=",")
+    say(f"head: a linear probe of {size}, fitted with a penalty of {line.strength:g}")
 
 
 def _targets(labels: list[Any], problem: str | None) -> np.ndarray:

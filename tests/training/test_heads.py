@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import finetune
@@ -189,3 +190,48 @@ def test_tasks_without_a_head_of_classes_are_refused():
         recipe = load_recipe(name, {"train.head": "probe", "data.train_file": "x.csv"})
         with pytest.raises(RecipeError, match=r"train\.head: \w+ has no head of classes; remove it"):
             check_warm_start(recipe, task_of_recipe(recipe))
+
+
+def test_copies_do_not_choose_the_strength(checkpoint, tmp_path, capsys):
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(list("abcdefgh"), 6)) for _ in range(30)]
+    rows = [(text, label) for text, label in zip(texts, random.integers(0, 2, 30), strict=True)]
+    table = [{"text": text, "label": ("heads", "tails")[label]} for text, label in rows * 5]
+    finetune(
+        "classification",
+        model=checkpoint,
+        train_file=table,
+        validation_file=table[:30],
+        output_dir=tmp_path / "run",
+        overrides={**RUN, "train.head": "probe"},
+    )
+    assert "fitted with a penalty of 100\n" in capsys.readouterr().err  # labels of coins: nothing is to be learned
+
+
+def test_contrast_goes_before_a_random_head_too(table, checkpoint, tmp_path):
+    weights = []
+    for steps in (0, 3):
+        run = finetune(
+            "classification",
+            model=checkpoint,
+            train_file=table,
+            output_dir=tmp_path / str(steps),
+            overrides={**RUN, "train.learning_rate": 1e-3, "train.contrast_steps": steps},
+        )
+        weights.append(load_file(run.output_dir / "model.safetensors")["bert.encoder.layer.0.output.dense.weight"])
+    assert (weights[0] - weights[1]).abs().max() > 1e-3
+
+
+def test_rows_without_a_partner_are_not_contrasted(checkpoint, tmp_path, capsys):
+    table = [{"text": f"film {number}", "label": f"c{number}"} for number in range(24)]
+    finetune(
+        "classification",
+        model=checkpoint,
+        train_file=table,
+        validation_file=table,
+        output_dir=tmp_path / "run",
+        overrides={**RUN, "train.contrast_steps": 3},
+    )
+    said = capsys.readouterr().err
+    assert "no contrast: fewer than two classes have two rows" in said
+    assert "steps of contrast" not in said

@@ -145,14 +145,17 @@ def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
 
 def test_many_classes_start_from_a_probe():
     recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
-    few, _ = fitted_schedule(recipe, 300, 100, config, classes=20)
+    few, _ = fitted_schedule(recipe, 300, 100, config, classes=[15] * 20)
     assert few.train.get("head") is None
-    many, sentence = fitted_schedule(recipe, 300, 100, config, classes=21)
+    many, sentence = fitted_schedule(recipe, 300, 100, config, classes=[15] * 21)
     assert (many.train["head"], many.train["contrast_steps"]) == ("probe", 150)
     assert many.train["head_learning_rate"] == 10 * many.train["learning_rate"]
     assert "starts from a linear probe after 150 steps of contrast, since there are 21 classes" in sentence
+    single, sentence = fitted_schedule(recipe, 22, 100, config, classes=[2, *[1] * 20])
+    assert (single.train["head"], single.train.get("contrast_steps")) == ("probe", None)
+    assert "contrast" not in sentence
     given = load_recipe("finetune/classification", {"data.train_file": "x.csv", "train.head": "random"})
-    random, _ = fitted_schedule(given, 300, 100, config, classes=77)
+    random, _ = fitted_schedule(given, 300, 100, config, classes=[4] * 77)
     assert random.train["head"] == "random"
     assert not random.train.get("contrast_steps")
 
