@@ -185,8 +185,8 @@ def prepare_finetuning(
     task, splits = _load(recipe, task, run, with_tests)
     if recipe.train.get(FITS_DATA):
         rows, scored = (len(splits[name].examples) for name in ("train", "validation"))
-        classes = Counter(splits["train"].examples["labels"][:]) if has_exclusive_classes(task) else {}
-        recipe = run.settle(*fitted_schedule(recipe, rows, scored, start.config, list(classes.values())))
+        classes = _rows_of_classes(task, splits["train"])
+        recipe = run.settle(*fitted_schedule(recipe, rows, scored, start.config, classes))
     changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
     start = start.of_task(task, changes)
     is_bert = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
@@ -225,6 +225,13 @@ def prepare_finetuning(
     )
     trainer.teacher_bytes = 0 if teacher is None else teacher.nbytes
     return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores)
+
+
+def _rows_of_classes(task: Task, train: Split) -> list[int]:
+    """Returns the number of training examples of each class; none if they have no label, several, or no classes."""
+    if not has_exclusive_classes(task) or "labels" not in train.examples.column_names:
+        return []
+    return list(Counter(train.examples["labels"][:]).values())
 
 
 def _load(recipe: Recipe, task: Task, run: RunInProgress, with_tests: bool) -> tuple[Task, dict[str, Split]]:
