@@ -277,6 +277,8 @@ def never_predicted(
     >>> counts = confusion.sum(axis=1), confusion.sum(axis=0)
     >>> never_predicted(["billing", "sales"], *counts, what=("class", "classes"), confusion=confusion)
     ["1 of 2 classes is never predicted: 'sales' (4 examples, all as 'billing')."]
+    >>> never_predicted("abc", np.array([9, 4, 0]), np.array([13, 0, 0]), what=("class", "classes"))
+    ["1 of 2 classes that occur here is never predicted: 'b' (4 examples)."]
     """
     missing = [c for c in range(len(names)) if true[c] and not predicted[c]]
     if not missing:
@@ -287,7 +289,11 @@ def never_predicted(
         listed.append(f"{shown(names[c])} ({counted(int(true[c]), unit, form=',')}{went})")
     more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
     are = inflected(len(missing), "is", "are")
-    return [f"{len(missing)} of {counted(len(names), *what)} {are} never predicted: {', '.join(listed)}{more}."]
+    occurring = int(np.count_nonzero(true))
+    of_all = counted(occurring, *what)
+    if occurring < len(names):  # the others, which may be unpredicted too, are not counted
+        of_all += f" that {inflected(occurring, 'occurs', 'occur')} here"
+    return [f"{len(missing)} of {of_all} {are} never predicted: {', '.join(listed)}{more}."]
 
 
 def _went_to(names: Sequence[str], counts: np.ndarray) -> str:
@@ -334,12 +340,16 @@ def few_of_each(counts: np.ndarray, what: tuple[str, str], unit: str) -> list[st
 
     >>> few_of_each(np.array([1, 1, 0, 2]), ("class", "classes"), "example")
     ['Most classes have 1 to 2 examples here: too few to tell how well each is predicted.']
+    >>> few_of_each(np.array([1, 1, 0, 0, 0, 1]), ("class", "classes"), "example")
+    ['Most classes have at most 1 example here: too few to tell how well each is predicted.']
     """
     known = counts[counts > 0]
     if len(known) < 3 or np.median(known) >= FEW:
         return []
     low, high = int(known.min()), int(np.median(known)) if known.max() >= FEW else int(known.max())
     span = counted(low, unit) if low == high else f"{low} to {high} {unit}s"
+    if 2 * len(known) <= len(counts):  # most have none
+        span = f"at most {counted(high, unit)}"
     return [f"Most {what[1]} have {span} here: too few to tell how well each is predicted."]
 
 

@@ -32,7 +32,7 @@ from bertkit.tasks.registry import load_recipe
 @pytest.mark.parametrize(
     ("true", "predicted", "expected"),
     [
-        ((3, 1, 0), (4, 0, 0), ["1 of 3 classes is never predicted: 'b' (1 example)."]),
+        ((3, 1, 0), (4, 0, 0), ["1 of 2 classes that occur here is never predicted: 'b' (1 example)."]),
         ((3, 1, 2), (6, 0, 0), ["2 of 3 classes are never predicted: 'b' (1 example), 'c' (2 examples)."]),
         ((3, 1, 2), (4, 1, 1), []),
     ],
@@ -103,9 +103,9 @@ def test_where_the_examples_of_a_class_went():
     assert "always guessing 'b', the most frequent class in training, gives 28.6 %" in right
     of_equals = classes_in_words(own, true, np.eye(4)[own], ["a", "b", "c", "d"], np.array([1, 9, 9, 2])).sentences[0]
     assert "always guessing 'b', one of the most frequent classes in training, gives" in of_equals
-    assert (
-        never
-        == "2 of 4 classes are never predicted: 'b' (2 examples, all as 'a'), 'c' (3 examples: 2 as 'a', 1 as 'd')."
+    assert never == (
+        "2 of 3 classes that occur here are never predicted: 'b' (2 examples, all as 'a'), "
+        "'c' (3 examples: 2 as 'a', 1 as 'd')."
     )
     assert facts.lacks_classes
     assert not facts.learnt_little
