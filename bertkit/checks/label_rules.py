@@ -49,23 +49,29 @@ def rare_class(subject: Subject) -> Iterator[Finding]:
     few = {name: count for name, count in counts.items() if count < _RARE}
     mean = sum(counts.values()) / max(len(counts), 1)
     rare = {name: count for name, count in few.items() if count < _RARE_BESIDE * mean}
-    for level, found, remedy in (
+    others = {name: count for name, count in few.items() if name not in rare}
+    than_others = "none of them" if rare else "no class"
+    for level, found, which, than, remedy in (
         (
             warning,
             rare,
+            "",
+            f" and less than half of the mean, {mean:.1f}" if others else "",  # else these are all that have few
             "add examples, or merge such classes with others: beside far larger ones they are learned late",
         ),
         (
             note,
-            {name: count for name, count in few.items() if name not in rare},
-            "more examples of each class raise the scores most; no class is much rarer than the others",
+            others,
+            " more" if rare else "",
+            "",
+            f"more examples of each class raise the scores most; {than_others} is much rarer than the others",
         ),
     ):
         if found:
             names = _listed([f"{name!r} {count}" for name, count in sorted(found.items(), key=lambda item: item[1])])
             of_all = f" of {len(counts)}" if len(found) > 1 else ""
-            classes = f"{len(found)}{of_all} {inflected(len(found), 'class has', 'classes have')}"
-            yield level("train", f"{classes} fewer than {_RARE} examples: {names}", remedy)
+            classes = f"{len(found)}{which}{of_all} {inflected(len(found), 'class has', 'classes have')}"
+            yield level("train", f"{classes} fewer than {_RARE} examples{than}: {names}", remedy)
 
 
 @rule("imbalance", "splits")

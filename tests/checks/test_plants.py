@@ -298,6 +298,22 @@ def test_classes_that_are_all_small_are_no_warning(table, no_trial):
     assert finding.message.startswith("20 of 20 classes have fewer than 10 examples: 'class 0' 9, ")
 
 
+def test_small_and_far_smaller_classes_do_not_contradict_each_other(table, no_trial):
+    """Two classes have two rows, the other 18 have nine: both findings are about parts of the 20."""
+    for split, each in (("train", 9), ("validation", 2)):
+        rows = getattr(table, split)[: 20 * each]
+        labelled = [{**row, "label": f"class {number % 20}"} for number, row in enumerate(rows)]
+        setattr(table, split, [row for n, row in enumerate(labelled) if n % 20 < 18 or n < 40])
+    table.overrides |= {"train.num_train_epochs": 8}
+    rarest, small = (finding for finding in table.report().findings if finding.code == "rare-class")
+    assert (rarest.level, small.level) == ("warning", "note")
+    assert rarest.message == (
+        "2 of 20 classes have fewer than 10 examples and less than half of the mean, 8.3: 'class 18' 2, 'class 19' 2"
+    )
+    assert small.message.startswith("18 more of 20 classes have fewer than 10 examples: 'class 0' 9, ")
+    assert small.remedy.endswith("none of them is much rarer than the others")
+
+
 def test_the_counts_of_a_plan_are_those_of_the_training_rows(table, no_trial):
     """A part of the table is held out, or left out."""
     table.write()
