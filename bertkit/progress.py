@@ -37,6 +37,7 @@ _MEASURES = (
     *("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "samples"),
     *("num_input_tokens_seen", "threshold", "temperature"),
 )
+_BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SECONDS_BETWEEN_LINES = 15.0
 _MOST_SCORES = 8
@@ -68,6 +69,7 @@ def printable(text: str) -> str:
 def wrapped(text: str, stream: Any) -> str:
     """Returns text in the width of a terminal, broken between words; as it is where the stream is no terminal.
 
+    What continues a line is indented by two spaces, or as far as the line itself; a number and its % stay together.
     Commands, lines that begin with "bertkit ", are as they are too, so that they can be copied.
 
     Args:
@@ -78,14 +80,18 @@ def wrapped(text: str, stream: Any) -> str:
         return text
     wrapper = textwrap.TextWrapper(
         shutil.get_terminal_size().columns,
-        subsequent_indent="  ",
         break_long_words=False,
         break_on_hyphens=False,
         expand_tabs=False,
         replace_whitespace=False,
     )
-    lines = text.split("\n")
-    return "\n".join(line if line.lstrip().startswith("bertkit ") else wrapper.fill(line) for line in lines)
+    lines = []
+    for line in text.split("\n"):
+        wrapper.subsequent_indent = " " * max(2, len(line) - len(line.lstrip(" ")))
+        if not line.lstrip().startswith("bertkit "):
+            line = wrapper.fill(_BEFORE_PERCENT.sub("\0", line)).replace("\0", " ")
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def say(line: str) -> None:

@@ -62,6 +62,12 @@ def test_lines_break_between_words_on_a_terminal_only(monkeypatch):
     assert wrapped(f"next:\n{command}", Terminal()) == f"next:\n{command}"
 
 
+def test_continued_lines_keep_their_indentation_and_numbers_their_unit(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "guessing gives 55.6 %.\n    warning: both methods differ"
+    assert wrapped(text, Terminal()) == "guessing gives\n  55.6 %.\n    warning: both\n    methods differ"
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
