@@ -33,7 +33,7 @@ def choose(
     models: Annotated[list[str], options.option(help="Checkpoint, a folder or a Hub id; repeatable.", metavar="MODEL")],
     more: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help="More checkpoints: --models A B C.", show_default=False),
+        typer.Argument(metavar="MODEL", help="More checkpoints: --models A B C.", show_default=False),
     ] = None,
     task: Annotated[
         str | None,

@@ -18,7 +18,7 @@ from bertkit.progress import counted
 def embed(
     checkpoint: options.Checkpoint,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to embed.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to embed.", show_default=False)
     ] = None,
     *,
     output_file: Annotated[

@@ -83,9 +83,9 @@ def explain(
         str | None,
         typer.Argument(help="A run directory, a folder or a Hub id; none with --corpus.", show_default=False),
     ] = None,
-    text: Annotated[str | None, typer.Argument(help="A text.", show_default=False)] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="A text.", show_default=False)] = None,
     text_b: Annotated[
-        str | None, typer.Argument(metavar="[TEXT_B]", help="The second text of a pair.", show_default=False)
+        str | None, typer.Argument(metavar="TEXT_B", help="The second text of a pair.", show_default=False)
     ] = None,
     *,
     wanted: Wanted,

@@ -19,7 +19,7 @@ def compare(
     systems: Annotated[
         list[Path],
         typer.Argument(
-            metavar="A B...",
+            metavar="RUN",
             help="Run directories, grids, or tables with the columns prediction and gold.",
             show_default=False,
         ),

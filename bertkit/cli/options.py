@@ -111,7 +111,7 @@ OutputDir = Annotated[
 MorePaths = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PATH]...",
+        metavar="PATH",
         help="More paths of the corpus: --corpus a.txt b.txt, --corpus texts/*.txt.",
         show_default=False,
     ),

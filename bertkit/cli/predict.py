@@ -18,7 +18,7 @@ from bertkit.errors import RecipeError
 def predict(
     checkpoint: options.Checkpoint,
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to predict.", show_default=False)
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to predict.", show_default=False)
     ] = None,
     *,
     input_file: Annotated[
@@ -145,7 +145,7 @@ def fill_mask(
     checkpoint: options.Checkpoint,
     texts: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT...", help="Texts with [MASK] where words are missing.", show_default=False),
+        typer.Argument(metavar="TEXT", help="Texts with [MASK] where words are missing.", show_default=False),
     ],
     top_k: Annotated[int, typer.Option(help="Number of predictions per mask.")] = 5,
     revision: options.Revision = None,

@@ -63,7 +63,7 @@ def schema(
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Recipe files.", metavar="FILE...", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="Recipe files.", metavar="FILE", show_default=False)],
     run_code: Annotated[
         bool,
         typer.Option("--run-code", help="Also run the code that a recipe names, such as data.sentence_splitter."),

@@ -17,7 +17,7 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...",
+            metavar="DIR",
             help="Run directories, finished or not; or the folder of a grid.",
             show_default=False,
         ),
