@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.errors import RecipeError
 from bertkit.files import check_new_file, into_folder, write_whole
@@ -30,7 +31,12 @@ from bertkit.reporting.run_files import RunFiles, read_run
 from bertkit.sharing.card_facts import CardReport
 from bertkit.tasks.splits import FineTuningData
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 REPORT, FIGURES = "report.html", "figures"
+_WITHIN_NAME = re.compile(r"(?<=\w)[_/](?=\w)")
+_BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
 _PNG_DPI = 160  # 6.4 inches are 1,024 pixels
 
 
@@ -161,13 +167,27 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         "bertkit.reporting",
         "report.html",
         "table.js",
-        filters={"number": number, "pieces": pieces, "is_number": is_number, "readable": readable},
+        filters={
+            **{"number": number, "pieces": pieces, "is_number": is_number, "readable": readable},
+            **{"breakable": breakable},
+        },
         tests={"chart": lambda part: isinstance(part, Chart)},
         title=title,
         runs=runs,
         comparison=comparison,
         pictures={} if comparison is None or comparison.curves is None else _pictures([comparison.curves]),
     )
+
+
+def breakable(text: str) -> Markup:
+    """Returns text as HTML whose lines may end within the name of a class or a path, but not before a %.
+
+    >>> breakable("card_lost <b>, 3.4 %")
+    Markup('card_<wbr>lost &lt;b&gt;, 3.4\\xa0%')
+    """
+    from markupsafe import Markup, escape
+
+    return Markup(_WITHIN_NAME.sub(r"\g<0><wbr>", _BEFORE_PERCENT.sub("\xa0", str(escape(text)))))
 
 
 class Picture(NamedTuple):
