@@ -34,6 +34,8 @@ PAIRS = (
     ("text_a", "text_b"),
     ("text1", "text2"),
     ("sentence_A", "sentence_B"),
+    ("text", "text_b"),
+    ("text", "text_pair"),
 )
 TEXTS = (("text",), ("sentence",), ("body", "message", "content", "review", "document", "comment", "tweet"))
 LABELS = (
@@ -232,7 +234,7 @@ def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterato
                 len(set(names.values())) == len(names)
                 and not any(math.isfinite(to_number(name)) for name in names.values())
                 and max(titles.values()) <= min(names)
-                and not any(matching(title, chain(*PAIRS, *TEXTS, *LABELS)) for title in titles)
+                and not any(matching(title, {*chain(*PAIRS, *TEXTS, *LABELS)}) for title in titles)
             ):
                 say(f"{place} {number}: read as the names of the columns, below the title {next(iter(titles))!r}")
                 leading = leading[-1:]

@@ -68,6 +68,9 @@ def test_what_is_no_finite_number_is_refused(value):
         (["question", "sentence", "label"], "label", ["question", "sentence"]),
         # A pair wins over a column named like a text.
         (["text", "text_a", "text_b", "label"], "label", ["text_a", "text_b"]),
+        # The names of the arguments of explain, and of the bodies of requests.
+        (["text_b", "text", "label"], "label", ["text", "text_b"]),
+        (["text", "text_pair", "label"], "label", ["text", "text_pair"]),
         # Half a pair is none.
         (["sentence1", "text", "label"], "label", ["text"]),
         # The earlier name of a label wins; the only other column is the text, whatever its name.
