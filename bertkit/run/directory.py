@@ -75,7 +75,7 @@ class Run(Summarized):
 
     @property
     def disk(self) -> str | None:
-        """Line on the disk space of a run with large checkpoints, and how to free theirs; None for other runs."""
+        """Lines on the disk space of a run with large checkpoints, and how to free theirs; None for other runs."""
         folders = sorted(path for path in self.output_dir.glob("checkpoint-*") if path.is_dir())
         of_checkpoints, of_all = (
             sum(file.stat().st_size for folder in places for file in folder.rglob("*") if file.is_file())
@@ -85,7 +85,7 @@ class Run(Summarized):
             return None
         part = f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}"
         free = f"rm -r {shlex.quote(str(self.output_dir))}/checkpoint-*"
-        return f"disk: {readable_size(of_all)}, {part} that only --resume needs; to free them: {free}"
+        return f"disk: {readable_size(of_all)}, {part} that only --resume needs; to free them:\n  {free}"
 
 
 @dataclass

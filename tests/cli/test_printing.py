@@ -30,9 +30,9 @@ def test_large_checkpoints_are_named_with_how_to_free_them(capsys, tmp_path, siz
     with (folder / "optimizer.pt").open("wb") as file:
         file.truncate(size)  # takes no space
     print_results(Run(folder.parent, {}), [], as_json=False)
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert line.startswith("disk: 100.0 MB, 100.0 MB of it in 1 checkpoint ") == is_said
-    assert line.endswith(f"rm -r '{folder.parent}'/checkpoint-*") == is_said
+    printed = capsys.readouterr().out
+    assert ("\ndisk: 100.0 MB, 100.0 MB of it in 1 checkpoint " in printed) == is_said
+    assert printed.endswith(f":\n  rm -r '{folder.parent}'/checkpoint-*\n") == is_said
 
 
 @pytest.mark.parametrize("has_both_labels", [True, False])
