@@ -101,6 +101,8 @@ def say(line: str) -> None:
     """
     if (kept := _warnings.get()) is not None and "warning: " in line and line not in kept:
         kept.append(line)
+    if _is_quiet.get() and "warning: " not in line:
+        return
     if (said := _said.get()) is not None:
         if line in said:
             return
@@ -131,6 +133,19 @@ def keeping_warnings() -> Iterator[None]:
 def warnings_said() -> list[str]:
     """Returns the warnings printed so far in the innermost context of `keeping_warnings`; empty outside of one."""
     return list(_warnings.get() or ())
+
+
+_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Context in which `say` prints warnings only, for a part of a run that repeats what another part says."""
+    token = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(token)
 
 
 _said: ContextVar[set[str] | None] = ContextVar("said", default=None)

@@ -235,6 +235,7 @@ def _prepared_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any])
         splits=ready.splits,
         features=ready.features,
         truncation=ready.run.record.truncation,
+        models=1 if ready.folds is None else ready.folds.number + 1,
     )
 
 

@@ -23,8 +23,10 @@ from bertkit.checks.subject import Subject
 from bertkit.checks.trial import Speed, Trial
 from bertkit.files import readable_size
 from bertkit.progress import counted, memory_size
+from bertkit.recipe.settings import CONTRAST
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
+from bertkit.training.warm_start import size_of_contrast
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
@@ -160,6 +162,7 @@ def plan(subject: Subject) -> dict[str, Any]:
         "examples": examples,
         "labels": labels,
         "steps": subject.total_steps,
+        "models": subject.models,
         "global_train_batch_size": batch,
         "epochs": round(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch)), 2),
         "learning_rate": subject.arguments.learning_rate,
@@ -247,6 +250,7 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
     training, evaluation = _training_seconds(subject, trial), _evaluation_seconds(subject, trial)
+    training *= subject.models
     return training + evaluation + saves(subject) * _checkpoint_seconds(subject), ""
 
 
@@ -259,7 +263,13 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     lengths = np.asarray(subject.features["train"]["length"][:])
     batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
-    return sum(map(trial.steps.of, batches)) * steps / accumulated + others
+    of_batches = list(map(trial.steps.of, batches))
+    contrast = 0.0
+    if number := int(subject.recipe.train.get(CONTRAST) or 0):
+        size = size_of_contrast(subject.recipe, int(subject.config.num_labels))
+        of_step = float(np.mean(of_batches)) * size / placement.per_device_train_batch_size
+        contrast = number * (of_step + trial.optimizer_seconds)
+    return sum(of_batches) * steps / accumulated + contrast + others
 
 
 def _evaluation_seconds(subject: Subject, trial: Trial) -> float:

@@ -197,6 +197,7 @@ class Subject:
     examples: RunExamples = None  # type: ignore[assignment]
     sample: Sample | None = None
     num_processes: int = 1
+    models: int = 1  # that are trained: of folds, and of the run
     trial: Trial = None  # type: ignore[assignment]
     _computed: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False, repr=False)
 

@@ -128,7 +128,8 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
     parts = [
         *([_schedule(plan)] if "runs" in plan else []),
-        f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)",
+        f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)"
+        + (f", for each of {plan['models']} models" if plan.get("models", 1) > 1 else ""),
         f"{plan['tokens']:,} tokens",
         _time(plan),
         _memory(plan),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -191,7 +191,11 @@ class Grid:
         int | None, options.option(help="Runs of each setting with different seeds.", panel=_MANY_RUNS)
     ] = None
     folds: Annotated[
-        int | None, options.option(help="Folds of the training set, each of which validates one run.", panel=_MANY_RUNS)
+        int | None,
+        options.option(
+            help="Folds of the training set, each of which validates one run; 0 for none.",
+            panel=_MANY_RUNS,
+        ),
     ] = None
     worker: Annotated[
         bool, options.option("--worker", help="Join the grid in --output-dir.", panel=_MANY_RUNS, rare=True)
@@ -205,6 +209,11 @@ class Grid:
         """Returns whether any of the options is given, other than the format of results."""
         values = {name: value for name, value in asdict(self).items() if name != "format"}
         return any(value is not None and value is not False for value in values.values())
+
+    @property
+    def has_only_folds(self) -> bool:
+        """Returns whether no other option is given than the number of folds."""
+        return self.folds is not None and not replace(self, folds=None).is_given
 
     def arguments(self) -> dict[str, Any]:
         """Returns the options as arguments of `bertkit.finetune_grid`."""
@@ -263,6 +272,9 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
     """
     recipe = run.recipe or usual
     check_kind(recipe, kind)
+    if run.many.has_only_folds and (not run.many.folds or getattr(TASKS.task(kind), "can_score_by_folds", False)):
+        settings = Settings({**run.settings, "data.folds": run.many.folds})
+        run = replace(run, settings=settings, many=replace(run.many, folds=None))
     if run.many.is_given:
         if run.is_checked:
             print_report(grid_report(recipe, run), run.json)

@@ -114,6 +114,8 @@ class Definition:
         values = {**cell.setting.values, "train.seed": cell.seed, "train.report": report}
         if cell.fold is not None:
             values |= {"data.folds": self.folds, "data.fold": cell.fold}
+        elif self.recipe.data.folds is None:
+            values["data.folds"] = 0  # the runs are compared by the same held-out rows
         return with_absolute_paths(load_recipe(self.recipe, values))
 
 
@@ -131,6 +133,7 @@ def define(
     values, spaces = spaces_of("--grid", grid, faults), spaces_of("--search", search, faults)
     searches, every = bool(spaces), {**values, **spaces}
     faults += _faults_of_arguments(values, spaces, trials, seeds, folds, overrides)
+    folds = folds or None
     of_folds = {} if folds is None or folds < 2 else {"data.folds": folds, "data.fold": 0}
     try:
         base = load_recipe(recipe, {**overrides, **of_folds})
@@ -178,7 +181,7 @@ def _faults_of_arguments(
             faults.append(f"--seeds: expected 1 to {_MOST_CELLS}, got {seeds}")
     elif not seeds or len(set(seeds)) < len(seeds):
         faults.append(f"--seeds: expected different seeds, got {list(seeds)}")
-    if folds is not None and folds < 2:
+    if folds is not None and folds != 0 and folds < 2:
         faults.append(f"--folds: expected at least 2, got {folds}")
     for key in (*values, *spaces):
         if key in overrides:

@@ -20,6 +20,7 @@ from bertkit.grids.search import Search
 from bertkit.grids.workers import record_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import mean_outputs
+from bertkit.inference.predicted import OUT_OF_FOLD_FILE, out_of_fold_rows
 from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best
@@ -31,7 +32,7 @@ from bertkit.tasks.base import Task, per_example
 from bertkit.tasks.folds import fold_of_each
 
 COLLAPSED = "a run that predicts the same for all examples"
-RESULTS, TABLE, BEST, OUT_OF_FOLD = GRID_RESULTS, "grid_results.csv", "best", "out_of_fold.jsonl"
+RESULTS, TABLE, BEST = GRID_RESULTS, "grid_results.csv", "best"
 NO_TEST_SET = "no score of a test set was used"
 
 
@@ -266,12 +267,9 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         sides.append(mean.predictions_and_references())
         _, splits = mean.task.load(["train"])
         indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
-        gold = per_example(mean.task).to_labels(sides[-1][1])
-        # data.max_eval_samples may limit the fold to its first examples.
-        for row, (index, reference, prediction) in enumerate(zip(indices, gold, mean.decoded(), strict=False)):
-            place = {"index": index, mean.unit: mean.number(row)}
-            rows[index] = {**place, "fold": fold, "gold": reference, **prediction}
-    write_json_lines(folder / OUT_OF_FOLD, [rows[index] for index in sorted(rows)])
+        of_fold = out_of_fold_rows(mean, indices, [fold] * len(indices))
+        rows |= {row["index"]: row for row in of_fold}
+    write_json_lines(folder / OUT_OF_FOLD_FILE, [rows[index] for index in sorted(rows)])
     predictions, references = map(_joined, zip(*sides, strict=True))
     scores = per_example(mean.task).compute_metrics(predictions, references)
     return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}

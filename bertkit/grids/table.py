@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import shown
 from bertkit.grids.formats import Format, ResultTable
-from bertkit.grids.results import BEST, COLLAPSED, OUT_OF_FOLD, GridResults, SettingResult, setting_rows
+from bertkit.grids.results import BEST, COLLAPSED, GridResults, SettingResult, setting_rows
 from bertkit.grids.values import value_label
 from bertkit.inference.comparison import Comparison, Comparisons
+from bertkit.inference.predicted import OUT_OF_FOLD_FILE
 
 if TYPE_CHECKING:
     from bertkit.grids.ablations import Ablations
@@ -64,7 +65,7 @@ def conclusions(results: GridResults) -> list[str]:
     if results.out_of_fold is not None:
         score = results.out_of_fold.get(results.metric)
         of_metric = "" if score is None else f", {results.metric} {score:.4f}"
-        lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD}{of_metric}")
+        lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD_FILE}{of_metric}")
     if any(row.collapsed for row in results.settings):
         lines.append(f"collapsed: {COLLAPSED}")
     return [*lines, *failures(results.failed, f" of {len(results.runs)}")]

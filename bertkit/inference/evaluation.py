@@ -7,14 +7,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.checkpoint.load import load_tokenizer
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.networks import is_ensemble
-from bertkit.inference.predicted import Outcome, all_scores, further_metrics, predicted
+from bertkit.inference.predicted import (
+    OUT_OF_FOLD,
+    OUT_OF_FOLD_FILE,
+    Outcome,
+    all_scores,
+    further_metrics,
+    predicted,
+)
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
 from bertkit.options import several
@@ -23,9 +31,14 @@ from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import Bar, Reached, counted, is_of_class, say, unreported
 from bertkit.recipe.files import absolute, read_recipe_file
 from bertkit.tasks.arguments import table_path
-from bertkit.tasks.base import Outputs
+from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from bertkit.metrics.adapter import FurtherMetrics
 
 _STEP = re.compile(r"checkpoint-\d+")
 _ROWS_AT_ONCE = 4096  # of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
@@ -123,6 +136,14 @@ def evaluate(
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
         task = predicted(task).with_columns(columns)
+    if split == "validation" and task.data.scores_all_rows:
+        if max_samples is not None:
+            raise DataError(
+                f"{name}: has no validation set, since its rows were scored by models of folds; remove max_samples, or "
+                "give other rows, with --validation-file"
+            )
+        say(f"{name} was trained on all rows; the scores are those of models of folds that had not seen them")
+        return _evaluation(outcome_of(name), further)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = load_splits(task, [split])
@@ -136,12 +157,19 @@ def evaluate(
         raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     with Bar("predicting", "rows") as bar:
         outputs, features, cut = _outputs(predictor, labelled, bar)
-    results = outputs, features, ColumnsOf(labelled.examples)
-    scores = {f"eval_{name}": value for name, value in all_scores(task, *results, further).items()}
-    how, of_split = predicted(task), (labelled.source, labelled.fingerprint)
-    units = {f"eval_{name}": each for name, each in Outcome(task, *results, *of_split).units.items()}
-    number = len(labelled.examples)
-    return Evaluation(scores, number, labelled.source, asdict(cut), how.collapse(*results), units, how.example)
+    outcome = Outcome(task, outputs, features, ColumnsOf(labelled.examples), labelled.source, labelled.fingerprint)
+    return _evaluation(outcome, further, asdict(cut))
+
+
+def _evaluation(
+    outcome: Outcome, further: FurtherMetrics | None, truncation: Mapping[str, int] | None = None
+) -> Evaluation:
+    """Returns the scores of predictions."""
+    results = outcome.outputs, outcome.features, outcome.examples
+    scores = {f"eval_{name}": value for name, value in all_scores(outcome.task, *results, further).items()}
+    units = {f"eval_{name}": each for name, each in outcome.units.items()}
+    number, example = len(next(iter(outcome.examples.values()))), predicted(outcome.task).example
+    return Evaluation(scores, number, outcome.source, dict(truncation or {}), outcome.collapse, units, example)
 
 
 def _outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Outputs, Columns, Truncation]:
@@ -194,7 +222,7 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
     data = read_recipe_file(recipe)[0].get("data")
     if not isinstance(data, Mapping) or any(str(value).startswith("…") for value in data.values()):
         return {}
-    if data.get("folds") is not None and is_ensemble(checkpoint):
+    if data.get("folds") and is_ensemble(checkpoint):
         raise DataError(
             f"{checkpoint}: its members were trained on different folds, so together they have seen all rows; give "
             "other data, with --validation-file or --data-dir"
@@ -227,11 +255,34 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
     task, splits = load_splits(task, ["train", name] if with_training else [name])
     _check_unchanged(path, splits)
     split = splits[name]
+    if name == "validation" and task.data.scores_all_rows:
+        return _out_of_fold(path, task, config, split)
     predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
     outputs, features, _ = _outputs(predictor, split, unreported)
     training = ColumnsOf(splits["train"].examples) if with_training else None
     columns = features, ColumnsOf(split.examples)
     return Outcome(task, outputs, *columns, split.source, split.fingerprint, training, split.numbers, split.unit)
+
+
+def _out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split: Split) -> Outcome:
+    """Returns what the models of the folds of a run have predicted for all rows, from its directory.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    place = folder / OUT_OF_FOLD_FILE
+    try:
+        rows = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
+        logits = np.asarray([row["logits"] for row in rows], dtype=np.float32)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{place}: missing or damaged ({error}); restore it from a copy of the run") from error
+    if len(logits) != len(split.examples):
+        raise DataError(f"{place}: {len(logits)} rows, and the data have {len(split.examples)}; restore it")
+    examples = ColumnsOf(split.examples)
+    features = task.encode(split.examples[:], load_tokenizer(str(folder), config=config))
+    columns = {name: values for name, values in features.items() if name in (*task.label_columns, "example")}
+    source = split.source, split.fingerprint
+    return Outcome(task, logits, columns, examples, *source, examples, split.numbers, split.unit, OUT_OF_FOLD)
 
 
 def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:

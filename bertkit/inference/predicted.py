@@ -232,9 +232,16 @@ def predicted(task: Task) -> Predicted:
     return Predicted(task)
 
 
+VALIDATION_SET = "the validation set"
+OUT_OF_FOLD = "all rows, each by a model that has not seen it"
+
+OUT_OF_FOLD_FILE = "out_of_fold.jsonl"
+"""File of a run with the predictions for all rows, each by a model that has not seen it."""
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """Outputs of a model for the validation set of its run.
+    """Outputs of a model for the validation set of its run, or of the models of its folds for all rows.
 
     Attributes:
         task: task of the checkpoint.
@@ -243,6 +250,7 @@ class Outcome:
         fingerprint: digest of the whole split.
         training: the training examples; None if they were not read.
         numbers, unit: as of `bertkit.tasks.splits.Split`.
+        scored: what the examples are.
     """
 
     task: Task
@@ -254,6 +262,7 @@ class Outcome:
     training: Columns | None = None
     numbers: Sequence[int] | Sequence[str] | None = None
     unit: str = "row"
+    scored: str = VALIDATION_SET
 
     def number(self, row: int) -> int | str:
         """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
@@ -304,6 +313,24 @@ class Outcome:
         """Returns a digest of each example, by which the same example in another run is recognized."""
         columns = [self.examples[name] for name in sorted(self.examples)]
         return [hashlib.sha256(dumps(row).encode()).hexdigest()[:16] for row in zip(*columns, strict=True)]
+
+
+def out_of_fold_rows(outcome: Outcome, indices: Sequence[int], folds: Sequence[int]) -> list[dict[str, Any]]:
+    """Returns the rows of `OUT_OF_FOLD_FILE`: number, place in the source, fold, label and prediction of each example.
+
+    Args:
+        outcome: predictions by models that have not seen the examples.
+        indices: number of each example in the training set, from 0.
+        folds: fold of each example.
+    """
+    gold = per_example(outcome.task).to_labels(outcome.predictions_and_references()[1])
+    return [
+        {"index": index, outcome.unit: outcome.number(row), "fold": fold, "gold": reference, **prediction}
+        # data.max_eval_samples may limit a fold to its first examples.
+        for row, (index, fold, reference, prediction) in enumerate(
+            zip(indices, folds, gold, outcome.decoded(), strict=False)
+        )
+    ]
 
 
 def further_metrics(names: Sequence[str]) -> FurtherMetrics | None:

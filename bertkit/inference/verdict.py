@@ -164,7 +164,7 @@ def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
     if own is None or test is None:
         return []
     size = counted(int(results.get("predict_samples", 0)), "example", form=",")
-    line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on the validation set {own:.4f}"
+    line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on {outcome.scored} {own:.4f}"
     sides = outcome.predictions_and_references()
     interval = predicted(outcome.task).interval(name, *sides, texts=outcome.same_texts)
     if interval is not None and not interval[0] <= test <= interval[1]:

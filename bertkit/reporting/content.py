@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.predicted import VALIDATION_SET, Outcome, predicted
 from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.progress import counted, duration, is_score
 from bertkit.recipe.files import run_name, without_paths
@@ -64,6 +64,7 @@ class Content:
         task: name of the task; for pre-training, which has none, that of the recipe.
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
+        scored: what the rows of these are, see `bertkit.inference.predicted.Outcome`.
         verdict: what the scores say, and what to try next.
         test_scores: the same on the test set; none without labels of it.
         remarks: what else a reader of the scores must know, a sentence each.
@@ -91,6 +92,7 @@ class Content:
     remarks: tuple[str, ...] = ()
     verdict: Verdict = NO_VERDICT
     test_scores: tuple[Score, ...] = ()
+    scored: str = VALIDATION_SET
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
@@ -130,6 +132,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         remarks=tuple(remarks),
         verdict=_verdict(run, outcome),
         test_scores=tuple(_test_scores(run, scores)),
+        scored=VALIDATION_SET if outcome is None else outcome.scored,
     )
 
 
@@ -155,7 +158,7 @@ def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool
     notices += not_finite(run.history)
     if outcome is not None and outcome.collapse:
         predictions = outcome.collapse if texts else "the predictions for all examples are the same"
-        notices.append(f"This run has collapsed: {predictions} on the validation set.")
+        notices.append(f"This run has collapsed: {predictions} on {outcome.scored}.")
     return notices
 
 

@@ -103,6 +103,8 @@ class RunRecord:
         collapse, verdict: as in `Run`.
         curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
         further_scores: names of the scores of ``task.metrics``.
+        estimate: how the scores were made: ``folds``, ``held_out`` or ``file``; None for pre-training.
+        folds: what is known of the models of folds; empty without them.
         started: time of the start in seconds since 1970.
     """
 
@@ -115,6 +117,8 @@ class RunRecord:
     verdict: Verdict = NO_VERDICT
     curves: dict[str, Any] = field(default_factory=dict)
     further_scores: Sequence[str] = ()
+    estimate: str | None = None
+    folds: dict[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
 
     def versions(self) -> dict[str, str]:
@@ -150,6 +154,8 @@ class RunRecord:
             "proposal": None if self.verdict.proposal is None else asdict(self.verdict.proposal),
             "warnings": warnings_said(),
             **self.curves,
+            **({"estimate": self.estimate} if self.estimate else {}),
+            **({"folds": self.folds} if self.folds else {}),
             **({"further_scores": list(self.further_scores)} if self.further_scores else {}),
             "wall_time": self.wall_time(),
             **facts,

@@ -18,9 +18,9 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
 from bertkit.run.directory import numeric_metrics
 from bertkit.run.in_progress import RunInProgress
-from bertkit.tasks.base import Task, task_record
+from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
-from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.heads import divide_logits
 from bertkit.training.trainer import BertkitTrainer
 
@@ -56,7 +56,11 @@ class Scores:
     def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
         name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
         columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
-        scores = all_scores(self.task, outcome.predictions, *columns, self.further)
+        return self.of(outcome.predictions, *columns)
+
+    def of(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        """Computes the scores of outputs; RecipeError if the main metric is not among them."""
+        scores = all_scores(self.task, outputs, features, examples, self.further)
         if self.task.main_metric not in scores:
             raise RecipeError(
                 f"task.main_metric: {self.task.main_metric!r} is not a score of this task; expected one of "
@@ -92,21 +96,21 @@ def learn_from_validation(
 
 
 def validation_outcome(
-    task: Task, run: RunInProgress, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]
+    task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]
 ) -> Outcome:
-    """Returns the outputs of the last evaluation; a collective call.
-
-    Warns if all predictions are the same.
-    """
+    """Returns the outputs of the last evaluation; a collective call."""
     outputs, split = trainer.outputs(features["validation"]), splits["validation"]
     columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
     training = ColumnsOf(splits["train"].examples)
     source, places = (split.source, split.fingerprint), (split.numbers, split.unit)
-    outcome = Outcome(task, outputs, *columns, *source, training, *places)
+    return Outcome(task, outputs, *columns, *source, training, *places)
+
+
+def record_outcome(outcome: Outcome, run: RunInProgress) -> None:
+    """Records and warns of predictions that are all the same."""
     if outcome.collapse:
-        say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
+        say(f"warning: {outcome.collapse} on {outcome.scored}; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
-    return outcome
 
 
 # ---- verdict --------------------------------------------------------------------------------------------------------

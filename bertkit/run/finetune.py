@@ -5,41 +5,39 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    TrainerCallback,
-    set_seed,
-)
+from transformers import PreTrainedTokenizerBase, TrainerCallback
 
-from bertkit.checkpoint.encoders import head_class, model_inputs
+from bertkit.checkpoint.encoders import head_class
 from bertkit.inference.predicted import further_metrics
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.placement.resolve import Placement
+from bertkit.placement.processes import from_main_process
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, KEYS, config_changes, has_teacher
+from bertkit.recipe.settings import config_changes, has_teacher
+from bertkit.run.assembly import Assembly, is_tuned, is_weighted
 from bertkit.run.directory import Run, RunRecord, writes_run
 from bertkit.run.evaluate import (
     Scores,
     learn_from_validation,
+    record_outcome,
     score_and_predict_the_rest,
     validation_outcome,
     verdict_on_run,
 )
+from bertkit.run.folds import ModelsOfFolds, has_validation_set, may_score_by_folds, number_of_folds
 from bertkit.run.in_progress import RunInProgress
+from bertkit.run.rivals import Rivals, rivals_of
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
 from bertkit.tasks.splits import Split, is_labelled, load_splits
+from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe
-from bertkit.training.batches import check_drop_last, multiple_of_8, padded_to, with_whole_batches
-from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
+from bertkit.training.batches import check_drop_last, with_whole_batches
 from bertkit.training.evaluation import (
     best_checkpoint_arguments,
     check_early_stopping,
@@ -47,11 +45,11 @@ from bertkit.training.evaluation import (
     early_stopping,
 )
 from bertkit.training.initialization import Initialization, finetuning_start
-from bertkit.training.objectives import Objective, check_class_weights, weighted_labels, weighted_task
+from bertkit.training.objectives import check_class_weights, weighted_labels
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
-from bertkit.training.trainer import BertkitTrainer, trainer_class
-from bertkit.training.tuning import check_tuning, tune
-from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, warm_start
+from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.tuning import check_tuning
+from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, is_warm, warm_start
 
 if TYPE_CHECKING:
     from bertkit.inference.predicted import Outcome
@@ -121,21 +119,42 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
     command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
-    begin = partial(warm_start, recipe=run.recipe) if _is_warm(run.recipe) else None
+    rivals: list[Rivals] = []
+
+    def begin(trainer: BertkitTrainer, is_resumed: bool) -> None:
+        rivals.extend(prepared.rivals())
+        prepared.begin(trainer, is_resumed)
+
     evaluation = run.train(trainer, prepared.tokenizer, command, begin=begin)
+    folds = prepared.folds
+    if folds is not None:
+        evaluation = run.write("eval", folds.evaluation())
     prepared.scores.task = task = learn_from_validation(task, evaluation, run, trainer)
     _write_forms_of_others(task, run, trainer)
     if prepared.scores.further is not None:
         run.record.further_scores = prepared.scores.further.computed
-    outcome = validation_outcome(task, run, trainer, splits, prepared.features)
+    outcome = validation_outcome(task, trainer, splits, prepared.features) if folds is None else folds.outcome(task)
+    record_outcome(outcome, run)
+    if folds is not None:
+        from_main_process(lambda: folds.write(outcome))
     metrics = score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
     run.record.verdict = verdict_on_run(outcome, trainer.state.log_history, run.metrics, run.recipe)
-    return run.finish(trainer, _card(task, splits, run, trainer, metrics, card_note, outcome), outcome)
+    for each in rivals:
+        run.write("eval", {**metrics, **each.results(outcome)})
+        run.record.verdict = each.added_to(run.record.verdict, outcome)
+    scored = splits if folds is None else splits | {"validation": folds.split}
+    return run.finish(trainer, _card(task, scored, run, trainer, metrics, card_note, outcome), outcome)
 
 
 @dataclass(frozen=True)
 class PreparedFinetuning:
-    """A run that is ready for its first step, with nothing written."""
+    """A run that is ready for its first step, with nothing written.
+
+    Attributes:
+        new_weights: names of the weights that the encoder lacks.
+        splits, features: by name; without ``validation`` if ``folds`` scores the rows.
+        folds: the models of folds that score every row; None if there is a validation set.
+    """
 
     run: RunInProgress
     trainer: BertkitTrainer
@@ -145,6 +164,25 @@ class PreparedFinetuning:
     splits: dict[str, Split]
     features: dict[str, Any]
     scores: Scores
+    folds: ModelsOfFolds | None = None
+
+    def rivals(self) -> list[Rivals]:
+        """Returns what cheap models predict for the scored rows; empty for tasks that are not compared with any."""
+        run, scored = self.run, self.splits.get("validation")
+        is_table = getattr(self.task, "can_score_by_folds", False)
+        if not is_table or has_teacher(run.recipe.train) or run.placement.num_processes > 1:
+            return []
+        given = self.task, self.splits["train"], scored, self.folds
+        found = rivals_of(*given, self.trainer.model, self.tokenizer)
+        return [] if found is None else [found]
+
+    def begin(self, trainer: BertkitTrainer, is_resumed: bool) -> None:
+        """Does what precedes the first step of the run's own model: scores of folds, contrast, a linear probe."""
+        if self.folds is not None:
+            self.folds.train()
+            self.folds.limit(trainer)
+        if is_warm(self.run.recipe) and not is_resumed:
+            warm_start(trainer, self.run.recipe)
 
 
 def prepare_finetuning(
@@ -182,49 +220,84 @@ def prepare_finetuning(
     run.check_arguments()
     further = further_metrics(getattr(recipe.task, "metrics", ()))
     start = finetuning_start(recipe)
-    task, splits = _load(recipe, task, run, with_tests)
-    if recipe.train.get(FITS_DATA):
-        rows, scored = (len(splits[name].examples) for name in ("train", "validation"))
-        classes = _rows_of_classes(task, splits["train"])
-        recipe = run.settle(*fitted_schedule(recipe, rows, scored, start.config, classes))
+    task, splits, number = _load(recipe, task, run, with_tests, callbacks)
+    recipe = _fitted_to_data(run, task, splits, number, start)
     changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
     start = start.of_task(task, changes)
     is_bert = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
     of_best = {**best_checkpoint_arguments(recipe), **comparison_arguments(task.main_metric, recipe)}
-    arguments = run.training_arguments(reaches_all_weights=is_bert, **of_best)
+    of_evaluation = of_best if not number else {"eval_strategy": "no"}
+    # Before the trainer, whose accelerator the creation of arguments would reset.
+    of_folds = run.training_arguments(reaches_all_weights=is_bert, eval_strategy="no", save_strategy="no")
+    arguments = run.training_arguments(reaches_all_weights=is_bert, **of_evaluation)
     check_early_stopping(callbacks, arguments)
-    if _is_warm(recipe):
+    if is_warm(recipe):
         check_warm_start(recipe, task)
     teacher = _teacher(recipe, task, splits["train"], start, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
     check_drop_last(recipe, len(features["train"]))
     run.record.main_metric = task.main_metric
 
-    set_seed(recipe.train["seed"])
-    network, new_weights = start.model(labels=changes.get("id2label"))
-    run.set_attention(network)
-    task.prepare(network)
-    speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
-    losses = _losses(recipe, task, teacher, network, features["train"], start.tokenizer, run.placement, speed_ups)
-    tuning = tune(network, recipe) if _is_tuned(recipe) else None
+    assembly = Assembly(run, task, start, changes.get("id2label"), teacher)
     scores = Scores(task, splits, features, further)
-    scores.trainer = trainer = trainer_class(run.placement)(
-        what=task.name,
-        model=network,
-        args=arguments,
-        objective=losses.training,
-        evaluation=losses.evaluation,
-        precision=run.placement.autocast_dtype,
-        tuning=tuning,
-        train_dataset=features["train"],
-        eval_dataset=features["validation"],
-        data_collator=losses.collate,
-        processing_class=start.tokenizer,
+    trainer, new_weights = assembly.trainer(
+        features["train"],
+        arguments,
+        eval_dataset=features.get("validation"),
         compute_metrics=scores,
         callbacks=[*early_stopping(recipe), *callbacks],
     )
-    trainer.teacher_bytes = 0 if teacher is None else teacher.nbytes
-    return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores)
+    scores.trainer = trainer
+    folds = None
+    if number:
+        folds = ModelsOfFolds(assembly, splits["train"], features["train"], of_folds, scores)
+        folds.record_data()
+    run.record.estimate = "folds" if folds else "file" if has_validation_set(recipe.data) else "held_out"
+    return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores, folds)
+
+
+def _load(
+    recipe: Recipe, task: Task, run: RunInProgress, with_tests: bool, callbacks: Sequence[TrainerCallback]
+) -> tuple[Task, dict[str, Split], int]:
+    """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits.
+
+    Returns:
+        The task of the data, the splits, and the number of folds whose models score the training rows; with 0 there is
+        a validation set.
+    """
+    check_schedule(recipe)
+    if is_weighted(recipe):
+        check_class_weights(recipe)
+    if is_tuned(recipe):
+        check_tuning(recipe, run.placement)
+    names = [name for name in task.splits if with_tests or is_labelled(name)]
+    may_score_all = may_score_by_folds(recipe, task, run, callbacks)
+    if may_score_all:
+        names.remove("validation")
+    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task, names)
+    number = number_of_folds(task, splits["train"]) if may_score_all else 0
+    if may_score_all and not number:
+        task, held_out = cast(TableTask, task).hold_out(splits)
+        splits = {name: held_out[name] for name in task.splits if name in held_out}
+    if is_weighted(recipe):
+        check_class_weights(recipe, weighted_labels(task))
+    say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
+    return task, splits, number
+
+
+def _fitted_to_data(
+    run: RunInProgress, task: Task, splits: Mapping[str, Split], folds: int, start: Initialization
+) -> Recipe:
+    """Returns the recipe of the run with the values that it leaves to the data, which are printed."""
+    recipe, lines = run.recipe, ""
+    if recipe.train.get(FITS_DATA):
+        rows = len(splits["train"].examples)
+        scored = None if folds else len(splits["validation"].examples)
+        recipe, lines = fitted_schedule(recipe, rows, scored, start.config, _rows_of_classes(task, splits["train"]))
+    if folds:
+        recipe = replace(recipe, data=replace(recipe.data, folds=folds))
+        task.data = recipe.data
+    return run.settle(recipe, lines)
 
 
 def _rows_of_classes(task: Task, train: Split) -> list[int]:
@@ -232,21 +305,6 @@ def _rows_of_classes(task: Task, train: Split) -> list[int]:
     if not has_exclusive_classes(task) or "labels" not in train.examples.column_names:
         return []
     return list(Counter(train.examples["labels"][:]).values())
-
-
-def _load(recipe: Recipe, task: Task, run: RunInProgress, with_tests: bool) -> tuple[Task, dict[str, Split]]:
-    """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits."""
-    check_schedule(recipe)
-    if _is_weighted(recipe):
-        check_class_weights(recipe)
-    if _is_tuned(recipe):
-        check_tuning(recipe, run.placement)
-    names = None if with_tests else [name for name in task.splits if is_labelled(name)]
-    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task, names)
-    if _is_weighted(recipe):
-        check_class_weights(recipe, weighted_labels(task))
-    say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
-    return task, splits
 
 
 def _teacher(recipe: Recipe, task: Task, train: Split, start: Initialization, record: RunRecord) -> Any | None:
@@ -258,58 +316,6 @@ def _teacher(recipe: Recipe, task: Task, train: Split, start: Initialization, re
     teacher = finetuned_teacher(recipe, task, train, start, start.config)
     record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
     return teacher
-
-
-def _is_weighted(recipe: Recipe) -> bool:
-    """Returns whether the loss of the labels is another one than the task's."""
-    return any(recipe.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
-
-
-def _is_warm(recipe: Recipe) -> bool:
-    """Returns whether something precedes the training: a linear probe, contrast."""
-    return bool(recipe.train.get(CONTRAST)) or recipe.train.get(HEAD) == "probe"
-
-
-def _is_tuned(recipe: Recipe) -> bool:
-    """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
-    own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
-    return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
-
-
-class _Losses(NamedTuple):
-    """Objectives of the training and of its evaluations, and the collator that makes batches for both."""
-
-    training: Objective
-    evaluation: Objective
-    collate: Any
-
-
-def _losses(
-    recipe: Recipe,
-    task: Task,
-    teacher: Any | None,
-    network: PreTrainedModel,
-    train: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    placement: Placement,
-    speed_ups: CpuSpeedUps,
-) -> _Losses:
-    """Returns the task with the losses of the recipe: weights of classes, smoothed labels, a teacher."""
-    objective = weighted_task(recipe, task, train) if _is_weighted(recipe) else task
-    inputs = tuple(dict.fromkeys([*model_inputs(network.config), *([] if teacher is None else teacher.inputs)]))
-    collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
-    collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
-    if placement.fixed_shapes:
-        collate = padded_to(partial(max, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
-    elif placement.device == "cuda":
-        rounded = partial(multiple_of_8, recipe.data.max_seq_length)
-        collate = padded_to(rounded, collate, tokenizer, task.label_columns)
-    if teacher is None:
-        return _Losses(objective, objective, collate)
-    from bertkit.distillation.finetuning import taught_task
-
-    taught, collate = taught_task(objective, task, teacher, network, train, collate)
-    return _Losses(taught, objective, collate)
 
 
 def _write_forms_of_others(task: Task, run: RunInProgress, trainer: BertkitTrainer) -> None:

@@ -22,9 +22,17 @@ from bertkit.placement.processes import failing_together, from_main_process, is_
 from bertkit.placement.resolve import place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import Run, RunRecord, check_output_dir, contents, numeric_metrics, write_results
+from bertkit.run.directory import (
+    Run,
+    RunRecord,
+    check_output_dir,
+    contents,
+    is_cut_off,
+    numeric_metrics,
+    write_results,
+)
 from bertkit.run.resuming import check_same_data, check_same_recipe
-from bertkit.tasks.registry import has_room
+from bertkit.tasks.registry import has_room, load_recipe
 from bertkit.training.arguments import has_tf32, training_arguments, validate_training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_step_message, float32_products
@@ -109,6 +117,13 @@ class RunInProgress:
             self.changed = check_same_recipe(recipe, self.output_dir)
         return recipe
 
+    def started_with(self, block: str, key: str) -> Any:
+        """Returns a value of the recipe that a resumed run was started with; None if it is not known."""
+        place = self.output_dir / "recipe.yaml"
+        if not place.is_file() or is_cut_off(place):
+            return None
+        return load_recipe(place).to_dict()[block].get(key)
+
     def check_arguments(self) -> None:
         """Checks the Trainer arguments of the recipe before data are read; starts the process group.
 
@@ -169,11 +184,11 @@ class RunInProgress:
         tokenizer: PreTrainedTokenizerBase,
         command: str,
         logits_per_sequence: int = 0,
-        begin: Callable[[BertkitTrainer], object] | None = None,
+        begin: Callable[[BertkitTrainer, bool], object] | None = None,
     ) -> dict[str, float]:
         """Prints the resources, trains, saves and evaluates; returns ``eval_…``, empty without an evaluation set.
 
-        ``begin`` is called before the first step, unless the run is resumed from a checkpoint.
+        ``begin`` is called before the first step, with whether the run is resumed from a checkpoint.
         """
         speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
         preemption = Preemption()
@@ -186,8 +201,8 @@ class RunInProgress:
             try:
                 products = float32_products("tf32" if trainer.args.tf32 else "ieee")
                 with without_library_bars(), disk_faults(self.output_dir), products:
-                    if begin is not None and checkpoint is None:
-                        begin(trainer)  # a signal ends it at once: there is nothing to save yet
+                    if begin is not None:
+                        begin(trainer, checkpoint is not None)  # a signal ends it at once: there is nothing to save yet
                     with preemption.listening():
                         outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:

@@ -44,12 +44,14 @@ def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
     if now["train"].get(FITS_DATA):  # the data, which are not read yet, give what the recipe lacks
         fitted = {key: then["train"][key] for key in FITTED if key in then["train"]}
         now["train"] = {**fitted, **now["train"], FITS_DATA: then["train"].get(FITS_DATA)}
+        if now["data"].get("folds") is None and then["data"].get("fold") is None:
+            now["data"]["folds"] = then["data"].get("folds")
     wrong: list[str] = []
     allowed: list[str] = []
     for block in ("task", "model", "data", "train"):
         for key in sorted(then[block].keys() | now[block].keys()):
             before, after = then[block].get(key), now[block].get(key)
-            if before != after:
+            if before != after and not (key == "folds" and not before and not after):  # no folds
                 change = f"{block}.{key} was {before!r} and is now {after!r}"
                 (allowed if f"{block}.{key}" in _FREE_ON_RESUME else wrong).append(change)
     if wrong:

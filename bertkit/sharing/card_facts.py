@@ -120,7 +120,7 @@ class CardFacts:
         if self.dataset is None:
             return False
         split, data = self.dataset[2], self.recipe.get("data", {})
-        is_part = data.get("max_eval_samples") is not None or data.get("folds") is not None
+        is_part = data.get("max_eval_samples") is not None or bool(data.get("folds"))
         is_expression = "[" in split or "+" in split  # validation[:10%], test+train
         # Without a validation set, a part of the training split is held out, and recorded by the name of that split.
         return not is_part and not is_expression and split not in ("train", data.get("train_split"))

@@ -132,7 +132,9 @@ def _export_onnx(
     if is_scored:  # the exported folder has no recipe
         data = {key: value for key, value in data.items() if value is not None}
         data = data_of_run(checkpoint, data) | data
-    before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
+    has_seen_all = bool(data.get("folds")) and data.get("fold") is None
+    rows = {"split": "train" if has_seen_all else "validation", "max_samples": max_samples, **data}
+    before = evaluate(checkpoint, **rows) if is_scored else None
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
         comparison = write_onnx(model, load_tokenizer(checkpoint, config=config), folder, checkpoint)
@@ -142,9 +144,10 @@ def _export_onnx(
     quantize(folder)
     if before is None:
         return replace(form, notes=("int8 without scores: the checkpoint records no task; give data to score it on",))
-    after = evaluate(folder, max_samples=max_samples, **data)
+    after = evaluate(folder, **rows)
     scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
-    return replace(form, scores=scores, examples=before.examples)
+    notes = ("scored on the training rows, since the run has no validation set",) if has_seen_all else ()
+    return replace(form, scores=scores, examples=before.examples, notes=notes)
 
 
 def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[str, ...]]:

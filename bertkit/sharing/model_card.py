@@ -167,7 +167,7 @@ The model class is {code(facts.head)}.
 
 ## Scores
 
-On held-out data, one run with seed {facts.seed}:
+{_scored(facts)}, one run with seed {facts.seed}:
 
 {_verdict(facts)}{_scores(facts)}
 {_report(facts.report)}
@@ -197,6 +197,14 @@ def _scores(facts: CardFacts) -> str:
     if not facts.units:
         return table(("metric", "value"), [row[:2] for row in rows])
     return table(("metric", "value", "over"), rows)
+
+
+def _scored(facts: CardFacts) -> str:
+    """Returns on which rows the scores are."""
+    data = facts.recipe.get("data", {})
+    if data.get("folds") and data.get("fold") is None:
+        return f"On all training rows, each scored by one of {data['folds']} models that had not seen it"
+    return "On held-out data"
 
 
 def _verdict(facts: CardFacts) -> str:

@@ -73,12 +73,14 @@ class FineTuningData:
         rare=True,
     )
     folds: int | None = setting(
-        "Divide the training set into this number of folds, and use one of them as the validation set instead "
-        "of the given one.",
+        "Divide the training set into this number of folds. With `fold`, one of them is the validation set instead of "
+        "the given one. Without, every row is scored by a model that is trained on the other folds, and the run's own "
+        "model is trained on all rows; `null` does that for tables of up to 1,000 rows without a validation set, with "
+        "5 folds, and 0 never.",
         default=None,
-        ge=2,
+        ge=0,
     )
-    fold: int | None = setting("Number of that fold, from 0.", default=None, ge=0)
+    fold: int | None = setting("Number of the fold that is the validation set, from 0.", default=None, ge=0)
     group_column: str | None = setting("Column whose equal values stay in the same fold.", default=None)
     split_seed: int = setting(
         "Seed of the folds and of validation sets that are held out from the training set; independent of the "
@@ -89,17 +91,24 @@ class FineTuningData:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if self.folds is None:
+        if not self.folds:
             for name in ("fold", "group_column"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: {getattr(self, name)!r} needs folds; give --folds")
-        elif self.fold is None or not 0 <= self.fold < self.folds:
+        elif self.folds == 1:
+            raise ValueError("folds: expected at least 2, or 0 for none, got 1")
+        elif self.fold is not None and self.fold >= self.folds:
             raise ValueError(f"fold: expected 0 to {self.folds - 1}, got {self.fold}")
 
     @property
+    def scores_all_rows(self) -> bool:
+        """Returns whether every training row is scored, by models of folds, so that no row is a validation set."""
+        return bool(self.folds) and self.fold is None
+
+    @property
     def stored(self) -> tuple[str, ...]:
-        """Names of the values that a checkpoint stores: `kept`, and those of the folds, if there are any."""
-        folds = ("folds", "fold", "group_column", "split_seed") if self.folds is not None else ()
+        """Names of the values that a checkpoint stores: `kept`, and those of the fold that it was not trained on."""
+        folds = () if self.fold is None else ("folds", "fold", "group_column", "split_seed")
         return tuple(dict.fromkeys((*self.kept, *folds)))
 
     def run_code(self) -> None:
@@ -336,15 +345,15 @@ class Truncation:
 
 
 def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[AnyTask, dict[str, Split]]:
-    """Reads splits of a task's data set as `Task.load` does, divided into folds if ``data.folds`` is set.
+    """Reads splits of a task's data set as `Task.load` does, divided into folds if ``data.fold`` is set.
 
     Then ``validation`` is fold ``data.fold`` of the training set, and ``train`` the rest of it. The validation sets of
-    the data are not read.
+    the data are not read. If all rows are scored by folds, ``validation`` has all of them, as ``train``.
 
     Raises:
         DataError: as `Task.load`; or the training set has too few examples or groups for the folds.
     """
-    if task.data.folds is None:
+    if not task.data.folds:
         return task.load(splits)
     from bertkit.tasks.folds import fold_of_each, text_numbers  # which know tasks, and tasks know splits
 
@@ -352,6 +361,9 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
     tests = [name for name in task.splits if name in names and not is_labelled(name)]
     task, loaded = task.load(["train", *tests])
     train = loaded["train"]
+    if task.data.scores_all_rows:
+        loaded["validation"] = scored_by_folds(task, train)
+        return task, {name: loaded[name] for name in names if name in loaded}
     held_out = fold_of_each(task, train.examples) == task.data.fold
     note = (
         f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
@@ -363,6 +375,24 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
     loaded["train"] = train.select(np.flatnonzero(~held_out))
     loaded["validation"] = task.data.limited("validation", validation)
     return task, {name: loaded[name] for name in names if name in loaded}
+
+
+def scored_by_folds(task: Task, train: Split) -> Split:
+    """Returns the training set as the examples that are scored by ``data.folds`` models, none of which has seen them.
+
+    Raises:
+        DataError: it has fewer different texts or groups than folds.
+    """
+    from bertkit.tasks.folds import fold_of_each, text_numbers
+
+    fold_of_each(task, train.examples)
+    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
+    note = (
+        f"all {counted(len(train.examples), 'row', form=',')}, each scored by one of {task.data.folds} models that are "
+        f"trained on the other folds, drawn with data.split_seed {task.data.split_seed}"
+    )
+    notes = (f"{note}; {copies}" if copies else note,)
+    return replace(train, notes=notes, doubts={}, labels="")
 
 
 @singledispatch

@@ -206,6 +206,7 @@ class TableTask(Task):
 
     data: TableData
     scored_split = "validation"  # of a Hub data set
+    can_score_by_folds: ClassVar[bool] = False  # a run may score every row by models of folds: outputs are of examples
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
@@ -254,6 +255,10 @@ class TableTask(Task):
         task.scored_split = "train"
         known = groups(self, train.examples)
         return task, loaded | self.data.held_out(train, classes, text_numbers(self, train.examples), known)
+
+    def hold_out(self, splits: Mapping[str, Split]) -> tuple[Self, dict[str, Split]]:
+        """Returns what `load` does of splits that were read without a validation set: the task and all splits."""
+        return self._with_validation(["validation"], dict(splits))
 
     def _limited(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""

@@ -33,30 +33,33 @@ TELLING = 100
 """Scored examples from which on epochs can be told apart."""
 _SAVE_STEPS = 50  # steps that a killed run loses at most
 _MANY_CLASSES = 20  # above which a random head has hardly learned to tell them apart when the training ends
-_CONTRAST_STEPS = 150
+_CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
+_WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
 _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
 
 
 def fitted_schedule(
-    recipe: Recipe, rows: int, scored: int, config: PretrainedConfig, classes: Sequence[int] = ()
+    recipe: Recipe, rows: int, scored: int | None, config: PretrainedConfig, classes: Sequence[int] = ()
 ) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
     ==========================  ======================================================================
     ``learning_rate``           by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
     ``num_train_epochs``        as many as make 150 steps, at most 50; at least 10, or as many as make 300
-                                steps; at least 3; not with ``max_steps``
+                                steps; at least 3; not with ``max_steps``. With a probe that is chosen for few
+                                rows 5, or as many as make 40 steps
     ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
     ``save_steps``              50, if the last weights are kept
-    ``head``                    ``probe`` for more than 20 classes
-    ``contrast_steps``          150, before a probe that is chosen so, if two classes have two rows
+    ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
+                                if the rows are scored by models of folds, and two of them have two rows
+    ``contrast_steps``          75 before such a probe, 150 for more than 20 classes
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
 
     Args:
         recipe: a fine-tuning recipe with `FITS_DATA`.
         rows: number of training examples.
-        scored: number of examples of the validation set.
+        scored: number of examples of the validation set; None if models of folds score the training examples.
         config: configuration of the encoder.
         classes: rows of each class, of which each text has one; none for other labels.
     """
@@ -65,27 +68,36 @@ def fitted_schedule(
     if "learning_rate" not in train:
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
+    is_probed = train.get(HEAD) is None and _takes_probe(classes, is_small=scored is None)
     if "num_train_epochs" not in train and not train.get("max_steps"):
-        chosen["num_train_epochs"] = float(usual_epochs(steps))
+        is_short = is_probed and scored is None
+        epochs = max(_WARM_EPOCHS, math.ceil(_WARM_STEPS / steps)) if is_short else usual_epochs(steps)
+        chosen["num_train_epochs"] = float(epochs)
     best_of = ("load_best_model_at_end", "early_stopping_patience")
     if train.get("eval_strategy", "no") != "no" and all(train.get(key) is None for key in best_of):
-        chosen["load_best_model_at_end"] = scored >= TELLING
-        if scored < TELLING and "save_strategy" not in train and "save_steps" not in train:
+        chosen["load_best_model_at_end"] = scored is not None and scored >= TELLING
+        if not chosen["load_best_model_at_end"] and "save_strategy" not in train and "save_steps" not in train:
             chosen["save_steps"] = _SAVE_STEPS
-    if len(classes) > _MANY_CLASSES and train.get(HEAD) is None:
+    if is_probed:
         chosen[HEAD] = "probe"
         if train.get(CONTRAST) is None and can_contrast(classes):
-            chosen[CONTRAST] = _CONTRAST_STEPS
+            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if len(classes) > _MANY_CLASSES else _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
     if HEAD in chosen:
         before = f" after {counted(chosen[CONTRAST], 'step')} of contrast" if chosen.get(CONTRAST) else ""
-        lines += f"\nstarts from a linear probe{before}, since there are {len(classes)} classes; --head random does not"
+        why = f"there are {len(classes)} classes" if len(classes) > _MANY_CLASSES else f"there are {rows} rows"
+        lines += f"\nstarts from a linear probe{before}, since {why}; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 
 
-def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int, config: PretrainedConfig) -> str:
+def _takes_probe(classes: Sequence[int], is_small: bool) -> bool:
+    """Returns whether a head starts from a linear probe: for many classes, and for few rows that can be contrasted."""
+    return len(classes) > _MANY_CLASSES or (is_small and can_contrast(classes))
+
+
+def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int | None, config: PretrainedConfig) -> str:
     parts = []
     if "learning_rate" in chosen:
         parts.append(f"learning rate {chosen['learning_rate']:g} for a hidden size of {config.hidden_size}")
@@ -95,7 +107,7 @@ def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int, config
     options = {"learning_rate": "--learning-rate", "num_train_epochs": "--num-train-epochs"}
     given = " or ".join(option for key, option in options.items() if key in chosen)
     lines = [f"chosen: {'; '.join(parts)}; give {given} for others"] if parts else []
-    if chosen.get("load_best_model_at_end") is False:
+    if chosen.get("load_best_model_at_end") is False and scored is not None:
         few = counted(scored, "validation example")
         lines.append(f"keeps the last weights, not those of the best epoch: {few} cannot tell epochs apart")
     return "\n".join(lines)

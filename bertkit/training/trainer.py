@@ -8,6 +8,7 @@ accumulation and processes, and with progress on stderr. FSDP and XLA have subcl
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -62,10 +63,12 @@ class BertkitTrainer(EvaluatingTrainer):
         batches: the batch sampler of this process.
         progress: prints the lines of the run.
         teacher_bytes: size of the weights of a teacher of the objective, which is on the device too.
+        steps_of_schedule: steps over which the learning rate falls, if the training ends before; 0 for its own steps.
     """
 
     batches: GlobalBatches
     teacher_bytes = 0
+    steps_of_schedule = 0
     is_backward = False  # the forward pass of the current micro-batch is over
     loss_is_scaled_for_ga = True  # by `count`
 
@@ -329,6 +332,19 @@ class BertkitTrainer(EvaluatingTrainer):
         if is_new and self._tuning is not None:
             self._tuning.set_learning_rates(optimizer, self.model, self.model if model is None else model)
         return optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        return super().create_scheduler(self.steps_of_schedule or num_training_steps, optimizer)
+
+    def planned_steps(self) -> int:
+        """Returns the steps of the training."""
+        arguments = self.args
+        if arguments.max_steps > 0:
+            return arguments.max_steps
+        size = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+        rows = len(self.train_dataset)
+        of_epoch = rows // size if arguments.dataloader_drop_last else -(-rows // size)
+        return math.ceil(arguments.num_train_epochs * max(of_epoch, 1))
 
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Computes the tokens per second over all processes, without padding, since the start or the resumption.

@@ -21,6 +21,7 @@ from bertkit.training.trainer import BertkitTrainer
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
 _BATCH = 64  # rows whose vectors are computed at once
 _FOLDS = 5
+_LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no better, and took twice the time
 
 
 def has_exclusive_classes(task: Task) -> bool:
@@ -28,6 +29,11 @@ def has_exclusive_classes(task: Task) -> bool:
     if head_name(task) != _HEADS[0] or task.label_columns != ("labels",):
         return False
     return bool(task.config().get("problem_type") == "single_label_classification")
+
+
+def is_warm(recipe: Recipe) -> bool:
+    """Returns whether something precedes the training: a linear probe, contrast."""
+    return bool(recipe.train.get(CONTRAST)) or recipe.train.get(HEAD) == "probe"
 
 
 def check_warm_start(recipe: Recipe, task: Task) -> None:
@@ -64,6 +70,11 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe) -> None:
         _write_probe(trainer, head)
 
 
+def size_of_contrast(recipe: Recipe, classes: int) -> int:
+    """Returns the rows of a batch of contrast: two of each class, as far as the batch of the run goes."""
+    return min(int(recipe.train["global_train_batch_size"]), max(_LEAST_COMPARED, 2 * classes))
+
+
 def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int) -> None:
     """Draws rows of a class together, if there are any to compare."""
     classes = np.asarray(trainer.train_dataset["labels"][:])
@@ -77,7 +88,7 @@ def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps
         classes,
         trainer.data_collator,
         steps=steps,
-        size=int(recipe.train["global_train_batch_size"]),
+        size=size_of_contrast(recipe, len(np.unique(classes))),
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
         precision=trainer.autocast_smart_context_manager,

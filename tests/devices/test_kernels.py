@@ -12,7 +12,7 @@ import torch
 
 from bertkit.errors import PlacementError
 from bertkit.placement.resolve import Placement, PlacementSettings, place
-from bertkit.run import finetune as finetuning
+from bertkit.run import assembly
 from bertkit.tasks.registry import load_recipe
 from bertkit.training import arguments
 from bertkit.training.evaluation import float32_products, in_float32
@@ -86,9 +86,9 @@ def test_gpus_get_lengths_of_multiples_of_8(
     class Stopped(Exception):
         pass
 
-    of_device: Any = finetuning._losses
+    of_device: Any = assembly._in_fixed_shapes
 
-    def losses(*values: Any) -> Any:
+    def in_fixed_shapes(*values: Any) -> Any:
         return of_device(*(replace(each, device=device) if isinstance(each, Placement) else each for each in values))
 
     def first_batches(trainer: BertkitTrainer, **_: Any) -> None:
@@ -96,7 +96,7 @@ def test_gpus_get_lengths_of_multiples_of_8(
             assert next(iter(loader))["input_ids"].shape[1] == expected
         raise Stopped
 
-    monkeypatch.setattr(finetuning, "_losses", losses)
+    monkeypatch.setattr(assembly, "_in_fixed_shapes", in_fixed_shapes)
     monkeypatch.setattr(BertkitTrainer, "train", first_batches)
     with pytest.raises(Stopped):
-        finetune("classification", tmp_path, checkpoint, {"placement.cpu_speed_ups": False})
+        finetune("classification", tmp_path, checkpoint, {"placement.cpu_speed_ups": False, "data.folds": 0})

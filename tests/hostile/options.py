@@ -81,7 +81,8 @@ class Walk:
         Exit code 0 is right, and so is 2 with one message that names the option, before anything is written.
         """
         out = self.folder / "out" / f"{command}-{option}-{value}"
-        settings = _OF_RUN if command == "finetune" else {**_OF_RUN, **_NEW_MODEL}
+        # The callback that ends a run is not one of the models of folds.
+        settings = {**_OF_RUN, **({"data.folds": "0"} if command == "finetune" else _NEW_MODEL)}
         if option == "num_train_epochs":  # max_steps would take precedence
             settings = {key: each for key, each in settings.items() if key != "train.max_steps"}
         settings = {**settings, f"train.{option}": value}

@@ -91,8 +91,7 @@ def test_rare_classes_are_divided_as_far_as_they_go(tmp_path):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"folds": 1, "fold": 0}, "data.folds: expected at least 2, got 1"),
-        ({"folds": 3}, "data.fold: expected 0 to 2, got None"),
+        ({"folds": 1, "fold": 0}, "data.folds: expected at least 2, or 0 for none, got 1"),
         ({"folds": 3, "fold": 3}, "data.fold: expected 0 to 2, got 3"),
         ({"fold": 3}, "data.fold: 3 needs folds; give --folds"),
         ({"folds": 31, "fold": 0}, "31 folds of 30 training examples; give at most 30"),

@@ -128,6 +128,7 @@ def table(tmp_path):
 
 RUN = {
     "data.max_seq_length": 16,
+    "data.folds": 0,
     "train.max_steps": 2,
     "train.learning_rate": 1e-6,  # a tiny encoder with random weights hardly tells texts apart
     "placement.mixed_precision": "no",

@@ -65,6 +65,7 @@ OF_ONE_DEVICE = {
         "loss_is_scaled_for_ga",
         "autocast_smart_context_manager",
         "create_optimizer",
+        "create_scheduler",
         "log",
         "save_model",
     },

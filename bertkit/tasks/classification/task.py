@@ -132,6 +132,7 @@ class ClassificationTask(TableTask, TextClassification):
     kind = "classification"
     settings = TaskSettings
     data_settings = DataSettings
+    can_score_by_folds = True
     task: TaskSettings
     data: DataSettings
 
@@ -177,13 +178,18 @@ class ClassificationTask(TableTask, TextClassification):
             split, line, line_of = found[first], decided.line, decided.line_of
             split = replace(split, line_on_labels=lambda part: line_of(part["labels"]))
             found[first] = replace(split, labels=line, notes=(*choice, line, *split.notes))
-        labels, train = None, found.get("train")
-        if train is not None and task.task.problem == "single_label" and "labels" in train.examples.column_names:
-            labels = train.examples["labels"][:]  # for a stratified validation set
-        task, found = task._with_validation(splits, found, labels)
-        if "train" in found and "validation" in found:
+        if "validation" in splits and "validation" not in found:
+            task, found = task.hold_out(found)
+        elif "train" in found and "validation" in found:
             found["validation"] = task._compared(found["train"], found["validation"])
         return task, task._limited(splits, found)
+
+    def hold_out(self, splits: Mapping[str, Split]) -> tuple[Self, dict[str, Split]]:
+        labels, train = None, splits["train"]
+        if self.task.problem == "single_label" and "labels" in train.examples.column_names:
+            labels = train.examples["labels"][:]  # for a stratified validation set
+        task, found = self._with_validation(["validation"], dict(splits), labels)
+        return task, found | {"validation": task._compared(found["train"], found["validation"])}
 
     @property
     def _settled(self) -> bool:
@@ -409,7 +415,8 @@ class ClassificationTask(TableTask, TextClassification):
             return self, None
         shown = [f"temperature {changes['temperature']:.4g}"] if "temperature" in changes else []
         shown += [f"threshold of {name} {value:.4g}" for name, value in changes.get("threshold", {}).items()]
-        return self.with_settings(**changes), f"fitted to the validation set: {shortened(', '.join(shown), 300)}"
+        rows = "predictions for all rows" if self.data.scores_all_rows else "validation set"
+        return self.with_settings(**changes), f"fitted to the {rows}: {shortened(', '.join(shown), 300)}"
 
     def with_threshold(self, threshold: float) -> Self:
         """Returns a copy of the task that predicts a label from this probability on.
