@@ -151,7 +151,9 @@ def propose(
     """
     train, command = recipe.train, command_of(recipe.kind)
     rate = float(train.get("learning_rate", 5e-5))
-    longer, higher = _longer(train, history), f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
+    # Models of folds have found for how long to train.
+    longer = () if recipe.data.scores_all_rows else _longer(train, history)
+    higher = f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
     can_be_higher = 3 * rate <= _HIGHEST_RATE
     steps = max((int(entry.get("step", 0)) for entry in history), default=0)
     is_poor = has_collapsed or facts.lacks_classes or NO_BETTER in facts.sentences

@@ -140,6 +140,7 @@ def test_the_model_is_trained_for_as_long_as_the_folds_found_best(train, monkeyp
     state = json.loads((run.output_dir / "trainer_state.json").read_text())
     assert state["global_step"] == 4
     last = [entry["learning_rate"] for entry in state["log_history"] if "learning_rate" in entry][-1]
+    assert run.verdict.proposal is None or "--num-train-epochs" not in " ".join(run.verdict.proposal.options)
     assert 0.3e-3 < last < 0.9e-3  # halfway down, not at the end of the schedule
     assert (step_of(0.0, 8), step_of(0.5, 8), step_of(1.0, 8)) == (1, 4, 8)
 
