@@ -41,6 +41,7 @@ from bertkit.tasks.classification.decisions import best_temperature, log_loss
 from bertkit.tasks.folds import fold_of_each, text_numbers
 from bertkit.tasks.splits import ColumnsOf, Split, scored_by_folds
 from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.schedule import FITS_DATA
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start import is_warm, warm_start
@@ -50,7 +51,6 @@ MOST_ROWS = 1000
 
 _FOLDS = 5
 _DIGITS = 5  # of logits in a file
-_FOLDER = "folds"  # of a run, with the predictions of the folds that are done
 # Shares of the steps of a training. In the first of several steps of warm-up the rate is 0, so that the model after it
 # is that of the linear probe.
 _MOMENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -151,23 +151,26 @@ class ModelsOfFolds:
     def train(self) -> None:
         """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict."""
         run, begun = self.assembly.run, time.monotonic()
-        folder = run.output_dir / _FOLDER
+        folder = run.output_dir / FOLDS_FOLDER
         say(
             f"{self.number} folds: each row is scored by a model that has not seen it, then a model is trained on all. "
             f"Together that takes about {self.number + 1} times as long as one model; --folds 0 holds rows out instead"
         )
         predicted: dict[int, np.ndarray] = {}
+        trained = 0
         for fold in range(self.number):
             place = folder / f"{fold}.npy"
-            if not place.is_file():
+            if place.is_file():
+                say(f"fold {fold + 1} of {self.number}: was done before")
+            else:
                 folder.mkdir(exist_ok=True)
                 written = io.BytesIO()
                 np.save(written, self._predictions(fold))
                 write_whole(place, written.getvalue())
+                trained += 1
+                left = (time.monotonic() - begun) / trained * (self.number - fold)  # with the model of all rows
+                say(f"fold {fold + 1} of {self.number}: done, {duration(left)} left with the model of all rows")
             predicted[fold] = np.load(place)
-            spent = time.monotonic() - begun
-            left = spent / (fold + 1) * (self.number - fold)  # with the model of all rows
-            say(f"fold {fold + 1} of {self.number}: done, {duration(left)} left with the model of all rows")
         self.logits = np.empty((len(_MOMENTS), len(self.of_rows), predicted[0].shape[-1]), dtype=np.float32)
         for fold, logits in predicted.items():
             self.logits[:, self.of_rows == fold] = logits
@@ -258,7 +261,7 @@ class ModelsOfFolds:
         rows = out_of_fold_rows(outcome, range(len(logits)), self.of_rows.tolist())
         rows = [{**row, "logits": of_row} for row, of_row in zip(rows, logits, strict=True)]
         write_json_lines(run.output_dir / OUT_OF_FOLD_FILE, rows)
-        shutil.rmtree(run.output_dir / _FOLDER, ignore_errors=True)
+        shutil.rmtree(run.output_dir / FOLDS_FOLDER, ignore_errors=True)
         run.record.folds = {
             "folds": self.number,
             "losses": {f"{100 * share:.0f} %": loss for share, loss in zip(_MOMENTS, self.losses, strict=True)},

@@ -20,7 +20,7 @@ from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whol
 from bertkit.inference.predicted import Outcome
 from bertkit.placement.processes import failing_together, from_main_process, is_main_process, is_restarted_by_launcher
 from bertkit.placement.resolve import place
-from bertkit.progress import say, without_library_bars
+from bertkit.progress import counted, say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import (
     Run,
@@ -37,7 +37,7 @@ from bertkit.training.arguments import has_tf32, training_arguments, validate_tr
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_step_message, float32_products
 from bertkit.training.progress import start_lines
-from bertkit.training.recovery import Preemption, last_checkpoint
+from bertkit.training.recovery import Preemption, folds_done, last_checkpoint
 from bertkit.training.trainer import BertkitTrainer
 
 if TYPE_CHECKING:
@@ -246,7 +246,9 @@ class RunInProgress:
         if checkpoint is not None:
             self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
         if self.resume:
-            say(f"resuming from {checkpoint}" if checkpoint else "resuming: no complete checkpoint, so from the start")
+            folds = folds_done(self.output_dir)
+            start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
+            say(f"resuming from {checkpoint}" if checkpoint else f"resuming: {start}")
         return checkpoint
 
     def _write_initial_files(self, tokenizer: PreTrainedTokenizerBase, command: str) -> str | None:

@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from bertkit.files import obey_umask, write_json
 from bertkit.placement.processes import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, is_main_process
-from bertkit.progress import end_bars, say
+from bertkit.progress import counted, end_bars, say
 from bertkit.reading.paths import is_below, leads_out
 
 MANIFEST = "manifest.json"
@@ -185,18 +185,31 @@ def interruptions_reported(output_dir: Path) -> Iterator[None]:
             if is_interrupted and is_main_process():
                 end_bars()
                 if (output_dir / "recipe.yaml").is_file():
-                    say(how_to_continue(last_checkpoint(output_dir)))
+                    say(how_to_continue(last_checkpoint(output_dir), folds_done(output_dir)))
                 else:
                     say("interrupted before the run began; repeat the command")
             raise
 
 
-def how_to_continue(checkpoint: Path | None) -> str:
+FOLDS_FOLDER = "folds"
+"""Folder of a run with the predictions of its models of folds that are done, see `bertkit.run.folds`."""
+
+
+def folds_done(output_dir: Path) -> int:
+    """Returns how many models of folds of a run have been trained, which it does not train again."""
+    return len(list((output_dir / FOLDS_FOLDER).glob("*.npy")))
+
+
+def how_to_continue(checkpoint: Path | None, folds: int = 0) -> str:
     """Returns the message about an interrupted run.
 
     Args:
         checkpoint: the checkpoint that the run continues from; None if there is none.
+        folds: as of `folds_done`.
     """
+    if checkpoint is None and folds:
+        done = counted(folds, "fold is", "folds are")
+        return f"interrupted; {done} done, and the same command with --resume continues after that"
     if checkpoint is None:
         return "interrupted without a checkpoint; the same command with --resume starts the run again"
     return f"interrupted; the same command with --resume continues from {checkpoint}"

@@ -14,6 +14,7 @@ from bertkit.inference.evaluation import outcome_of
 from bertkit.run import folds
 from bertkit.run.assembly import Assembly
 from bertkit.run.folds import ModelsOfFolds, step_of
+from bertkit.training.recovery import folds_done, how_to_continue
 
 pytestmark = pytest.mark.numeric
 
@@ -113,7 +114,7 @@ def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
 
 
-def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, monkeypatch):
+def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, monkeypatch, tmp_path):
     whole = train("whole")
     trainings.clear()
     predictions = ModelsOfFolds._predictions
@@ -126,6 +127,9 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, mon
     monkeypatch.setattr(ModelsOfFolds, "_predictions", killed)
     with pytest.raises(KeyboardInterrupt):
         train("run")
+    assert how_to_continue(None, folds_done(tmp_path / "run")) == (
+        "interrupted; 3 folds are done, and the same command with --resume continues after that"
+    )
     monkeypatch.setattr(ModelsOfFolds, "_predictions", predictions)
     trainings.clear()
     run = train("run", resume=True)
