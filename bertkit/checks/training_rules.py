@@ -9,7 +9,7 @@ from bertkit.checkpoint.encoders import BERT, model_inputs
 from bertkit.checks.findings import Finding, error, note, rule, warning
 from bertkit.checks.subject import Subject, checked
 from bertkit.progress import counted
-from bertkit.recipe.settings import most_epochs, usual_epochs
+from bertkit.recipe.settings import HEAD, most_epochs, usual_epochs
 from bertkit.tasks.base import head_name
 from bertkit.tasks.splits import ColumnsOf
 from bertkit.training.schedule import TELLING
@@ -208,9 +208,9 @@ def epochs(subject: Subject) -> Iterator[Finding]:
 
 @rule("few-steps", "trainer")
 def few_steps(subject: Subject) -> Iterator[Finding]:
-    """Checks that the run has at least 100 optimizer steps."""
+    """Checks that the run has at least 100 optimizer steps, unless its head starts from a linear probe."""
     steps = subject.total_steps
-    if steps < _FEW_STEPS:
+    if steps < _FEW_STEPS and subject.recipe.train.get(HEAD) != "probe":
         batch = subject.recipe.train["global_train_batch_size"]
         consequence = f"a new head is often undertrained below {_FEW_STEPS}"
         remedy = "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size"

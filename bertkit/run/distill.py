@@ -15,6 +15,7 @@ from bertkit.checkpoint.load import load_config
 from bertkit.errors import RecipeError
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.options import several
+from bertkit.progress import say
 from bertkit.recipe.files import absolute, list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DISTILL, Objective, distillation_settings
@@ -176,6 +177,12 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
         found = load_recipe(ran)
         if found.kind == task.kind:
             data = {key: value for key, value in dataclasses.asdict(found.data).items() if key not in _LIMITS}
+            if found.data.scores_all_rows:
+                data["folds"] = 0
+                say(
+                    f"warning: {name} was trained on all rows, also on those that are held out to score the student, "
+                    "so the scores are too high; give others with --validation-file"
+                )
     chosen = {key.removeprefix("data.") for key, value in given.items() if value is not None}
     files = set(type(task.data).paths)
     hub = {key for key in data if key.startswith("dataset_") or key.endswith("_split")}
