@@ -168,8 +168,11 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         "report.html",
         "table.js",
         filters={
-            **{"number": number, "pieces": pieces, "is_number": is_number, "readable": readable},
-            **{"breakable": breakable},
+            "number": number,
+            "pieces": pieces,
+            "is_number": is_number,
+            "readable": readable,
+            "breakable": breakable,
         },
         tests={"chart": lambda part: isinstance(part, Chart)},
         title=title,

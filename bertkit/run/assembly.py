@@ -27,7 +27,7 @@ from bertkit.training.tuning import tune
 
 @dataclass(frozen=True)
 class Assembly:
-    """What the trainers of a run share.
+    """Shared parts of the trainers of a run.
 
     Attributes:
         run: the run, with its final recipe.

@@ -128,7 +128,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     evaluation = run.train(trainer, prepared.tokenizer, command, begin=begin)
     folds = prepared.folds
     if folds is not None:
-        evaluation = run.write("eval", folds.evaluation())
+        evaluation = run.write("eval", folds.evaluation)
     prepared.scores.task = task = learn_from_validation(task, evaluation, run, trainer)
     _write_forms_of_others(task, run, trainer)
     if prepared.scores.further is not None:

@@ -176,7 +176,7 @@ class ModelsOfFolds:
             self.logits[:, self.of_rows == fold] = logits
         set_seed(run.recipe.train["seed"])  # the same for a run that was resumed
         say(self._sentence())
-        self.evaluation()  # a main metric that is no score ends the run here
+        _ = self.evaluation  # a main metric that is no score ends the run here
 
     def _predictions(self, fold: int) -> np.ndarray:
         """Trains the model of a fold; returns its outputs for the rows of the fold at all moments, (M, N of it, C)."""
@@ -234,6 +234,7 @@ class ModelsOfFolds:
     def _columns(self) -> tuple[Any, Any]:
         return ColumnsOf(self.features), ColumnsOf(self.rows.examples)
 
+    @cached_property
     def evaluation(self) -> dict[str, float]:
         """Returns the scores of the run, ``eval_…``; RecipeError if the main metric is none."""
         logits = self.logits[self.best]
@@ -248,7 +249,7 @@ class ModelsOfFolds:
         """
         logits, fitted = self.logits[self.best], getattr(task.task, "temperature", None)
         if fitted == 1.0:
-            logits = logits / best_temperature(logits, self.labels)
+            logits = logits / self.evaluation.get("eval_temperature", 1.0)
         source = self.split.source, self.split.fingerprint
         training = ColumnsOf(self.rows.examples)
         places = self.split.numbers, self.split.unit

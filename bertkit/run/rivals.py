@@ -1,4 +1,4 @@
-"""What is cheap beside a fine-tuned classifier, on the same rows: a line on words, and a line on the frozen encoder.
+"""Cheap rivals of a fine-tuned classifier, on the same rows: linear classifiers of words and of frozen vectors.
 
 Both take seconds. A model that is not better than them has cost its training for nothing, and its verdict says so.
 
@@ -21,11 +21,10 @@ from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import Verdict, percent
 from bertkit.metrics.statistics import by_example
 from bertkit.run.folds import ModelsOfFolds
-from bertkit.tables.folds import assign_folds
 from bertkit.tables.table import same_texts
 from bertkit.tasks.base import Task, padded, per_example, texts_of
 from bertkit.tasks.splits import ColumnsOf, Split
-from bertkit.training.linear_head import fit_by_folds
+from bertkit.training.linear_head import fit_by_folds, folds_to_fit
 from bertkit.training.warm_start import has_exclusive_classes
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _MOST_ROWS = 5000  # trained on or scored, beyond which a line takes long
-_FOLDS = 5
 _BATCH = 64  # texts whose vectors are computed at once
 _WORDS, _FROZEN, _APART = "words", "frozen", "apart"
 _TITLES = {
@@ -128,12 +126,8 @@ def rivals_of(
     texts = [list(texts_of(task, ColumnsOf(split.examples)).values()) for split in splits]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on convergence
-        if folds is not None:
-            of_rows = folds.of_rows
-        else:
-            numbers = same_texts(zip(*texts[0], strict=True))
-            number = min(_FOLDS, int(numbers.max()) + 1)
-            of_rows = assign_folds(number, seed=0, texts=numbers, labels=labels.tolist())
+        of_texts = same_texts(zip(*texts[0], strict=True))
+        of_rows = folds_to_fit(of_texts, labels.tolist()) if folds is None else folds.of_rows
         found = {_WORDS: _by_words(texts, labels, of_rows)}
         lengths = task.data.max_seq_length
         vectors = [[_vectors(model, tokenizer, column, lengths) for column in columns] for columns in texts]

@@ -11,15 +11,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from bertkit.tables.folds import assign_folds
 from bertkit.tasks.classification.decisions import log_loss
 
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)
 """Strengths of the L2 penalty that `fit_by_folds` tries: 1 / C of logistic regression, a tenth of α of ridge
 regression."""
 
+_FOLDS = 5
 _STEPS, _TOLERANCE = 200, 1e-3  # of L-BFGS: nearer to the optimum no score changes
 MOST_FITTED = 5000
 """Items that a head is fitted to if it is only a measure: a penalized one gains little from more."""
@@ -117,6 +120,20 @@ def _logistic(inputs: np.ndarray, targets: np.ndarray, strength: float) -> tuple
         warnings.simplefilter("ignore")  # on convergence
         fitted = LogisticRegression(C=1 / strength, max_iter=_STEPS, tol=_TOLERANCE).fit(inputs, targets)
     return np.asarray(fitted.coef_, np.float64), np.asarray(fitted.intercept_, np.float64)
+
+
+def folds_to_fit(texts: np.ndarray, labels: Sequence[Any] | None) -> np.ndarray:
+    """Returns the fold of each row for `fit_by_folds`, (N,) int64: up to five, with copies in one fold.
+
+    Args:
+        texts: number of the text of each row, (N,), as of `bertkit.tables.table.same_texts`; if all are one text, there
+            is one fold.
+        labels: as for `bertkit.tables.folds.assign_folds`.
+    """
+    number = min(_FOLDS, int(texts.max()) + 1)
+    if number < 2:
+        return np.zeros(len(texts), dtype=np.int64)
+    return assign_folds(number, seed=0, texts=texts, labels=labels)
 
 
 def fit_by_folds(

@@ -10,17 +10,15 @@ from bertkit.errors import RecipeError
 from bertkit.progress import counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD
-from bertkit.tables.folds import assign_folds
 from bertkit.tables.table import numbered
 from bertkit.tasks.base import Task, head_name
 from bertkit.training.contrast import can_contrast, contrast
 from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
-from bertkit.training.linear_head import fit_by_folds
+from bertkit.training.linear_head import fit_by_folds, folds_to_fit
 from bertkit.training.trainer import BertkitTrainer
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
 _BATCH = 64  # rows whose vectors are computed at once
-_FOLDS = 5
 _LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no better, and took twice the time
 
 
@@ -105,9 +103,7 @@ def _write_probe(trainer: BertkitTrainer, head: Head) -> None:
     vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, name)
     labels, texts = rows["labels"][:], numbered(map(str, rows["input_ids"][:]))
     strata = None if isinstance(labels[0], list) else labels
-    folds = np.zeros(len(texts), dtype=np.int64)
-    if (number := min(_FOLDS, int(texts.max()) + 1)) > 1:
-        folds = assign_folds(number, seed=0, texts=texts, labels=strata)
+    folds = folds_to_fit(texts, strata)
     targets = _targets(labels, model.config.problem_type)
     line, _ = fit_by_folds(vectors, targets, folds[items], head.classifier.out_features)
     write_line(head, line)

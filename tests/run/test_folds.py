@@ -224,6 +224,28 @@ def test_rivals_of_a_validation_set_are_fitted_to_the_training_rows(train, table
     assert run.metrics["baseline_words_accuracy"] in (0.25, 0.5, 0.75, 1.0)
 
 
+def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
+    rows, scored = tmp_path / "rows.csv", tmp_path / "scored.csv"
+    rows.write_text("text,label\n" + "same,good\nsame,bad\n" * 6)
+    scored.write_text("text,label\nsame,good\nsame,bad\n")
+    run = finetune(
+        "classification", model=str(checkpoint), train_file=str(rows), validation_file=str(scored),
+        output_dir=tmp_path / "run", overrides=FAST | {"train.contrast_steps": 0},
+    )  # fmt: skip
+    assert run.metrics["baseline_words_accuracy"] == run.metrics["baseline_frozen_accuracy"] == 0.5
+
+
+def test_a_temperature_that_is_given_is_not_fitted_again(train):
+    run = train(task__temperature=1.0)
+    logits = [row["logits"] for row in written(run)]
+    assert "eval_temperature" not in run.metrics
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert np.allclose(probabilities.max(axis=1), [row["probability"] for row in written(run)], atol=1e-3)
+    assert run.metrics["eval_loss"] == pytest.approx(
+        -np.mean([np.log(each["probabilities"][each["gold"]]) for each in written(run)]), abs=1e-3
+    )
+
+
 def test_numbers_have_no_rivals(checkpoint, tmp_path):
     table = tmp_path / "numbers.csv"
     table.write_text("text,label\n" + "\n".join(f"text {n},{n / 7:.3f}" for n in range(30)))
