@@ -187,6 +187,11 @@ def has_teacher(train: Mapping[str, Any]) -> bool:
     return settings is not None and settings.weight > 0
 
 
+def is_warm(train: Mapping[str, Any]) -> bool:
+    """Returns whether something precedes the training by a ``train`` block: a linear probe, contrast."""
+    return bool(train.get(CONTRAST)) or train.get(HEAD) == "probe"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """Keys of the ``train`` block that bertkit adds to `TrainingArguments` of transformers."""

@@ -16,7 +16,7 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.processes import from_main_process
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import config_changes, has_teacher
+from bertkit.recipe.settings import config_changes, has_teacher, is_warm
 from bertkit.run.assembly import Assembly, is_tuned, is_weighted
 from bertkit.run.directory import Run, RunRecord, writes_run
 from bertkit.run.evaluate import (
@@ -27,7 +27,7 @@ from bertkit.run.evaluate import (
     validation_outcome,
     verdict_on_run,
 )
-from bertkit.run.folds import ModelsOfFolds, has_validation_set, may_score_by_folds, number_of_folds
+from bertkit.run.folds import ModelsOfFolds, may_score_by_folds, number_of_folds
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.rivals import Rivals, rivals_of
 from bertkit.tasks.arguments import with_settings
@@ -49,7 +49,7 @@ from bertkit.training.objectives import check_class_weights, weighted_labels
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning
-from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, is_warm, warm_start
+from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, warm_start
 
 if TYPE_CHECKING:
     from bertkit.inference.predicted import Outcome
@@ -181,7 +181,7 @@ class PreparedFinetuning:
         if self.folds is not None:
             self.folds.train()
             self.folds.limit(trainer)
-        if is_warm(self.run.recipe) and not is_resumed:
+        if is_warm(self.run.recipe.train) and not is_resumed:
             warm_start(trainer, self.run.recipe)
 
 
@@ -231,7 +231,7 @@ def prepare_finetuning(
     of_folds = run.training_arguments(reaches_all_weights=is_bert, eval_strategy="no", save_strategy="no")
     arguments = run.training_arguments(reaches_all_weights=is_bert, **of_evaluation)
     check_early_stopping(callbacks, arguments)
-    if is_warm(recipe):
+    if is_warm(recipe.train):
         check_warm_start(recipe, task)
     teacher = _teacher(recipe, task, splits["train"], start, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
@@ -252,7 +252,7 @@ def prepare_finetuning(
     if number:
         folds = ModelsOfFolds(assembly, splits["train"], features["train"], of_folds, scores)
         folds.record_data()
-    run.record.estimate = "folds" if folds else "file" if has_validation_set(recipe.data) else "held_out"
+    run.record.estimate = "folds" if folds else "file" if recipe.data.has_validation_set else "held_out"
     return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores, folds)
 
 

@@ -32,7 +32,7 @@ from bertkit.files import write_json_lines, write_whole
 from bertkit.inference.predicted import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
 from bertkit.progress import counted, duration, quietly, say
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import has_teacher
+from bertkit.recipe.settings import has_teacher, is_warm
 from bertkit.run.assembly import Assembly
 from bertkit.run.evaluate import Scores
 from bertkit.run.in_progress import RunInProgress
@@ -44,7 +44,7 @@ from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.schedule import FITS_DATA
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import is_warm, warm_start
+from bertkit.training.warm_start import warm_start
 
 MOST_ROWS = 1000
 """Training rows up to which all are scored by folds."""
@@ -84,17 +84,12 @@ def may_score_by_folds(
     if data.folds:
         return True
     has_limits = data.max_train_samples is not None or data.max_eval_samples is not None
-    if reason or has_limits or has_validation_set(data) or not train.get(FITS_DATA):
+    if reason or has_limits or data.has_validation_set or not train.get(FITS_DATA):
         return False
     if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
         return False
     # A run that was started otherwise goes on so.
     return not run.resume or bool(run.started_with("data", "folds"))
-
-
-def has_validation_set(data: Any) -> bool:
-    """Returns whether a ``data`` block names a validation set, or a Hub data set, which may have one."""
-    return any(getattr(data, name, None) for name in ("data_dir", "validation_file", "dataset_name"))
 
 
 def number_of_folds(task: Task, train: Split) -> int:
@@ -188,7 +183,7 @@ class ModelsOfFolds:
         run = self.assembly.run
         speed_ups = cpu_speed_ups(run.placement, compiles=self.arguments.torch_compile)
         with speed_ups.applied(trainer.model), quietly():
-            if is_warm(run.recipe):
+            if is_warm(run.recipe.train):
                 warm_start(trainer, run.recipe)
             trainer.train()
         trainer.check_finite(weights=True)

@@ -106,6 +106,11 @@ class FineTuningData:
         return bool(self.folds) and self.fold is None
 
     @property
+    def has_validation_set(self) -> bool:
+        """Returns whether a validation set is named, or a Hub data set, which may have one."""
+        return any(getattr(self, name, None) for name in ("data_dir", "validation_file", "dataset_name"))
+
+    @property
     def stored(self) -> tuple[str, ...]:
         """Names of the values that a checkpoint stores: `kept`, and those of the fold that it was not trained on."""
         folds = () if self.fold is None else ("folds", "fold", "group_column", "split_seed")

@@ -29,11 +29,6 @@ def has_exclusive_classes(task: Task) -> bool:
     return bool(task.config().get("problem_type") == "single_label_classification")
 
 
-def is_warm(recipe: Recipe) -> bool:
-    """Returns whether something precedes the training: a linear probe, contrast."""
-    return bool(recipe.train.get(CONTRAST)) or recipe.train.get(HEAD) == "probe"
-
-
 def check_warm_start(recipe: Recipe, task: Task) -> None:
     """Checks that a task has a head that can start from a linear probe, if the recipe asks for one.
 

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
 import bertkit
+from bertkit.run.finetune import PreparedFinetuning
 from bertkit.training.evaluation import EvaluationLoss
 from bertkit.training.trainer import BertkitTrainer
 
@@ -100,17 +101,19 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
         callback.trainer = self
 
     monkeypatch.setattr(BertkitTrainer, "__init__", begun)
+    monkeypatch.setattr(PreparedFinetuning, "rivals", lambda prepared: [])  # they read values, before the first step
     with callback.faults:
         yield callback
     assert callback.faults.places == set()
 
 
+COLD = {"train.head": "random", "train.contrast_steps": 0}  # a linear probe reads vectors before the first step
 FINE_TUNED = {
-    "classification": ("classification", {}),
-    "class weights": ("classification", {"train.class_weights": "balanced"}),
-    "label smoothing": ("classification", {"train.label_smoothing_factor": 0.1}),
-    "long documents": ("classification", {"data.long_text": "chunk", "data.max_seq_length": 8}),
-    "lora": ("classification", {"model.lora": {"r": 2}}),
+    "classification": ("classification", COLD),
+    "class weights": ("classification", {**COLD, "train.class_weights": "balanced"}),
+    "label smoothing": ("classification", {**COLD, "train.label_smoothing_factor": 0.1}),
+    "long documents": ("classification", {**COLD, "data.long_text": "chunk", "data.max_seq_length": 8}),
+    "lora": ("classification", {**COLD, "model.lora": {"r": 2}}),
     "regression": ("regression", {}),
     "multi-label": ("multi-label", {}),
     "ner": ("ner", {}),
@@ -136,7 +139,7 @@ def test_a_planted_wait_fails(tmp_path: Path, checkpoint: Path, on_meta: _Evalua
     compute = BertkitTrainer.compute_loss
     monkeypatch.setattr(BertkitTrainer, "compute_loss", lambda *batch, **count: compute(*batch, **count).item())
     with pytest.raises(RuntimeError, match="meta tensors"):
-        finetune("classification", tmp_path, checkpoint, RUN, callbacks=[on_meta])
+        finetune("classification", tmp_path, checkpoint, {**RUN, **COLD}, callbacks=[on_meta])
 
 
 PRETRAINING = {**RUN, "data.max_seq_length": 32, "data.max_predictions_per_seq": 5}
