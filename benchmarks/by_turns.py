@@ -217,7 +217,7 @@ def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
     """
     import torch
 
-    from bertkit.placement.processor import fast_products
+    from bertkit.runtime.placement.processor import fast_products
 
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     left = torch.randn(tokens, width, dtype=kind, device=device)

@@ -13,8 +13,8 @@ import time
 
 import numpy as np
 
-from bertkit.checks.label_rules import find_suspects, vectors_of
-from bertkit.tables.table import same_texts
+from bertkit.data.tables.table import same_texts
+from bertkit.features.checks.label_rules import find_suspects, vectors_of
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 

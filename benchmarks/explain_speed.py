@@ -19,13 +19,13 @@ from typing import Any
 
 from by_turns import machine
 
-from bertkit.errors import BertkitError
-from bertkit.explain.attention import attention_of
-from bertkit.explain.attribution import attribution_of, explained_subject
-from bertkit.explain.explain import Explanation
-from bertkit.explain.filling import filling_of
-from bertkit.explain.network import Network, load_network
-from bertkit.explain.pieces import pieces_of, with_summands
+from bertkit.features.explain.attention import attention_of
+from bertkit.features.explain.attribution import attribution_of, explained_subject
+from bertkit.features.explain.explain import Explanation
+from bertkit.features.explain.filling import filling_of
+from bertkit.features.explain.network import Network, load_network
+from bertkit.features.explain.pieces import pieces_of, with_summands
+from bertkit.runtime.errors import BertkitError
 
 
 def seconds_of(network: Network, text: str) -> tuple[dict[str, float], int]:

@@ -80,7 +80,7 @@ def stock(args: argparse.Namespace) -> None:
     import transformers
     from datasets import Dataset
 
-    from bertkit.placement.resolve import computes_bf16_fast
+    from bertkit.runtime.placement.resolve import computes_bf16_fast
 
     head, learning_rate = transformers.AutoModelForQuestionAnswering, 5e-5
     values: dict[str, Any] = {"optim": "adamw_torch_fused"}
@@ -214,7 +214,7 @@ def main() -> None:
         compare_squad(args, shared)
         return
     shared += ["--precisions", *args.precisions] if args.precisions else []
-    from bertkit.placement.resolve import computes_bf16_fast
+    from bertkit.runtime.placement.resolve import computes_bf16_fast
 
     sides = {side: [*shared, "--model", args.model, "--side", side] for side in SIDES["sst2"]}
     results = by_turns(sides, args.rounds)

@@ -121,7 +121,7 @@ def write_lines(file: Path, count: int) -> None:
 
 def make_tokenizer(folder: Path, seed: int) -> None:
     """Trains a tokenizer on the first documents."""
-    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
 
     texts = [text for paragraphs in islice(documents(seed), 1000) for text in paragraphs]
     train_tokenizer(texts, VOCAB_SIZE).save_pretrained(folder)
@@ -130,7 +130,7 @@ def make_tokenizer(folder: Path, seed: int) -> None:
 def make_classifier(folder: Path) -> None:
     """Saves a classifier of texts with random weights."""
     from bertkit import BertConfig, BertForSequenceClassification
-    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
     from bertkit.tasks.base import task_record
     from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
@@ -149,9 +149,9 @@ def prepare(work: Path, form: str, num_workers: int) -> dict[str, int]:
     """The first stage, in this process: tokens on disk."""
     from transformers import BertTokenizer
 
-    from bertkit.corpus.documents import DocumentForm
-    from bertkit.corpus.sources import find_sources
-    from bertkit.corpus.store.writer import build_token_store
+    from bertkit.data.corpus.documents import DocumentForm
+    from bertkit.data.corpus.sources import find_sources
+    from bertkit.data.corpus.store.writer import build_token_store
 
     store = build_token_store(
         find_sources([work / f"corpus.{form}"]),
@@ -168,10 +168,10 @@ def plan(work: Path) -> dict[str, int]:
     """The second stage, in this process: the pairs of an epoch."""
     from transformers import BertTokenizer
 
-    from bertkit.corpus.examples.dataset import PretrainingExamples
-    from bertkit.corpus.settings import PretrainingData
-    from bertkit.corpus.store.token_store import TokenStore
-    from bertkit.corpus.vocabulary.structure import Vocabulary
+    from bertkit.data.corpus.examples.dataset import PretrainingExamples
+    from bertkit.data.corpus.settings import PretrainingData
+    from bertkit.data.corpus.store.token_store import TokenStore
+    from bertkit.data.corpus.vocabulary.structure import Vocabulary
 
     [folder] = (work / "cache").iterdir()
     view = TokenStore.open(folder).whole()

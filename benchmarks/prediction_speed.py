@@ -174,8 +174,8 @@ def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
 
 def predict_rows(args: argparse.Namespace) -> None:
     """Predicts for one row and for all rows with an engine; reports seconds, rows a second, a digest of the files."""
-    from bertkit.placement.processes import Workers
-    from bertkit.scaling.folders import predict_folder
+    from bertkit.features.scaling.folders import predict_folder
+    from bertkit.runtime.placement.processes import Workers
 
     engine, count = args.side.split()
     workers = Workers(engine=engine, number=int(count))

@@ -52,7 +52,7 @@ def book_files(corpus: list[Path]) -> list[Path]:
 
 def sentences_of(file: Path) -> list[str]:
     """The sentences of a book whose paragraphs are parted by blank lines, by bertkit's own rules."""
-    from bertkit.corpus.sentences import split_sentences
+    from bertkit.data.corpus.sentences import split_sentences
 
     text = "\n".join(map(str.strip, file.read_text(encoding="utf-8-sig").split("\n")))
     paragraphs = (" ".join(paragraph.split("\n")).strip() for paragraph in text.split("\n\n"))
@@ -61,8 +61,8 @@ def sentences_of(file: Path) -> list[str]:
 
 def tokenizer_for(files: list[Path], folder: Path | None) -> PreTrainedTokenizerFast:
     """The tokenizer in ``folder``, or an uncased one learned from the books."""
-    from bertkit.checkpoint.load import load_tokenizer
-    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.model.checkpoint.load import load_tokenizer
 
     if folder is not None:
         return load_tokenizer(folder, for_pretraining=True)
@@ -89,9 +89,9 @@ def timed(parts: dict[str, dict[str, float]], part: str) -> Iterator[None]:
 
 def time_bertkit(files: list[Path], tokenizer: PreTrainedTokenizerFast, args: argparse.Namespace) -> Timed:
     """bertkit's side."""
-    from bertkit.corpus.examples.dataset import PretrainingExamples, collate
-    from bertkit.corpus.settings import PretrainingData
-    from bertkit.corpus.vocabulary.structure import Vocabulary
+    from bertkit.data.corpus.examples.dataset import PretrainingExamples, collate
+    from bertkit.data.corpus.settings import PretrainingData
+    from bertkit.data.corpus.vocabulary.structure import Vocabulary
     from bertkit.tasks.pretraining import DataSettings, load_corpus
 
     parts: dict[str, dict[str, float]] = {}

@@ -78,8 +78,8 @@ def pairs(args: argparse.Namespace, tokenizer: Any, count: int) -> list[dict[str
 
 def blocks(args: argparse.Namespace, tokenizer: Any, count: int) -> list[dict[str, Any]]:
     """Unmasked inputs of one of the two ways of run_mlm, from the paragraphs that bertkit reads too."""
-    from bertkit.corpus.documents import DocumentForm
-    from bertkit.corpus.sources import find_sources
+    from bertkit.data.corpus.documents import DocumentForm
+    from bertkit.data.corpus.sources import find_sources
 
     sources = find_sources(list(map(str, book_files(args.corpus)[:BOOKS])))
     texts = [paragraph.text for source in sources for paragraph in source.paragraphs(DocumentForm())]
@@ -215,8 +215,8 @@ def compare(args: argparse.Namespace, of_model: list[str], vocab_size: int) -> d
 
 def train_tokenizer(args: argparse.Namespace, recipe: str, folder: Path) -> str:
     """Trains the tokenizer of a recipe on the books; returns its folder."""
-    from bertkit.run.corpus import train_tokenizer_on
     from bertkit.tasks.registry import load_recipe
+    from bertkit.training.runs.corpus import train_tokenizer_on
 
     kind = load_recipe(recipe).data.tokenizer_type
     train_tokenizer_on(book_files(args.corpus), args.vocab_size, folder, tokenizer_type=kind)

@@ -37,9 +37,9 @@ def tokenizer() -> object:
 
 def write_corpus(folder: Path, examples: int) -> None:
     """Writes a store whose parts are links to one file."""
-    from bertkit.corpus.store.encoding import EncodedBatch, SentenceEncoder
-    from bertkit.corpus.store.parts import write_manifest, write_parts
-    from bertkit.corpus.store.token_store import FORMAT
+    from bertkit.data.corpus.store.encoding import EncodedBatch, SentenceEncoder
+    from bertkit.data.corpus.store.parts import write_manifest, write_parts
+    from bertkit.data.corpus.store.token_store import FORMAT
 
     rng = np.random.default_rng(0)
 
@@ -65,10 +65,10 @@ def write_corpus(folder: Path, examples: int) -> None:
 
 def read_batch(folder: Path, step: int, objective: str) -> None:
     """Reads the batch of a step, in this process; prints what it took."""
-    from bertkit.corpus.examples.dataset import PretrainingExamples
-    from bertkit.corpus.settings import PretrainingData
-    from bertkit.corpus.store.token_store import TokenStore
-    from bertkit.corpus.vocabulary.structure import Vocabulary
+    from bertkit.data.corpus.examples.dataset import PretrainingExamples
+    from bertkit.data.corpus.settings import PretrainingData
+    from bertkit.data.corpus.store.token_store import TokenStore
+    from bertkit.data.corpus.vocabulary.structure import Vocabulary
     from bertkit.tasks.pretraining import DataSettings, load_corpus
 
     words = tokenizer()

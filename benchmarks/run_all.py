@@ -49,7 +49,7 @@ def commit() -> str:
 
 def this_machine() -> dict[str, Any]:
     """The processor and the versions that speed depends on."""
-    from bertkit.placement.processor import cpu_features, processor
+    from bertkit.runtime.placement.processor import cpu_features, processor
 
     versions = machine()
     gpu = versions.pop("device")

@@ -69,7 +69,7 @@ def loss_per_word(checkpoint: Path, words: list[Any]) -> float:
     import numpy as np
 
     import bertkit
-    from bertkit.choosing.wording import log_probabilities
+    from bertkit.features.choosing.wording import log_probabilities
 
     return round(float(-np.nanmean(log_probabilities(words, bertkit.load(checkpoint).mask_filler))), 3)
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--device", choices=DEVICES, default="auto")
     args = parser.parse_args()
 
-    from bertkit.choosing.wording import draw_words
+    from bertkit.features.choosing.wording import draw_words
 
     texts = [" ".join(text.split()) for text in docstrings("sklearn")]
     words = draw_words([[text] for text in texts], WORDS, SEED)

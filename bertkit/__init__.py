@@ -1,7 +1,7 @@
 """bertkit: pre-train, fine-tune, evaluate and use BERT on today's Hugging Face libraries.
 
-Importing it is cheap and registers its models with transformers' Auto classes, see `bertkit.registration`. The public
-names below are imported when they are first used.
+Importing it is cheap and registers its models with transformers' Auto classes, see `bertkit.model.registration`. The
+public names below are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from .registration import install as _install_registration
+from .model.registration import install as _install_registration
 
 __version__ = "0.3.0"
 
@@ -32,50 +32,50 @@ _PUBLIC = {
     "BertForSequenceClassification": "bertkit.model.modeling_bert:BertForSequenceClassification",
     "BertForTokenClassification": "bertkit.model.modeling_bert:BertForTokenClassification",
     "BertModel": "bertkit.model.modeling_bert:BertModel",
-    "BertkitError": "bertkit.errors:BertkitError",
-    "ablations": "bertkit.grids.ablations:ablations",
-    "build_corpus": "bertkit.run.corpus:build_corpus",
-    "check": "bertkit.checks.check:check",
-    "check_grid": "bertkit.checks.grid:check_grid",
-    "choose": "bertkit.choosing.choose:choose",
-    "compare": "bertkit.grids.compare:compare",
+    "BertkitError": "bertkit.runtime.errors:BertkitError",
+    "ablations": "bertkit.features.grids.ablations:ablations",
+    "build_corpus": "bertkit.training.runs.corpus:build_corpus",
+    "check": "bertkit.features.checks.check:check",
+    "check_grid": "bertkit.features.checks.grids:check_grid",
+    "choose": "bertkit.features.choosing.choose:choose",
+    "compare": "bertkit.features.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.files:copy_recipe",
-    "demo": "bertkit.serving.demo:demo",
-    "distill": "bertkit.run.distill:distill",
+    "demo": "bertkit.features.serving.demo:demo",
+    "distill": "bertkit.training.runs.distill:distill",
     "embed": "bertkit.inference.vector_files:embed_texts",
-    "embed_folder": "bertkit.scaling.folders:embed_folder",
-    "ensemble": "bertkit.grids.ensemble:ensemble",
-    "environment": "bertkit.placement.environment:environment",
+    "embed_folder": "bertkit.features.scaling.folders:embed_folder",
+    "ensemble": "bertkit.features.grids.ensemble:ensemble",
+    "environment": "bertkit.runtime.placement.environment:environment",
     "evaluate": "bertkit.inference.evaluation:evaluate",
-    "explain": "bertkit.explain.explain:explain",
-    "export": "bertkit.sharing.export:export",
-    "extend_tokenizer": "bertkit.adaptation.extend:extend_tokenizer",
+    "explain": "bertkit.features.explain.explain:explain",
+    "export": "bertkit.features.sharing.export:export",
+    "extend_tokenizer": "bertkit.features.adaptation.extend:extend_tokenizer",
     "find_recipe": "bertkit.recipe.files:find_recipe",
-    "finetune": "bertkit.run.finetune:finetune",
-    "finetune_glue": "bertkit.grids.glue:finetune_glue",
-    "finetune_glue_grid": "bertkit.grids.glue:finetune_glue_grid",
-    "finetune_grid": "bertkit.grids.grid:finetune_grid",
-    "join_corpus": "bertkit.run.corpus:join_corpus",
+    "finetune": "bertkit.training.runs.finetune:finetune",
+    "finetune_glue": "bertkit.features.grids.glue:finetune_glue",
+    "finetune_glue_grid": "bertkit.features.grids.glue:finetune_glue_grid",
+    "finetune_grid": "bertkit.features.grids.grid:finetune_grid",
+    "join_corpus": "bertkit.training.runs.corpus:join_corpus",
     "list_recipes": "bertkit.recipe.files:list_recipes",
     "load": "bertkit.inference.loaded:load",
     "load_recipe": "bertkit.tasks.registry:load_recipe",
     "metrics": "bertkit.metrics",
     "mine_negatives": "bertkit.inference.negatives:mine_negatives",
     "predict": "bertkit.inference.files:predict_stream",
-    "predict_folder": "bertkit.scaling.folders:predict_folder",
-    "pretrain": "bertkit.run.pretrain:pretrain",
-    "push": "bertkit.sharing.push:push",
-    "quickstart": "bertkit.tour.quickstart:quickstart",
+    "predict_folder": "bertkit.features.scaling.folders:predict_folder",
+    "pretrain": "bertkit.training.runs.pretrain:pretrain",
+    "push": "bertkit.features.sharing.push:push",
+    "quickstart": "bertkit.features.tour.quickstart:quickstart",
     "recipe_schema": "bertkit.tasks.registry:recipe_schema",
-    "report": "bertkit.reporting.report:report",
-    "report_grid": "bertkit.grids.page:report_grid",
-    "reproduce": "bertkit.reproducing.reproduce:reproduce",
-    "runs": "bertkit.run.listing:runs",
-    "serve": "bertkit.serving.server:serve",
-    "swap_tokenizer": "bertkit.adaptation.swap:swap_tokenizer",
-    "train_tokenizer": "bertkit.run.corpus:train_tokenizer_on",
+    "report": "bertkit.features.reporting.report:report",
+    "report_grid": "bertkit.features.grids.page:report_grid",
+    "reproduce": "bertkit.features.reproducing.reproduce:reproduce",
+    "runs": "bertkit.training.runs.listing:runs",
+    "serve": "bertkit.features.serving.server:serve",
+    "swap_tokenizer": "bertkit.features.adaptation.swap:swap_tokenizer",
+    "train_tokenizer": "bertkit.training.runs.corpus:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
-    "verify_corpus": "bertkit.run.corpus:verify_corpus",
+    "verify_corpus": "bertkit.training.runs.corpus:verify_corpus",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import bertkit
-from bertkit.checks.findings import rules
+from bertkit.features.checks.findings import rules
 from bertkit.tasks.registry import TASKS
 
 _RECIPES = """# Recipe keys

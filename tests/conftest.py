@@ -98,7 +98,7 @@ def encoder(request: pytest.FixtureRequest) -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     import bertkit  # noqa: F401 - registers the first family
-    from bertkit.checkpoint.encoders import own_fields
+    from bertkit.model.checkpoint.encoders import own_fields
 
     sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 64, "max_position_embeddings": 40, **_ENCODERS[request.param]}
@@ -113,7 +113,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from bertkit import BertConfig, BertForPreTraining
-    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
 
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 90, model_max_length=64)
@@ -292,8 +292,8 @@ def quick() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def without_reports() -> Iterator[None]:
-    """Sets ``train.report: false`` for the runs of this process, since a report takes seconds; tests/reporting has it
-    on."""
+    """Sets ``train.report: false`` for the runs of this process, since a report takes seconds; tests/features/reporting
+    has it on."""
     from bertkit.recipe.fields import TRAIN_DEFAULTS
 
     with pytest.MonkeyPatch.context() as patch:  # its own, since tests may undo theirs

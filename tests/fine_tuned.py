@@ -86,8 +86,8 @@ def fine_tuned(kind: str, checkpoint: Path, folder: Path) -> Path:
     """Writes a checkpoint of a kind of `KINDS` with configuration and tokenizer of another; returns its folder."""
     import torch
 
-    from bertkit.checkpoint.load import load_config, load_tokenizer, save_tokenizer
     from bertkit.model import modeling_bert
+    from bertkit.model.checkpoint.load import load_config, load_tokenizer, save_tokenizer
     from bertkit.tasks.base import task_record
     from bertkit.tasks.registry import TASKS
 

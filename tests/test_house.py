@@ -1,103 +1,83 @@
-"""The layers of the package: a module imports from its own package and from lower layers only."""
+"""The rooms of the package: which may import which, and that no files import each other in a circle."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import bertkit
 
 PACKAGE = Path(bertkit.__file__).parent
-LAYERS = {
-    "errors": 0,
-    "json_text": 0,
-    "model": 0,
-    "options": 0,
-    "files": 1,
-    "registration": 1,
-    "metrics": 1,
-    "pages": 1,
-    "placement": 1,
-    "reading": 1,
-    "progress": 2,
-    "locks": 3,
-    "checkpoint": 3,
-    "corpus": 4,
-    "recipe": 4,
-    "tables": 4,
-    "tasks": 5,
-    "inference": 6,
-    "training": 7,
-    "choosing": 8,
-    "distillation": 8,
-    "explain": 8,
-    "sharing": 8,
-    "reporting": 9,
-    "scaling": 9,
-    "serving": 9,
-    "run": 10,
-    "adaptation": 11,
-    "grids": 11,
-    "tour": 11,
-    "checks": 12,
-    "reproducing": 12,
-    "cli": 13,
-    "__main__": 14,
-}
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
-
-
-def package(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
-
+ROOMS = ["runtime", "model", "metrics", "data", "recipe", "tasks", "inference", "training", "cli", "features"]
+"""Bottom up: a room imports from itself and from the rooms before it."""
 
 NAMED = re.compile(r"bertkit(\.[a-z_0-9]+)+(\.|:\w+)?")  # "bertkit.tasks.ner.task:NerTask", f"bertkit.metrics.{name}"
+WALKS = "bertkit.runtime.features"
+"""The one module that names the folder of features; it finds them by walking it."""
 
 
-def imported(path: Path) -> set[str]:
-    """Returns the packages of bertkit that a module imports anywhere, in annotations and by name too."""
-    packages = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
+def module_of(path: Path) -> str:
+    parts = ("bertkit", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = [module for module in FILES if module not in ("bertkit", "bertkit.__main__")]
+FEATURES = sorted({module.split(".")[2] for module in MODULES if module.startswith("bertkit.features.")})
+
+
+def names_in(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Yields the dotted names that a module imports anywhere, in annotations and by name too."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = ["bertkit", *path.relative_to(PACKAGE).parts][: -node.level] if node.level else []
-            names = [".".join([*above, *([node.module] if node.module else []), alias.name]) for alias in node.names]
+            parts = module.split(".")
+            above = parts[: len(parts) - node.level + is_package] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{source}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
-            names = [node.value]
-        packages |= {name.split(".")[1].partition(":")[0] for name in names if name.startswith("bertkit.")}
-    return packages - {"__version__"}
+            yield node.value.partition(":")[0].rstrip(".")
 
 
-def test_an_import_by_name_is_seen(tmp_path):
-    path = tmp_path / "module.py"
-    path.write_text('load = import_module("bertkit.tasks.ner")\nnext = import_module(f"bertkit.metrics.{name}")\n')
-    assert imported(path) == {"tasks", "metrics"}
+@cache
+def imported(module: str) -> frozenset[str]:
+    """Returns the modules of bertkit that a module imports; ``bertkit`` itself for names of the package."""
+    path = FILES[module]
+    names = names_in(ast.parse(path.read_text(encoding="utf-8")), module, path.name == "__init__.py")
+    found = set()
+    for name in names:
+        while name not in FILES and "." in name:
+            name = name.rpartition(".")[0]
+        if name in FILES:
+            found.add(name)
+    return frozenset(found - {module})
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_down(path):
-    own = package(path)
-    for other in imported(path) - {own}:
-        assert LAYERS[other] < LAYERS[own], f"{own} (layer {LAYERS[own]}) imports {other} (layer {LAYERS[other]})"
+def test_an_import_by_name_is_seen():
+    program = 'load = import_module("bertkit.tasks.ner")\nnext = import_module(f"bertkit.metrics.{name}")\n'
+    program += "def late():\n    from ..data import tables\n"
+    names = set(names_in(ast.parse(program), "bertkit.cli.app", False))
+    assert names == {"bertkit.tasks.ner", "bertkit.metrics", "bertkit.data.tables"}
 
 
-def test_every_package_has_a_layer():
-    assert {package(path) for path in MODULES} == set(LAYERS)
+def test_the_rooms_are_the_folders():
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
+    assert folders == set(ROOMS)
+    assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
 def test_the_model_imports_only_siblings_and_libraries():
     """Its files are copied into checkpoints: siblings, torch, transformers and huggingface_hub only."""
-    for path in (PACKAGE / "model").glob("*.py"):
+    for path in (PACKAGE / "model").glob("*_bert.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
                 assert node.level == 1
                 assert node.module, f"{path}: `from . import x` cannot be loaded from a checkpoint"
+                assert node.module.endswith("_bert")
             elif isinstance(node, ast.ImportFrom):
                 assert node.module.split(".")[0] != "bertkit"
 
@@ -115,6 +95,6 @@ def test_every_public_name_can_be_imported():
 
 def test_the_ignored_label_has_one_name():
     """The literal -100 occurs in `bertkit.model.labels_bert` only."""
-    for path in MODULES:
+    for path in FILES.values():
         numbers = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.UnaryOp)]
         assert ("-100" in numbers) == (path == PACKAGE / "model" / "labels_bert.py"), path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import bertkit
-from bertkit.errors import RecipeError
+from bertkit.runtime.errors import RecipeError
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ is_there = {name: find_spec(f"bertkit.{name}") is not None for name in ("explain
 bertkit.finetune(recipe, output_dir=run)
 assert bertkit.load(run).predict("a good film")[0]["label"] in ("bad", "good")
 if is_there["serving"]:  # the page has a tab of explain
-    from bertkit.serving.inside import inside_of
+    from bertkit.features.serving.explain import inside_of
 
     assert (inside_of(bertkit.load(run), "predict", ["text"], []) is not None) == is_there["explain"]
 for arguments in (["--help"], command):

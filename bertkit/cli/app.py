@@ -11,38 +11,27 @@ from typing import Annotated, NoReturn
 import typer
 
 from bertkit import __version__
-from bertkit.cli import (
-    adaptation,
-    check,
-    choose,
-    corpus,
-    distill,
-    embed,
-    evaluate,
-    explain,
-    finetune,
-    grids,
-    negatives,
-    predict,
-    pretrain,
-    quickstart,
-    recipes,
-    report,
-    reproduce,
-    runs,
-    serve,
-    sharing,
-)
+from bertkit.cli import corpus, distill, embed, evaluate, finetune, negatives, predict, pretrain, recipes, runs
 from bertkit.cli.commands import command
 from bertkit.cli.groups import InOrderOfUse
 from bertkit.cli.printing import print_text, standard_streams, use_utf8
-from bertkit.errors import BertkitError, RecipeError, shortened
-from bertkit.files import disk_fault
-from bertkit.options import command_line
-from bertkit.placement.launch import end_with_launcher, wait_for_launcher
-from bertkit.placement.processes import is_main_process
-from bertkit.placement.resolve import ProcessesNeeded
-from bertkit.progress import printable, wrapped
+from bertkit.features.adaptation import command as adaptation
+from bertkit.features.checks import command as check
+from bertkit.features.choosing import command as choose
+from bertkit.features.explain import command as explain
+from bertkit.features.grids import command as grids
+from bertkit.features.reporting import command as report
+from bertkit.features.reproducing import command as reproduce
+from bertkit.features.serving import command as serve
+from bertkit.features.sharing import command as sharing
+from bertkit.features.tour import command as quickstart
+from bertkit.runtime.errors import BertkitError, RecipeError, shortened
+from bertkit.runtime.files import disk_fault
+from bertkit.runtime.options import command_line
+from bertkit.runtime.placement.launch import end_with_launcher, wait_for_launcher
+from bertkit.runtime.placement.processes import is_main_process
+from bertkit.runtime.placement.resolve import ProcessesNeeded
+from bertkit.runtime.progress import printable, wrapped
 
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
 
@@ -135,7 +124,7 @@ def main() -> None:
                 command_line.reset(running)
                 sys.stdout.flush()
         except ProcessesNeeded as needed:
-            from bertkit.placement.launch import launch
+            from bertkit.runtime.placement.launch import launch
 
             sys.exit(launch(sys.argv[1:], needed.num_processes))
         except KeyboardInterrupt:

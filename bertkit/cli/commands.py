@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from bertkit.cli.printing import print_text
-from bertkit.options import descriptions
-from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import members
 from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers, TrainSettings
+from bertkit.runtime.options import descriptions
+from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -77,7 +77,7 @@ class Setting:
     Attributes:
         key: dotted key of the value, such as ``data.max_seq_length``.
         type: type of the option.
-        described: metadata of the field, see `bertkit.options.option`.
+        described: metadata of the field, see `bertkit.runtime.options.option`.
     """
 
     key: str
@@ -107,7 +107,7 @@ def settings_of(kind: str) -> dict[str, Setting]:
     """Returns what options can set in a run of a task, by dotted key: described settings of the task and of all runs.
 
     In tasks of other packages, a field of ``TaskSettings`` or ``DataSettings`` without a description has that of the
-    field of this name in text classification (`bertkit.options.descriptions`).
+    field of this name in text classification (`bertkit.runtime.options.descriptions`).
 
     Args:
         kind: name of the task, as in ``task.kind``; its module is imported.

@@ -12,12 +12,12 @@ from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
 from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result
-from bertkit.corpus.settings import Deduplication
-from bertkit.placement.processes import Engine
-from bertkit.progress import counted
+from bertkit.data.corpus.settings import Deduplication
+from bertkit.runtime.placement.processes import Engine
+from bertkit.runtime.progress import counted
 
 if TYPE_CHECKING:
-    from bertkit.corpus.store.token_store import TokenStore
+    from bertkit.data.corpus.store.token_store import TokenStore
 
 tokenizer_app = typer.Typer(cls=Group, help="Train a vocabulary, or change that of a checkpoint.", no_args_is_help=True)
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import bertkit
 from bertkit.cli import options, training
-from bertkit.cli.check import print_report
 from bertkit.cli.commands import OF_DATA, OF_EVERY_RUN
 from bertkit.cli.embed import numbers
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
-from bertkit.errors import RecipeError
+from bertkit.features.checks.command import print_report
+from bertkit.runtime.errors import RecipeError
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
 KEYS = (
@@ -92,7 +92,7 @@ def distill(
     layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
     arguments: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
     if run.is_checked:
-        from bertkit.run.distill import distillation_recipe
+        from bertkit.training.runs.distill import distillation_recipe
 
         print_report(run.report(distillation_recipe(teacher, run.model, layers, **arguments), model=None), run.json)
         return
@@ -105,7 +105,7 @@ def distill(
         push_to_hub=run.push_to_hub,
         **arguments,
     )
-    from bertkit.run.pretrain import SHOWN
+    from bertkit.training.runs.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
     next_commands = training.AFTER_PRETRAINING if of_text else training.AFTER_FINETUNING

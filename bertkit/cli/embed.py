@@ -9,10 +9,10 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.folders import Folder, print_folder, refuse
 from bertkit.cli.printing import print_result
-from bertkit.errors import RecipeError
-from bertkit.progress import counted
+from bertkit.features.scaling.command import Folder, print_folder, refuse
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.progress import counted
 
 
 def embed(

@@ -8,13 +8,13 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
 from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result
 from bertkit.cli.training import FineTuning, finetune, grid_arguments, grid_report, print_grid
-from bertkit.errors import RecipeError, did_you_mean
+from bertkit.features.checks.command import print_report
 from bertkit.recipe.files import GLUE, recipes_in
+from bertkit.runtime.errors import RecipeError, did_you_mean
 from bertkit.tasks.registry import TASKS, recipe_of_package
 
 app = typer.Typer(cls=Group, help="Fine-tune BERT for a task.", no_args_is_help=True)
@@ -64,7 +64,7 @@ def glue(
     if run.push_to_hub is not None and not run.many.is_given:
         raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
     if run.is_checked:
-        from bertkit.checks.findings import merged
+        from bertkit.features.checks.findings import merged
 
         folders = {name: run.output_dir / name for name in names}
         if run.many.is_given:
@@ -74,12 +74,12 @@ def glue(
         print_report(merged(reports), run.json)
         return
     if run.many.is_given:
-        from bertkit.grids.glue import glue_grid_table
+        from bertkit.features.grids.glue import glue_grid_table
 
         results = bertkit.finetune_glue_grid(names, **grid_arguments(run))
         print_grid(results, run, glue_grid_table)
         return
-    from bertkit.grids.glue import glue_table
+    from bertkit.features.grids.glue import glue_table
 
     options.check_one_form(run.json, run.many.format)
     # Repeating the command continues where it stopped, so --resume has no effect.

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from bertkit.errors import RecipeError
 from bertkit.recipe.files import GLUE, SCHEMA_FILE, list_recipes, recipe_folder, recipes_in
+from bertkit.runtime.errors import RecipeError
 
 _KINDS = {"multiple-choice": "multiple_choice", "pretrain": "pretraining", "squad": "question_answering"}
 

@@ -10,9 +10,9 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.folders import Folder, print_folder, refuse
 from bertkit.cli.printing import print_lines, print_list, print_result
-from bertkit.errors import RecipeError
+from bertkit.features.scaling.command import Folder, print_folder, refuse
+from bertkit.runtime.errors import RecipeError
 
 
 def predict(
@@ -78,7 +78,7 @@ def predict(
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint. It may be of bertkit or stock; the task is read from it."""
-    from bertkit.progress import counted, say, wants_colours
+    from bertkit.runtime.progress import counted, say, wants_colours
 
     how: dict[str, Any] = {
         "all_probabilities": all_probabilities,

@@ -46,7 +46,7 @@ def pretrain(
     """Pre-train BERT on text: masked words and next sentences."""
     if run.recipe is not None:
         training.check_kind(run.recipe, "pretraining")
-    from bertkit.run.pretrain import SHOWN
+    from bertkit.training.runs.pretrain import SHOWN
 
     texts = [*(corpus or []), *(more or [])]
     run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, training.AFTER_PRETRAINING, corpus=texts)

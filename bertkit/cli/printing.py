@@ -17,16 +17,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bertkit.errors import OutputError
-from bertkit.json_text import dumps
-from bertkit.placement.processes import uninterrupted
-from bertkit.progress import printable, wants_colours, wrapped
+from bertkit.runtime.errors import OutputError
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.placement.processes import uninterrupted
+from bertkit.runtime.progress import printable, wants_colours, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from bertkit.run.directory import Run
+    from bertkit.training.runs.directory import Run
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
 

@@ -11,8 +11,8 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result, print_text
-from bertkit.json_text import dumps
 from bertkit.recipe.files import read_recipe_file, recipe_text
+from bertkit.runtime.json_text import dumps
 
 app = typer.Typer(cls=Group, help="List, read, copy and check recipes.", no_args_is_help=True)
 

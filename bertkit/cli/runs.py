@@ -13,13 +13,13 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.printing import console, drawn, print_lines, print_result, print_text
-from bertkit.json_text import dumps
-from bertkit.progress import printable
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bertkit.run.listing import ListedRun
+    from bertkit.training.runs.listing import ListedRun
 
 _WIDEST = 10_000  # characters of a line in files and pipes
 _COLUMNS = ("run", "state", "score", "task", "from", "date (UTC)")
@@ -39,7 +39,7 @@ def runs(
     if json:
         print_text(dumps([asdict(run) for run in listed], default=str))
     elif format != "text":
-        from bertkit.grids.formats import ResultTable
+        from bertkit.runtime.formats import ResultTable
 
         rows = [_row(run, folder) for run in listed]
         columns = {name: [row[name] for row in rows] for name in _COLUMNS}

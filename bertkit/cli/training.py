@@ -11,19 +11,19 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.check import print_report
 from bertkit.cli.commands import Settings
 from bertkit.cli.printing import print_next, print_result, print_results
-from bertkit.errors import RecipeError
+from bertkit.features.checks.command import print_report
 from bertkit.recipe.fields import Text, typed
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import load_placement
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
-    from bertkit.checks.findings import Report
+    from bertkit.features.checks.findings import Report
     from bertkit.recipe.load import Recipe
-    from bertkit.run.directory import Run as FinishedRun
+    from bertkit.training.runs.directory import Run as FinishedRun
 
 
 _MANY_RUNS = "Grids"
@@ -279,7 +279,7 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
         if run.is_checked:
             print_report(grid_report(recipe, run), run.json)
             return
-        from bertkit.grids.table import grid_table
+        from bertkit.features.grids.table import grid_table
 
         results = bertkit.finetune_grid(recipe, **grid_arguments(run))
         print_grid(results, run, grid_table, AFTER_A_GRID if results.best is not None else ())
@@ -306,7 +306,7 @@ def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
 
 def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     """Returns the scores of a fine-tuning that are printed, as (key, name), without those of single classes."""
-    from bertkit.run.directory import named_scores
+    from bertkit.training.runs.directory import named_scores
 
     return named_scores(metrics)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, shown
 from bertkit.inference.predicted import Outcome, Predicted, predicted
 from bertkit.inference.verdict import (
     Facts,
@@ -20,7 +19,8 @@ from bertkit.inference.verdict import (
     score_in_words,
 )
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
-from bertkit.progress import counted
+from bertkit.runtime.errors import DataError, RecipeError, shown
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task, one_array
 from bertkit.tasks.classification.stock import StockClassification
 from bertkit.tasks.classification.task import ClassificationTask

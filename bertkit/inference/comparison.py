@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, did_you_mean
+from bertkit.data.tables.table import copies_in_words
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
-from bertkit.pages.summary import Summarized, Summary
-from bertkit.progress import counted
-from bertkit.tables.table import copies_in_words
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
+from bertkit.runtime.pages.summary import Summarized, Summary
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import per_example
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"

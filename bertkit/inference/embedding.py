@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.checkpoint.encoders import longest_input, model_inputs
-from bertkit.checkpoint.load import check_positions, load_model
-from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.pooling import Pooling, recorded_pooling
-from bertkit.progress import Bar, Reached, without_library_bars
+from bertkit.model.checkpoint.encoders import longest_input, model_inputs
+from bertkit.model.checkpoint.load import check_positions, load_model
+from bertkit.runtime.errors import CheckpointError, RecipeError
+from bertkit.runtime.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.base import padded
 from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.checkpoint.load import load_tokenizer
-from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.networks import is_ensemble
 from bertkit.inference.predicted import (
     OUT_OF_FOLD,
@@ -25,11 +22,14 @@ from bertkit.inference.predicted import (
 )
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.metrics import names as own_metrics
-from bertkit.options import several
-from bertkit.pages.summary import Summarized, Summary
-from bertkit.placement.inference import EVALUATION_PRECISION, Precision
-from bertkit.progress import Bar, Reached, counted, is_of_class, say, unreported
+from bertkit.model.checkpoint.load import load_tokenizer
+from bertkit.model.checkpoint.remote import at_revision
 from bertkit.recipe.files import absolute, read_recipe_file
+from bertkit.runtime.errors import CheckpointError, DataError
+from bertkit.runtime.options import several
+from bertkit.runtime.pages.summary import Summarized, Summary
+from bertkit.runtime.placement.inference import EVALUATION_PRECISION, Precision
+from bertkit.runtime.progress import Bar, Reached, counted, is_of_class, say, unreported
 from bertkit.tasks.arguments import table_path
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import load_recipe

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from bertkit.checkpoint.remote import at_revision
-from bertkit.errors import DataError, OutputError
+from bertkit.data.tables import Table, is_table, read_table
+from bertkit.data.tables.documents import is_document
+from bertkit.data.tables.objects import kind_of_table, some_rows, table_of
 from bertkit.inference.inputs import (
     Block,
     blocks_of,
@@ -24,13 +25,12 @@ from bertkit.inference.row_files import ROW_FILES, flat, has_columns, writing_ro
 from bertkit.inference.skipping import listing_skipped, readable
 from bertkit.inference.unsure import check_unsure_below, unsure_on_validation, with_unsure
 from bertkit.inference.writing import Row, check_growing_file, with_prediction
-from bertkit.json_text import dumps
-from bertkit.placement.inference import Precision
-from bertkit.progress import Reached, printable, say
-from bertkit.reading.text import read_text
-from bertkit.tables import Table, is_table, read_table
-from bertkit.tables.documents import is_document
-from bertkit.tables.objects import kind_of_table, some_rows, table_of
+from bertkit.model.checkpoint.remote import at_revision
+from bertkit.runtime.errors import DataError, OutputError
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.progress import Reached, printable, say
+from bertkit.runtime.reading.text import read_text
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 

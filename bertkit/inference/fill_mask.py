@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bertkit.checkpoint.encoders import longest_input, model_inputs
-from bertkit.errors import CheckpointError, RecipeError, raise_all
 from bertkit.inference.forward import forward_in_batches
+from bertkit.model.checkpoint.encoders import longest_input, model_inputs
+from bertkit.runtime.errors import CheckpointError, RecipeError, raise_all
 from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bertkit.checkpoint.faults import not_finite
 from bertkit.inference.networks import OnnxModel
+from bertkit.model.checkpoint.faults import not_finite
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,7 +63,7 @@ def forward_in_batches(
     """
     import torch
 
-    from bertkit.placement.processor import fast_products
+    from bertkit.runtime.placement.processor import fast_products
 
     model.eval()
     is_cpu = model.device.type == "cpu"

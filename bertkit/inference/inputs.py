@@ -15,14 +15,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from bertkit.errors import DataError, raise_all, raise_listed
-from bertkit.progress import Bar, Reached, say
-from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
-from bertkit.tables import Table, is_table
-from bertkit.tables.documents import FORMS, document_parts
-from bertkit.tables.encodings import as_utf8
-from bertkit.tables.objects import refuse_unfinished
-from bertkit.tables.table_files import read_table_parts
+from bertkit.data.tables import Table, is_table
+from bertkit.data.tables.documents import FORMS, document_parts
+from bertkit.data.tables.encodings import as_utf8
+from bertkit.data.tables.objects import refuse_unfinished
+from bertkit.data.tables.table_files import read_table_parts
+from bertkit.runtime.errors import DataError, raise_all, raise_listed
+from bertkit.runtime.progress import Bar, Reached, say
+from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -99,7 +99,7 @@ def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | N
     ['a film']
     >>> with_words(["a film", " "])
     Traceback (most recent call last):
-    bertkit.errors.DataError: text 2: empty; give at least one word
+    bertkit.runtime.errors.DataError: text 2: empty; give at least one word
     """
     faults = [
         f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
@@ -168,7 +168,8 @@ def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
 def read_inputs(
     input_file: Path, size: int = BLOCK, per_file: bool = False, left_out: list[str] | None = None
 ) -> Iterator[Block]:
-    """Reads the inputs of a file: the rows of a table (see `bertkit.tables.is_table`), or the lines of any other file.
+    """Reads the inputs of a file: the rows of a table (see `bertkit.data.tables.is_table`), or the lines of any other
+    file.
 
     A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
     loaded. ``-`` is stdin: each block has the lines that have arrived, few from a person and many from a fast program.
@@ -178,8 +179,8 @@ def read_inputs(
         input_file: a file or ``-``.
         size: inputs per block, at most.
         per_file: the input is a folder, and each of its files a text, or one such file, see
-            `bertkit.tables.documents`. The blocks are tables of ``file`` and ``text``.
-        left_out: as of `bertkit.tables.table_files.read_table_parts`, and of `document_parts`.
+            `bertkit.data.tables.documents`. The blocks are tables of ``file`` and ``text``.
+        left_out: as of `bertkit.data.tables.table_files.read_table_parts`, and of `document_parts`.
 
     Raises:
         DataError: the file cannot be read or is invalid; raised after the blocks before the fault.

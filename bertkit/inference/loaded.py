@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
-from bertkit.checkpoint.remote import at_revision
+from bertkit.data.tables.columns import the_text_column
+from bertkit.data.tables.labels import texts as texts_of_column
+from bertkit.data.tables.objects import kind_of_table, table_of, with_columns
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
-from bertkit.pages.summary import Summarized, Summary
-from bertkit.placement.inference import Precision, inference_device, inference_dtype
-from bertkit.progress import without_library_bars
-from bertkit.tables.columns import the_text_column
-from bertkit.tables.labels import texts as texts_of_column
-from bertkit.tables.objects import kind_of_table, table_of, with_columns
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
+from bertkit.model.checkpoint.remote import at_revision
+from bertkit.runtime.pages.summary import Summarized, Summary
+from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
+from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.checkpoints import has_task
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.inference.forward import forward_in_batches
-from bertkit.progress import unreported
+from bertkit.runtime.progress import unreported
 from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:

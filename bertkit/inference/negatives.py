@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import CheckpointError, DataError, RecipeError
-from bertkit.files import check_new_file, write_csv, write_json_lines
-from bertkit.progress import without_library_bars
-from bertkit.tables import read_table
+from bertkit.data.tables import read_table
+from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
+from bertkit.runtime.files import check_new_file, write_csv, write_json_lines
+from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.similarity.columns import read_texts, usual_texts
 from bertkit.tasks.similarity.forms import refuse_unread_labels
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bertkit.data.tables import Table
+from bertkit.data.tables.typed_rows import JSON, read_json_list
 from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
 from bertkit.inference.verdict import (
     Facts,
@@ -22,9 +24,7 @@ from bertkit.inference.verdict import (
 )
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.progress import counted, printable
-from bertkit.tables import Table
-from bertkit.tables.typed_rows import JSON, read_json_list
+from bertkit.runtime.progress import counted, printable
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.sentences import is_conll, is_of_words, read_sentences
 from bertkit.tasks.ner.spans import OffsetUnit, Span, to_utf16, trimmed

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import CheckpointError, importing
-from bertkit.reading.paths import is_below
+from bertkit.runtime.errors import CheckpointError, importing
+from bertkit.runtime.reading.paths import is_below
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertkit.placement.processor import has_onednn, product
+from bertkit.runtime.placement.processor import has_onednn, product
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from bertkit.checkpoint.faults import reading
-from bertkit.checkpoint.load import longest_of_tokenizer
-from bertkit.errors import CheckpointError
+from bertkit.model.checkpoint.faults import reading
+from bertkit.model.checkpoint.load import longest_of_tokenizer
+from bertkit.runtime.errors import CheckpointError
 
 Pooling = Literal["cls", "mean", "max"]
 

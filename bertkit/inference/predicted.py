@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, shown
+from bertkit.data.tables.table import copies_in_words, same_texts
 from bertkit.inference.verdict import Facts, score_in_words
-from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
-from bertkit.progress import counted
-from bertkit.tables.table import copies_in_words, same_texts
+from bertkit.runtime.errors import DataError, RecipeError, shown
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, number_in_source
@@ -27,8 +27,8 @@ from bertkit.tasks.splits import Columns, number_in_source
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from bertkit.data.tables import Table
     from bertkit.metrics.adapter import FurtherMetrics
-    from bertkit.tables import Table
 
 _TRIED = 20  # examples
 _CORRELATIONS = ("spearmanr", "pearson", "combined_score")

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.checkpoint.encoders import model_inputs
-from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
-from bertkit.errors import DataError, PlacementError
+from bertkit.data.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
@@ -18,10 +16,12 @@ from bertkit.inference.predicted import predicted
 from bertkit.inference.row_files import spread
 from bertkit.inference.unsure import check_unsure_below, with_unsure
 from bertkit.inference.writing import names_beside
+from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.placement.inference import Precision, inference_device, inference_dtype
-from bertkit.progress import Bar, Reached, say, without_library_bars
-from bertkit.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
+from bertkit.runtime.errors import DataError, PlacementError
+from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
+from bertkit.runtime.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.checkpoints import StockTask, task_of_checkpoint
 from bertkit.tasks.splits import Columns

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import DataError, raise_all
+from bertkit.data.tables import Table
+from bertkit.data.tables.typed_rows import JSON
 from bertkit.inference.predicted import Outcome, Predicted, predicted
 from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
-from bertkit.tables import Table
-from bertkit.tables.typed_rows import JSON
+from bertkit.runtime.errors import DataError, raise_all
 from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Columns

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import OutputError
 from bertkit.inference.writing import GrowingFile, Row
-from bertkit.json_text import dumps
+from bertkit.runtime.errors import OutputError
+from bertkit.runtime.json_text import dumps
 
 if TYPE_CHECKING:
     import pyarrow as pa

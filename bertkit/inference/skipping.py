@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from bertkit.errors import DataError
+from bertkit.data.tables import Table
 from bertkit.inference.inputs import Block
-from bertkit.progress import counted, say
-from bertkit.tables import Table
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import counted, say
 
 _MOST_LISTED = 20  # inputs that are skipped
 

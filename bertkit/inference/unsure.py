@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import BertkitError, RecipeError
-from bertkit.progress import counted
+from bertkit.runtime.errors import BertkitError, RecipeError
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task
 
 UNSURE = "unsure"

@@ -10,8 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bertkit.errors import DataError, OutputError
-from bertkit.files import readable_size
+from bertkit.data.tables import Table, is_table
+from bertkit.data.tables.columns import the_text_column
+from bertkit.data.tables.documents import is_document
+from bertkit.data.tables.labels import texts as texts_of_column
+from bertkit.data.tables.objects import kind_of_table, table_of
 from bertkit.inference.embedding import TEXTS_AT_ONCE, TokenEmbeddings, Vectors, rows_of_vectors
 from bertkit.inference.inputs import (
     BLOCK,
@@ -28,13 +31,10 @@ from bertkit.inference.pooling import Pooling
 from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.skipping import listing_skipped, readable
 from bertkit.inference.writing import GrowingFile, check_growing_file
-from bertkit.placement.inference import Precision
-from bertkit.progress import Reached, say, unreported
-from bertkit.tables import Table, is_table
-from bertkit.tables.columns import the_text_column
-from bertkit.tables.documents import is_document
-from bertkit.tables.labels import texts as texts_of_column
-from bertkit.tables.objects import kind_of_table, table_of
+from bertkit.runtime.errors import DataError, OutputError
+from bertkit.runtime.files import readable_size
+from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.progress import Reached, say, unreported
 
 _MOST_TEXT_BYTES = 1 << 32  # of the array of texts in .npz
 

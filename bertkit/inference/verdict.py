@@ -2,7 +2,7 @@
 
 The same sentences stand at the end of a run, in its report, in its model card and in `bertkit.compare`. `verdict_of`
 makes them; what it says of the predictions of a kind of task is `bertkit.inference.predicted.Predicted.facts`. What to
-try next follows from them in `bertkit.run.evaluate`.
+try next follows from them in `bertkit.training.runs.evaluate`.
 
 Dimension letters: N examples, C classes.
 """
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import shown
 from bertkit.metrics import score_range
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
-from bertkit.progress import counted, display_name, inflected
+from bertkit.runtime.errors import shown
+from bertkit.runtime.progress import counted, display_name, inflected
 
 if TYPE_CHECKING:
     from bertkit.inference.predicted import Outcome

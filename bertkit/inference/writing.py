@@ -8,17 +8,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bertkit.errors import OutputError
-from bertkit.files import check_new_file, lock, output_error, unlocked
-from bertkit.placement.processes import uninterrupted
-from bertkit.progress import say
+from bertkit.runtime.errors import OutputError
+from bertkit.runtime.files import check_new_file, lock, output_error, unlocked
+from bertkit.runtime.placement.processes import uninterrupted
+from bertkit.runtime.progress import say
 
 Row = dict[str, Any]
 _GIVEN = "input_"  # before the name of a column that the prediction has too
 
 
 def check_growing_file(path: Path, name: str) -> None:
-    """Refuses what `bertkit.files.check_new_file` refuses, and the partial file of a running or interrupted run.
+    """Refuses what `bertkit.runtime.files.check_new_file` refuses, and the partial file of a running or interrupted
+    run.
 
     An empty partial file, which a killed run may leave behind, is removed.
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bertkit.errors import DataError, RecipeError, did_you_mean
-from bertkit.options import option
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
+from bertkit.runtime.options import option
 
 if TYPE_CHECKING:
     import evaluate

@@ -10,8 +10,8 @@ import datasets
 import evaluate
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, described, listed, shown
 from bertkit.metrics import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, compute
+from bertkit.runtime.errors import DataError, RecipeError, described, listed, shown
 
 _TEXT = datasets.Value("string")
 _TAGS = datasets.List(_TEXT)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from bertkit.errors import DataError
+from bertkit.runtime.errors import DataError
 
 OUTSIDE = "O"
 PREFIXES = ("B", "I", "E", "S", "L", "U")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import DataError
+from bertkit.runtime.errors import DataError
 
 Scores = dict[str, float]
 """One score per question, by its id."""

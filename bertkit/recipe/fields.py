@@ -11,11 +11,11 @@ from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from bertkit.checkpoint.encoders import MODEL_TYPE, MOST_LAYERS, field_types, new_architecture
-from bertkit.errors import RecipeError, did_you_mean, shown
-from bertkit.options import Range, descriptions
+from bertkit.model.checkpoint.encoders import MODEL_TYPE, MOST_LAYERS, field_types, new_architecture
 from bertkit.recipe.files import parse_texts, parse_value
 from bertkit.recipe.settings import OptionsOfTransformers, TrainSettings, TuningSettings
+from bertkit.runtime.errors import RecipeError, did_you_mean, shown
+from bertkit.runtime.options import Range, descriptions
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError

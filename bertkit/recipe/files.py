@@ -19,9 +19,9 @@ from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 from yaml.events import AliasEvent
 
-from bertkit.errors import RecipeError, did_you_mean, shortened, shown
-from bertkit.files import check_new_file, write_whole
-from bertkit.reading.paths import workbook_and_sheet
+from bertkit.runtime.errors import RecipeError, did_you_mean, shortened, shown
+from bertkit.runtime.files import check_new_file, write_whole
+from bertkit.runtime.reading.paths import workbook_and_sheet
 
 GLUE = "finetune/glue/"
 """Folder of the recipes of GLUE, whose names are those of its tasks."""

@@ -15,10 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bertkit.checkpoint.encoders import MODEL_TYPE, new_architecture
-from bertkit.errors import RecipeError, did_you_mean, listed, noted, shown
-from bertkit.files import write_whole
-from bertkit.placement.resolve import PlacementSettings
+from bertkit.model.checkpoint.encoders import MODEL_TYPE, new_architecture
 from bertkit.recipe.fields import (
     TRAIN_DEFAULTS,
     Fields,
@@ -33,6 +30,9 @@ from bertkit.recipe.fields import (
 from bertkit.recipe.files import absolute, check_plain, find_recipe, read_recipe_file, recipes_in, to_yaml
 from bertkit.recipe.nearest import nearest_key
 from bertkit.recipe.settings import DISTILL, HubSettings
+from bertkit.runtime.errors import RecipeError, did_you_mean, listed, noted, shown
+from bertkit.runtime.files import write_whole
+from bertkit.runtime.placement.resolve import PlacementSettings
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 

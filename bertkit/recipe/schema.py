@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from bertkit.checkpoint.encoders import MODEL_TYPE
-from bertkit.errors import RecipeError, did_you_mean
-from bertkit.placement.resolve import PlacementSettings
+from bertkit.model.checkpoint.encoders import MODEL_TYPE
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.load import Tasks
 from bertkit.recipe.settings import KEEP, HubSettings
+from bertkit.runtime.errors import RecipeError, did_you_mean
+from bertkit.runtime.placement.resolve import PlacementSettings
 
 Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bertkit.options import check_ranges, option, setting
+from bertkit.runtime.options import check_ranges, option, setting
 
 KEEP, LORA, DISTILL = "keep_layers", "lora", "distill"
 HEAD, CONTRAST, HEAD_RATE = "head", "contrast_steps", "head_learning_rate"

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
-from bertkit.errors import RecipeError
-from bertkit.options import several
-from bertkit.placement.resolve import PlacementSettings
+from bertkit.data.tables.objects import kind_of_table, refuse_unfinished, stored
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.nearest import nearest_key
-from bertkit.tables.objects import kind_of_table, refuse_unfinished, stored
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.options import several
+from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from bertkit.errors import DataError
-from bertkit.files import write_json_lines
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.files import write_json_lines
 from bertkit.tasks.splits import Columns, FineTuningData, Split, is_labelled
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from bertkit.tables import Table
+    from bertkit.data.tables import Table
 
 
 Outputs = np.ndarray | tuple[np.ndarray, ...]
@@ -211,7 +211,7 @@ class Task(ABC):
         Raises:
             DataError: a column is missing, or has values that are not text.
         """
-        from bertkit.tables.labels import texts
+        from bertkit.data.tables.labels import texts
 
         return {"text": list(texts(table, "text"))}
 

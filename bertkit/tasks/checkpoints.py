@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.checkpoint.encoders import longest_input, saved_head
-from bertkit.checkpoint.faults import reading
-from bertkit.checkpoint.load import longest_of_tokenizer
-from bertkit.errors import CheckpointError, DataError, RecipeError, quoted
+from bertkit.model.checkpoint.encoders import longest_input, saved_head
+from bertkit.model.checkpoint.faults import reading
+from bertkit.model.checkpoint.load import longest_of_tokenizer
 from bertkit.recipe.load import Checker
+from bertkit.runtime.errors import CheckpointError, DataError, RecipeError, quoted
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import TASKS
 

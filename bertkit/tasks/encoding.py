@@ -21,11 +21,11 @@ from datasets.fingerprint import get_temporary_cache_files_directory
 from transformers import PreTrainedTokenizerBase
 
 from bertkit import __version__
-from bertkit.files import new_folder
-from bertkit.json_text import dumps
-from bertkit.placement.launch import SCRATCH_FOLDER
-from bertkit.placement.processes import failing_together, first_on_machine, gathered
-from bertkit.progress import without_library_bars
+from bertkit.runtime.files import new_folder
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.placement.launch import SCRATCH_FOLDER
+from bertkit.runtime.placement.processes import failing_together, first_on_machine, gathered
+from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns, Split, Truncation
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.errors import DataError, did_you_mean
-from bertkit.tables.folds import assign_folds
-from bertkit.tables.table import same_texts
+from bertkit.data.tables.folds import assign_folds
+from bertkit.data.tables.table import same_texts
+from bertkit.runtime.errors import DataError, did_you_mean
 from bertkit.tasks.base import texts_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def groups(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
 
 
 def text_numbers(task: Task, examples: Any) -> np.ndarray:
-    """Returns the number of the text of each example, (N,) int64, the same for copies: see `bertkit.tables.table`.
+    """Returns the number of the text of each example, (N,) int64, the same for copies: see `bertkit.data.tables.table`.
 
     Examples of a task without texts have a number each.
     """

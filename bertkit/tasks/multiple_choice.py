@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
-from bertkit.options import option, setting
-from bertkit.tables import Table
-from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import texts
-from bertkit.tables.table import find_column
+from bertkit.data.tables import Table
+from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.labels import texts
+from bertkit.data.tables.table import find_column
+from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed
+from bertkit.runtime.options import option, setting
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, softmax, texts_of
 from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.splits import Columns, Split

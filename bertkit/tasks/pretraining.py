@@ -1,7 +1,7 @@
 """Pre-training task: from documents to masked pairs (BERT §3.1).
 
 This module defines the recipe values, loads the corpus and selects the held-out documents. Examples are built in
-``bertkit/corpus``; metrics are in ``bertkit/metrics/pretraining.py``.
+``bertkit/data/corpus``; metrics are in ``bertkit/metrics/pretraining.py``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.corpus.documents import DocumentForm
-from bertkit.corpus.examples.masking import unigram_loss
-from bertkit.corpus.examples.randomness import Stream, uniform
-from bertkit.corpus.sentences import check_splitter_name, find_splitter
-from bertkit.corpus.settings import (
+from bertkit.data.corpus.documents import DocumentForm
+from bertkit.data.corpus.examples.masking import unigram_loss
+from bertkit.data.corpus.examples.randomness import Stream, uniform
+from bertkit.data.corpus.sentences import check_splitter_name, find_splitter
+from bertkit.data.corpus.settings import (
     ExampleSettings,
     PairObjective,
     Phase,
@@ -29,17 +29,17 @@ from bertkit.corpus.settings import (
     check_phases,
     phase_lengths,
 )
-from bertkit.corpus.sources import Source, find_sources
-from bertkit.corpus.store.encoding import SentenceEncoder
-from bertkit.corpus.store.opening import names_store
-from bertkit.corpus.store.streaming import StreamedBlocks
-from bertkit.corpus.store.token_store import StoreView, TokenStore
-from bertkit.corpus.store.writer import build_token_store
-from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
-from bertkit.errors import DataError, RecipeError
+from bertkit.data.corpus.sources import Source, find_sources
+from bertkit.data.corpus.store.encoding import SentenceEncoder
+from bertkit.data.corpus.store.opening import names_store
+from bertkit.data.corpus.store.streaming import StreamedBlocks
+from bertkit.data.corpus.store.token_store import StoreView, TokenStore
+from bertkit.data.corpus.store.writer import build_token_store
+from bertkit.data.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
 from bertkit.metrics.pretraining import PAIRS
-from bertkit.options import check_ranges, option, setting
-from bertkit.progress import counted
+from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.progress import counted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

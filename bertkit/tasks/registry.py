@@ -19,11 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from bertkit.errors import RecipeError
-from bertkit.options import several
 from bertkit.recipe import load
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.options import several
 
 if TYPE_CHECKING:
     from bertkit.tasks.base import Task
@@ -300,7 +300,7 @@ class by_kind_of_task(Generic[P, R]):
 @cache
 def has_room(name: str) -> bool:
     """Returns whether a feature is there: a package of bertkit that can be removed, such as ``reporting``."""
-    return find_spec(f"bertkit.{name}") is not None
+    return find_spec(f"bertkit.features.{name}") is not None
 
 
 @cache

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import DataError, quoted
+from bertkit.data.tables import Table
+from bertkit.data.tables.labels import labelled
+from bertkit.data.tables.table import matching, usual_column
 from bertkit.metrics import MetricSettings
 from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
-from bertkit.options import option, setting
-from bertkit.progress import counted
-from bertkit.tables import Table
-from bertkit.tables.labels import labelled
-from bertkit.tables.table import matching, usual_column
+from bertkit.model.checkpoint.encoders import label_fields
+from bertkit.runtime.errors import DataError, quoted
+from bertkit.runtime.options import option, setting
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.task import DataSettings

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from bertkit.options import check_ranges, option, setting
-from bertkit.progress import counted
-from bertkit.tables.stored_columns import StoredColumn
-from bertkit.tables.table import copies_in_words
+from bertkit.data.tables.stored_columns import StoredColumn
+from bertkit.data.tables.table import copies_in_words
+from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.progress import counted
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from bertkit.tables import Table
+    from bertkit.data.tables import Table
     from bertkit.tasks.base import Task
 
 _ROWS_OF_A_BATCH = 1000
@@ -174,7 +174,8 @@ class Split:
         notes: remarks on the data, which are printed and recorded.
         labels: what the labels of a training set were taken for, also one of the notes; empty if nothing was inferred.
         line_on_labels: returns ``labels`` for other examples of the split, so that its counts follow a selection.
-        doubts: code of a rule of `bertkit.checks` → what is doubtful in the source and cannot be seen in ``examples``.
+        doubts: code of a rule of `bertkit.features.checks` → what is doubtful in the source and cannot be seen in
+            ``examples``.
         numbers: number of each example in the source, from 1, or the path of its file; ``None`` numbers the examples
             themselves.
         unit: what ``numbers`` count: ``line``, ``row`` or ``file``.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from bertkit.errors import DataError, collected
-from bertkit.options import option, setting
-from bertkit.progress import counted
-from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
-from bertkit.tables.folds import hold_out, joined
-from bertkit.tables.table import copies_in_words, numbered
+from bertkit.data.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
+from bertkit.data.tables.folds import hold_out, joined
+from bertkit.data.tables.table import copies_in_words, numbered
+from bertkit.runtime.errors import DataError, collected
+from bertkit.runtime.options import option, setting
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import groups, text_numbers
 from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
@@ -165,8 +165,8 @@ class TableData(HubData):
         Args:
             train: the whole table.
             classes: class of each row, for a stratified split; None samples from all rows alike.
-            texts: number of the text of each row, (N,), as of `bertkit.tables.table.same_texts`, so that copies stay on
-                one side.
+            texts: number of the text of each row, (N,), as of `bertkit.data.tables.table.same_texts`, so that copies
+                stay on one side.
             groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
         """
         rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))

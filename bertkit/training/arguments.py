@@ -14,12 +14,12 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
 from transformers.utils import is_torch_tf32_available
 
-from bertkit.errors import RecipeError, shortened, shown
-from bertkit.placement.resolve import Placement
 from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.recipe.settings import OWN_TRAIN_KEYS
+from bertkit.runtime.errors import RecipeError, shortened, shown
+from bertkit.runtime.placement.resolve import Placement
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 

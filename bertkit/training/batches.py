@@ -24,11 +24,11 @@ from torch.utils.data import Sampler, SequentialSampler
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
-from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.placement.processes import started_processes
-from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.processes import started_processes
+from bertkit.runtime.progress import counted
 
 Collate = Callable[..., Mapping[str, Tensor]]
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel, get_linear_schedule_with_warmup
 
-from bertkit.progress import Bar
+from bertkit.runtime.progress import Bar
 from bertkit.training.heads import Collate, captured
 
 _TEMPERATURE = 0.1  # of the cosines

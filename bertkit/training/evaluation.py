@@ -26,9 +26,9 @@ from transformers import (
 )
 from transformers.trainer_utils import EvalLoopOutput
 
-from bertkit.errors import RecipeError
 from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import RecipeError
 from bertkit.training.batches import part_of_batch
 from bertkit.training.objectives import Objective
 

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from bertkit.errors import RecipeError
 from bertkit.inference.forward import forward_in_batches
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.runtime.errors import RecipeError
 from bertkit.training.linear_head import LinearHead, standard_deviations
 
 _ACTIVATIONS: Sequence[tuple[Callable[[Tensor], Tensor], float, float]] = (

@@ -9,14 +9,14 @@ from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from bertkit.checkpoint.encoders import head_class
-from bertkit.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
-from bertkit.corpus.settings import TokenObjective
-from bertkit.errors import RecipeError
+from bertkit.data.corpus.settings import TokenObjective
+from bertkit.model.checkpoint.encoders import head_class
+from bertkit.model.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.progress import without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP, distillation_settings
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.training.tuning import encoder_layers
 
@@ -29,7 +29,7 @@ class Initialization:
         checkpoint: folder or Hub id; None for new weights.
         tokenizer: tokenizer of the checkpoint; for new weights that of the teacher or of the corpus.
         config: configuration of the model; in fine-tuning without its labels before `of_task`.
-        head: a class of heads or its name, see `bertkit.checkpoint.encoders.head_class`.
+        head: a class of heads or its name, see `bertkit.model.checkpoint.encoders.head_class`.
         layers: layers of the checkpoint's encoder to keep, from 0; None for all.
         loaded: configuration to load the checkpoint with, if it is not ``config``.
         stored: in fine-tuning, the source of ``config``.

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.tables.folds import assign_folds
+from bertkit.data.tables.folds import assign_folds
 from bertkit.tasks.classification.decisions import log_loss
 
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)
@@ -126,9 +126,9 @@ def folds_to_fit(texts: np.ndarray, labels: Sequence[Any] | None) -> np.ndarray:
     """Returns the fold of each row for `fit_by_folds`, (N,) int64: up to five, with copies in one fold.
 
     Args:
-        texts: number of the text of each row, (N,), as of `bertkit.tables.table.same_texts`; if all are one text, there
-            is one fold.
-        labels: as for `bertkit.tables.folds.assign_folds`.
+        texts: number of the text of each row, (N,), as of `bertkit.data.tables.table.same_texts`; if all are one text,
+            there is one fold.
+        labels: as for `bertkit.data.tables.folds.assign_folds`.
     """
     number = min(_FOLDS, int(texts.max()) + 1)
     if number < 2:

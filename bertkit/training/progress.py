@@ -18,9 +18,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from bertkit.placement.resolve import Placement
-from bertkit.progress import counted, duration, memory_size, on_terminal, printable, readable, say
 from bertkit.recipe.fields import LOGGING_STEPS
+from bertkit.runtime.placement.resolve import Placement
+from bertkit.runtime.progress import counted, duration, memory_size, on_terminal, printable, readable, say
 from bertkit.training.cpu import attention_kernel
 
 _WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes per parameter: float32, with AdamW's two moments

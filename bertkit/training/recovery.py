@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bertkit.files import obey_umask, write_json
-from bertkit.placement.processes import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, is_main_process
-from bertkit.progress import counted, end_bars, say
-from bertkit.reading.paths import is_below, leads_out
+from bertkit.runtime.files import obey_umask, write_json
+from bertkit.runtime.placement.processes import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, is_main_process
+from bertkit.runtime.progress import counted, end_bars, say
+from bertkit.runtime.reading.paths import is_below, leads_out
 
 MANIFEST = "manifest.json"
 
@@ -192,7 +192,7 @@ def interruptions_reported(output_dir: Path) -> Iterator[None]:
 
 
 FOLDS_FOLDER = "folds"
-"""Folder of a run with the predictions of its models of folds that are done, see `bertkit.run.folds`."""
+"""Folder of a run with the predictions of its models of folds that are done, see `bertkit.training.runs.folds`."""
 
 
 def folds_done(output_dir: Path) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from bertkit.progress import counted
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, usual_epochs
+from bertkit.runtime.progress import counted
 from bertkit.training.contrast import can_contrast
 
 FITS_DATA = "fit_schedule"

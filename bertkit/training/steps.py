@@ -11,9 +11,9 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch.nn.parallel import DistributedDataParallel
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bertkit.errors import PlacementError
-from bertkit.placement.resolve import largest_divisor
-from bertkit.progress import counted
+from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.resolve import largest_divisor
+from bertkit.runtime.progress import counted
 from bertkit.training.batches import batch_size, part_of_batch
 
 if TYPE_CHECKING:

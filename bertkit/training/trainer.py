@@ -27,9 +27,9 @@ from transformers import (
 )
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalPrediction, rotate_checkpoints
 
-from bertkit.errors import TrainingError
-from bertkit.placement.processes import failing_together
-from bertkit.placement.resolve import Placement
+from bertkit.runtime.errors import TrainingError
+from bertkit.runtime.placement.processes import failing_together
+from bertkit.runtime.placement.resolve import Placement
 from bertkit.training.batches import GlobalBatches, num_tokens, training_order, unlabelled
 from bertkit.training.evaluation import EvaluatingTrainer, has_nan, in_dataset_order
 from bertkit.training.objectives import Objective

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from bertkit.errors import PlacementError, RecipeError, importing
-from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HEAD_RATE, KEYS, LORA, LoraSettings
+from bertkit.runtime.errors import PlacementError, RecipeError, importing
+from bertkit.runtime.placement.resolve import Placement
 from bertkit.training.heads import classifier_of
 
 _ADAPTER = "default"  # PEFT's name of the only adapter of a model

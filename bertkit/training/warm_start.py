@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import RecipeError
-from bertkit.progress import counted, say
+from bertkit.data.tables.table import numbered
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD
-from bertkit.tables.table import numbered
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.progress import counted, say
 from bertkit.tasks.base import Task, head_name
 from bertkit.training.contrast import can_contrast, contrast
 from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line

@@ -164,7 +164,7 @@ def test_links_without_a_target_are_refused(bertkit, tmp_path):
 def test_a_closed_stdin_is_no_input(tmp_path):
     program = "from pathlib import Path; from bertkit.inference.inputs import read_inputs; list(read_inputs(Path('-')))"
     done = run(f"{shlex.join([sys.executable, '-c', program])} <&-", tmp_path)
-    assert done.stderr.endswith(b"bertkit.errors.DataError: --input -: standard input is closed\n")
+    assert done.stderr.endswith(b"bertkit.runtime.errors.DataError: --input -: standard input is closed\n")
 
 
 def test_all_output_is_escaped():

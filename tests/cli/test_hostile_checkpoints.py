@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import bertkit as package
-from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.model.checkpoint.load import load_config, load_tokenizer
 from bertkit.tasks.base import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 

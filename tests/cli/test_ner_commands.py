@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForTokenClas
 
 from bertkit.inference.files import predict_stream
 from bertkit.metrics.entities import count_entities
-from bertkit.progress import wants_colours
+from bertkit.runtime.progress import wants_colours
 from bertkit.tasks.ner.sentences import read_conll
 
 SMALL = """--max-seq-length 12 --num-train-epochs 12 --learning-rate 3e-3 --placement cpu

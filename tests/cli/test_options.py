@@ -25,13 +25,13 @@ from bertkit.cli.app import app
 from bertkit.cli.commands import Settings, options_of, with_options
 from bertkit.cli.finetune import add_task
 from bertkit.cli.training import Run, overrides
-from bertkit.errors import RecipeError
-from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Text
 from bertkit.recipe.settings import DistillationSettings, TrainSettings
-from bertkit.run.directory import Run as FinishedRun
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
+from bertkit.training.runs.directory import Run as FinishedRun
 
 
 def walk(command, path=()):

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import bertkit as package
-from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.model.checkpoint.load import load_config, load_tokenizer
 from bertkit.tasks.base import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 

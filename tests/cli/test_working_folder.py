@@ -19,7 +19,7 @@ import sys
 from bertkit.__main__ import main
 if "--two-gpus" in sys.argv:
     sys.argv.remove("--two-gpus")
-    from bertkit.grids import grid
+    from bertkit.features.grids import grid
     grid.visible_gpus = lambda: 2
 main()
 """

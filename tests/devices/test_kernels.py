@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from bertkit.errors import PlacementError
-from bertkit.placement.resolve import Placement, PlacementSettings, place
-from bertkit.run import assembly
+from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.resolve import Placement, PlacementSettings, place
 from bertkit.tasks.registry import load_recipe
 from bertkit.training import arguments
 from bertkit.training.evaluation import float32_products, in_float32
+from bertkit.training.runs import assembly
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune

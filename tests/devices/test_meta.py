@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
 import bertkit
-from bertkit.run.finetune import PreparedFinetuning
 from bertkit.training.evaluation import EvaluationLoss
+from bertkit.training.runs.finetune import PreparedFinetuning
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bertkit
-from bertkit.checks.findings import rules
+from bertkit.features.checks.findings import rules
 from tests.docs.conftest import built
 
 ROOT = Path(__file__).parents[2]

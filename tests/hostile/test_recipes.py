@@ -39,8 +39,8 @@ def _keys() -> list[str]:
     from transformers import TrainingArguments
 
     from bertkit.model.configuration_bert import BertConfig
-    from bertkit.placement.resolve import PlacementSettings
     from bertkit.recipe.settings import HubSettings
+    from bertkit.runtime.placement.resolve import PlacementSettings
     from bertkit.tasks.registry import TASKS
 
     task, data = TASKS.settings("classification")

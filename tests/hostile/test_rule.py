@@ -23,7 +23,7 @@ def test_what_keeps_the_rule():
 @pytest.mark.parametrize(
     ("outcome", "expected", "fault"),
     [
-        (replace(REFUSED, code=1, err=TRACEBACK), {}, "traceback: KeyError, read in bertkit/tables/table.py"),
+        (replace(REFUSED, code=1, err=TRACEBACK), {}, "traceback: KeyError, read in bertkit/data/tables/table.py"),
         (replace(REFUSED, late=True, err=""), {}, "too late: no end after 1 s; no exception, no frame of bertkit"),
         (replace(REFUSED, code=1), {}, "exit code 1, expected 0 or 2"),
         (replace(REFUSED, code=-9, err=""), {}, "exit code -9, expected 0 or 2"),

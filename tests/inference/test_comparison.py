@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from bertkit.errors import DataError
 from bertkit.inference.comparison import System, collapse_notes, compare_systems
 from bertkit.metrics import pearson
 from bertkit.metrics.intervals import terms_of
+from bertkit.runtime.errors import DataError
 
 DRAW = np.random.default_rng(1)
 GOLD = DRAW.integers(0, 2, 200)

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bertkit
-from bertkit.checkpoint.encoders import head_class
-from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.inference import vector_files
 from bertkit.inference.vector_files import embed_texts
+from bertkit.model.checkpoint.encoders import head_class
+from bertkit.model.checkpoint.load import load_config, load_tokenizer
+from bertkit.runtime.errors import CheckpointError, DataError, OutputError, RecipeError
 
 pytestmark = pytest.mark.numeric
 

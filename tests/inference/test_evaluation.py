@@ -9,10 +9,10 @@ import shutil
 import pytest
 
 import bertkit
-from bertkit.errors import DataError, RecipeError
 from bertkit.inference import evaluation
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.predictor import Predictor
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.text_classification import TextClassification
 
 

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bertkit.errors import DataError, OutputError
 from bertkit.inference import files, inputs, predictor
 from bertkit.inference.files import predict_stream
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.row_files import CsvRows
 from bertkit.inference.writing import with_prediction
+from bertkit.runtime.errors import DataError, OutputError
 
 
 class Echo:

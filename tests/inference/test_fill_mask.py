@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.inference.fill_mask import MaskFiller
+from bertkit.model.checkpoint.load import load_config, load_tokenizer
+from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 
 pytestmark = pytest.mark.numeric
 

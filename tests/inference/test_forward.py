@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bertkit.errors import CheckpointError
 from bertkit.inference.forward import _in_threads, forward_in_batches
+from bertkit.runtime.errors import CheckpointError
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.errors import DataError
+from bertkit.data.tables import read_table
 from bertkit.inference.inputs import Block, process_blocks, read_inputs
-from bertkit.reading.text import read_text
-from bertkit.tables import read_table
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.reading.text import read_text
 
 LINES = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5), min_size=1)
 
@@ -90,7 +90,7 @@ def test_unreadable_files_are_refused_before_the_first_block(tmp_path):
 
 def test_the_bar_counts_inputs_whatever_the_work_counts(monkeypatch):
     told = []
-    monkeypatch.setattr("bertkit.progress.Bar.__call__", lambda self, done, total: told.append((done, total)))
+    monkeypatch.setattr("bertkit.runtime.progress.Bar.__call__", lambda self, done, total: told.append((done, total)))
 
     def work(block, reached):
         reached(3, 6)

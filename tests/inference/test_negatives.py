@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import bertkit
-from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
-from bertkit.files import write_json_lines
-from bertkit.tables import read_table
+from bertkit.data.tables import read_table
+from bertkit.runtime.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.runtime.files import write_json_lines
 
 pytestmark = pytest.mark.numeric
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import bertkit
-from bertkit.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError
 from tests.fine_tuned import fine_tuned
 
 

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import bertkit
-from bertkit.checkpoint.load import load_config, load_model
 from bertkit.inference import plain_bert
 from bertkit.inference.loaded import load
 from bertkit.inference.plain_bert import PlainBert, load_plain_bert
+from bertkit.model.checkpoint.load import load_config, load_model
 
 HEADS = {
     "BertForSequenceClassification": "AutoModelForSequenceClassification",

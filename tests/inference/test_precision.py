@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.errors import CheckpointError, PlacementError
 from bertkit.inference.loaded import load
-from bertkit.placement.inference import inference_dtype
+from bertkit.runtime.errors import CheckpointError, PlacementError
+from bertkit.runtime.placement.inference import inference_dtype
 
 
 def test_bf16_on_the_cpu_stays_near_float32(stock_models, tmp_path):

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import bertkit
-from bertkit.errors import DataError, OutputError
+from bertkit.data.tables import read_table
 from bertkit.inference import inputs, row_files
 from bertkit.inference.row_files import JsonList, ParquetRows, writing_rows
 from bertkit.inference.writing import GrowingFile
-from bertkit.tables import read_table
+from bertkit.runtime.errors import DataError, OutputError
 
 FORMS = [".csv", ".jsonl", ".ndjson", ".json", ".parquet"]
 TEXTS = ["a good film", "an awful plot", "a film", "the plot", "a good plot"]

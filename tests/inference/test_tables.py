@@ -11,9 +11,9 @@ import pyarrow
 import pytest
 
 import bertkit
-from bertkit.errors import DataError
 from bertkit.inference.files import predict_stream
 from bertkit.inference.vector_files import embed_texts
+from bertkit.runtime.errors import DataError
 
 COLUMNS = {"text": ["a good film", "an awful plot"], "n": [7, 8], "label": ["x", "y"]}
 NEW = ["text", "n", "input_label", "label", "probability", "probabilities.bad", "probabilities.good"]

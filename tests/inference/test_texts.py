@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 
 import bertkit
-from bertkit.errors import DataError
+from bertkit.data.tables.objects import kind_of_table
 from bertkit.inference.files import predict_stream
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.vector_files import embed_texts
-from bertkit.tables.objects import kind_of_table
+from bertkit.runtime.errors import DataError
 
 TEXTS = ["a good film", "an awful plot"]
 COLUMNS = {"id": [1, 2], "text": TEXTS}

@@ -7,8 +7,8 @@ import csv
 import pytest
 
 import bertkit
-from bertkit.errors import RecipeError
 from bertkit.inference.unsure import UNSURE, with_unsure
+from bertkit.runtime.errors import RecipeError
 
 
 def rows(checkpoint, probability):

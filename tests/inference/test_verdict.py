@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.errors import BertkitError
 from bertkit.inference.classification import hardly_different, numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.loaded import load
@@ -24,9 +23,10 @@ from bertkit.inference.verdict import (
     still_falls,
     verdict_of,
 )
-from bertkit.run.directory import Run
-from bertkit.run.evaluate import verdict_on_run
+from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.runs.directory import Run
+from bertkit.training.runs.evaluate import verdict_on_run
 
 
 @pytest.mark.parametrize(

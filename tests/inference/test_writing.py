@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from bertkit.errors import OutputError
 from bertkit.inference.writing import GrowingFile
+from bertkit.runtime.errors import OutputError
 
 
 def add(file, *rows):

@@ -57,7 +57,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from bertkit import BertConfig, BertForPreTraining
-    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
 
     folder = tmp_path_factory.mktemp("start")
     tokenizer = train_tokenizer([" ".join(WORDS)] * 3, 80, model_max_length=128)

@@ -73,7 +73,7 @@ def test_launcher_removes_it_after_a_kill(bertkit, tmp_path, start, glue_folder,
 # bertkit's own launcher with the program above in place of bertkit.
 LAUNCHING = """\
 import pathlib, sys, tempfile
-from bertkit.placement import launch
+from bertkit.runtime.placement import launch
 
 tempfile.tempdir = str(pathlib.Path(__file__).with_name("tmp"))
 popen = launch.subprocess.Popen

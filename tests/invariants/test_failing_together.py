@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.runs.in_progress import RunInProgress
 
 SETTINGS = {
     "model.num_hidden_layers": 1,
@@ -35,9 +35,9 @@ PROGRAM = """
 import json, os
 from transformers import Trainer
 import bertkit
-from bertkit.errors import BertkitError, OutputError
-from bertkit.run import in_progress as run
-from bertkit.run import pretrain
+from bertkit.runtime.errors import BertkitError, OutputError
+from bertkit.training.runs import in_progress as run
+from bertkit.training.runs import pretrain
 from bertkit.training import trainer
 
 corpus, folder, settings, failing = json.loads(os.environ["VALUES"])

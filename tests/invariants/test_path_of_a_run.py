@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-REPORT_AND_CARD = ("reporting/", "sharing/")
+REPORT_AND_CARD = ("features/reporting/", "features/sharing/")
 
 # Prints the files of the package whose functions a run executes; classes, modules and templates do not count.
 TRACED = """\

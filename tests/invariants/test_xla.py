@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.progress import is_score
+from bertkit.runtime.progress import is_score
 from tests.invariants.conftest import NO_DROPOUT
 
 pytestmark = [

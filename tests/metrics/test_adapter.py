@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from bertkit import metrics
-from bertkit.errors import DataError, RecipeError
 from bertkit.metrics import CLASS_IDS, LABEL_SETS, NUMBERS, checked
+from bertkit.runtime.errors import DataError, RecipeError
 
 KINDS = ("glue/sst2", "classification", "multi_label", "regression")
 

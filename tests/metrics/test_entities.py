@@ -10,8 +10,8 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOB2, Entities
 
 from bertkit import metrics
-from bertkit.errors import DataError
 from bertkit.metrics.entities import Counts, count_entities, find_entities
+from bertkit.runtime.errors import DataError
 
 
 def shown(tags: str, strict: bool = False) -> str:

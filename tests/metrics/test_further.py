@@ -9,10 +9,10 @@ import pytest
 
 import bertkit
 from bertkit.cli.app import main
-from bertkit.errors import RecipeError
 from bertkit.inference.predicted import all_scores, further_metrics, predicted
 from bertkit.inference.predictor import load_task
 from bertkit.metrics.adapter import FurtherMetrics
+from bertkit.runtime.errors import RecipeError
 
 CODE = """
 import datasets

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit import metrics
-from bertkit.errors import DataError
 from bertkit.metrics.squad import exact, f1, f1_or_both_empty, normalized
+from bertkit.runtime.errors import DataError
 
 PUNCTUATION = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 

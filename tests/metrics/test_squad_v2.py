@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit import metrics
-from bertkit.errors import DataError
+from bertkit.runtime.errors import DataError
 
 Row = tuple[str, float, list[str]]  # predicted text, odds of no answer, answers
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from bertkit import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
-from bertkit.corpus.examples.masking import next_tokens
+from bertkit.data.corpus.examples.masking import next_tokens
 
 pytestmark = pytest.mark.numeric
 

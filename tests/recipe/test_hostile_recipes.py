@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from transformers import TrainingArguments
 
-from bertkit.errors import RecipeError, shown
 from bertkit.recipe import load
 from bertkit.recipe.files import find_recipe, list_recipes, parse_value, read_recipe_file, to_yaml
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.nearest import nearest_key
+from bertkit.runtime.errors import RecipeError, shown
 from bertkit.tasks.registry import load_recipe, validate_recipes
 
 RECIPES = [find_recipe(name).read_text() for name in ("sst2", "bert-mini", "finetune/classification", "finetune/ner")]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.errors import OutputError, RecipeError
-from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.files import copy_recipe, find_recipe, list_recipes, parse_value, recipe_folder
 from bertkit.recipe.load import load_placement
+from bertkit.runtime.errors import OutputError, RecipeError
+from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS, load_recipe, validate_recipes
 
 NAMES = list_recipes()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bertkit.errors import RecipeError
-from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import fields_of, model_fields, train_fields
 from bertkit.recipe.nearest import ALIASES
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS, load_recipe
 
 

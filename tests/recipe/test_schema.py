@@ -11,10 +11,10 @@ import pytest
 import transformers
 
 from bertkit import list_recipes, load_recipe, recipe_schema
-from bertkit.errors import RecipeError
 from bertkit.recipe.files import read_recipe_file, recipe_folder
 from bertkit.recipe.load import load_placement
 from bertkit.recipe.schema import recipe_schema as schema_of
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import _OWN, TASKS
 
 jsonschema = pytest.importorskip("jsonschema")

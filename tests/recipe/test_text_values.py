@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bertkit.errors import RecipeError
-from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Field, Fields, Text, fields_of, members, model_fields, train_fields, typed
 from bertkit.recipe.load import Checker
 from bertkit.recipe.settings import DistillationSettings, HubSettings, LoraSettings
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS, load_recipe
 
 # What YAML reads as a block, as another type, as a mapping, as a reference, as a comment, or not at all.

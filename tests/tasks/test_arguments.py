@@ -10,8 +10,8 @@ import polars
 import pyarrow
 import pytest
 
-from bertkit.errors import DataError, RecipeError
-from bertkit.tables import read_table
+from bertkit.data.tables import read_table
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.arguments import with_settings
 
 RECIPE = "finetune/classification"

@@ -12,7 +12,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 
 import bertkit
 from bertkit import metrics
-from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.tasks.checkpoints import matched_names
 
 FAMILIES = "bert distilbert electra mpnet roberta deberta modernbert albert deberta-v2 xlm-roberta".split()

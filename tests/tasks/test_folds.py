@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bertkit.errors import BertkitError
+from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.folds import fold_of_each
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import load_splits

@@ -16,10 +16,10 @@ import torch
 from transformers import BertTokenizer
 
 from bertkit import BertConfig, BertForMultipleChoice, BertForSequenceClassification
-from bertkit.errors import CheckpointError, DataError
+from bertkit.data.tables import Table, read_table
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
-from bertkit.tables import Table, read_table
+from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.errors import DataError
 from bertkit.inference.predicted import predicted
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.reranking import RerankingTask, TaskSettings
 from bertkit.tasks.splits import load_splits

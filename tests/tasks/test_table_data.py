@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bertkit.errors import DataError
-from bertkit.tables import Table
+from bertkit.data.tables import Table
+from bertkit.runtime.errors import DataError
 from bertkit.tasks import table_data
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
@@ -101,7 +101,7 @@ def test_model_card_names_the_scored_split(monkeypatch):
 
 PROGRAM = """
 import json, sys
-from bertkit.errors import BertkitError
+from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import TASKS
 
 for kind, task, data in json.loads(sys.argv[1]):

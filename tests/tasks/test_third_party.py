@@ -17,13 +17,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 import bertkit as package_of_runs
-from bertkit.checkpoint.load import load_tokenizer
-from bertkit.errors import RecipeError
+from bertkit.features.serving.app import build_app
+from bertkit.features.serving.server import Limits
+from bertkit.features.serving.services import PredictService
 from bertkit.inference.predicted import Outcome
 from bertkit.inference.verdict import verdict_of
-from bertkit.serving.app import build_app
-from bertkit.serving.server import Limits
-from bertkit.serving.services import PredictService
+from bertkit.model.checkpoint.load import load_tokenizer
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import TASKS, Registry, load_recipe, recipe_of_package
 
 PACKAGE = Path(__file__).parents[1] / "third_party"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from bertkit.checkpoint.encoders import label_fields
+from bertkit.model.checkpoint.encoders import label_fields
 from bertkit.tasks.base import PerExampleTask, one_array, softmax
 from bertkit.tasks.splits import Split
 from bertkit.tasks.table_data import TableData, TableTask

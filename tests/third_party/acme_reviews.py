@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 from transformers.utils import ModelOutput
 
+from bertkit.data.tables.classes import class_ids
 from bertkit.model.modeling_bert import BertModel, BertPreTrainedModel
-from bertkit.tables.classes import class_ids
 from bertkit.tasks.base import padded
 from bertkit.tasks.splits import Split
 from bertkit.tasks.table_data import TableData, TableTask

@@ -14,8 +14,8 @@ from transformers import TrainingArguments
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
-from bertkit.errors import RecipeError
-from bertkit.placement.resolve import place
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.resolve import place
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.arguments import check_schedule, checked_recipe, training_arguments, validate_training_arguments
 

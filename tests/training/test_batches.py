@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.errors import RecipeError
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import labelled_items
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.batches import GlobalBatches, check_drop_last, padded_to, part_of_batch, unlabelled

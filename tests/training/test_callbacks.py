@@ -8,7 +8,7 @@ import pytest
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from bertkit import finetune, finetune_glue, pretrain
-from bertkit.errors import RecipeError
+from bertkit.runtime.errors import RecipeError
 
 from .conftest import TINY
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertkit import finetune
-from bertkit.errors import RecipeError
+from bertkit.runtime.errors import RecipeError
 from bertkit.training.trainer import BertkitTrainer
 
 # Six steps an epoch. A word decides: accuracy is 1.0 after some epochs and gets no better, while the loss still does.

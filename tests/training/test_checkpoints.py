@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.errors import BertkitError
-from bertkit.run.finetune import finetune
+from bertkit.runtime.errors import BertkitError
 from bertkit.training.recovery import MANIFEST, find_fault, last_checkpoint, write_manifest
+from bertkit.training.runs.finetune import finetune
 from tests.training.conftest import SMALL
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertkit.errors import TrainingError
-from bertkit.run.finetune import finetune
-from bertkit.run.pretrain import pretrain
+from bertkit.runtime.errors import TrainingError
 from bertkit.training.recovery import find_fault
+from bertkit.training.runs.finetune import finetune
+from bertkit.training.runs.pretrain import pretrain
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, TINY
 
@@ -117,7 +117,7 @@ def test_a_pretraining_that_diverges(corpus, tmp_path):
 
 
 def test_the_filter_of_transformers_cannot_be_set(checkpoint, glue, tmp_path):
-    from bertkit.errors import RecipeError
+    from bertkit.runtime.errors import RecipeError
 
     with pytest.raises(RecipeError, match="a loss that is not finite ends the run"):
         finetune(

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import finetune
-from bertkit.errors import RecipeError
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import padded
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.training.contrast import contrast_loss, pairs_of_classes

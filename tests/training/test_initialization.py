@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from bertkit.checkpoint.encoders import head_class
-from bertkit.checkpoint.load import load_config, load_model
-from bertkit.errors import RecipeError
+from bertkit.model.checkpoint.encoders import head_class
+from bertkit.model.checkpoint.load import load_config, load_model
+from bertkit.runtime.errors import RecipeError
 from bertkit.training.initialization import with_layers
 from bertkit.training.tuning import encoder_layers
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bertkit.errors import RecipeError
-from bertkit.run.finetune import finetune
-from bertkit.run.pretrain import pretrain
+from bertkit.runtime.errors import RecipeError
+from bertkit.training.runs.finetune import finetune
+from bertkit.training.runs.pretrain import pretrain
 from tests.training.conftest import SMALL, TINY
 
 TEXTS = [f"the {noun} is {word}" for noun in ("film", "plot") for word in ("good", "bad", "awful", "lovely")]

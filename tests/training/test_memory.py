@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import DistilBertConfig, DistilBertModel
 
 from bertkit import BertConfig, BertForPreTraining
-from bertkit.placement.resolve import Placement, PlacementSettings
+from bertkit.runtime.placement.resolve import Placement, PlacementSettings
 from bertkit.training.cpu.dropout import fast_dropout
 from bertkit.training.progress import estimate_memory, longest_input, start_lines
 

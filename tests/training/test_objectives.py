@@ -13,8 +13,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional as F
 
 from bertkit import finetune
-from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.objectives import WeightedTask, check_class_weights, weighted_task

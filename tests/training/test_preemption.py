@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
-from bertkit.placement.processes import INTERRUPTED
-from bertkit.run import in_progress as run_module
-from bertkit.run.finetune import finetune
-from bertkit.run.pretrain import pretrain
+from bertkit.runtime.placement.processes import INTERRUPTED
 from bertkit.training.recovery import Preemption, interruptions_reported
+from bertkit.training.runs import in_progress as run_module
+from bertkit.training.runs.finetune import finetune
+from bertkit.training.runs.pretrain import pretrain
 from tests.training.conftest import TINY
 
 STEPS = 11  # of two epochs of six steps the last one is missing

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import IntervalStrategy
 
-from bertkit.progress import readable
+from bertkit.runtime.progress import readable
 from bertkit.training.progress import Progress
 
 METRICS = {

@@ -8,8 +8,8 @@ import pytest
 from transformers import BertConfig, DistilBertConfig
 
 from bertkit import finetune
-from bertkit.errors import RecipeError
-from bertkit.reproducing.paper import paper_run
+from bertkit.features.reproducing.paper import paper_run
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.schedule import FITS_DATA, FITTED, fitted_schedule
 

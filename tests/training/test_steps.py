@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bertkit import BertForSequenceClassification
-from bertkit.errors import PlacementError
+from bertkit.runtime.errors import PlacementError
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import Labels, arguments_for
 

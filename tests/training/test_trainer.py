@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers import default_data_collator
 
-from bertkit.checkpoint.encoders import head_class
-from bertkit.errors import CheckpointError
+from bertkit.model.checkpoint.encoders import head_class
+from bertkit.runtime.errors import CheckpointError
 from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 from bertkit import BertForPreTraining, BertModel, finetune
-from bertkit.errors import BertkitError, RecipeError
+from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import Tuning, add_adapters, encoder_layers, tune
@@ -93,7 +93,7 @@ def test_nothing_to_tune_changes_nothing(train):
 def test_the_learning_rate_decreases_with_the_distance_from_the_head(encoder, tmp_path):
     from transformers import TrainingArguments
 
-    from bertkit.checkpoint.encoders import head_class
+    from bertkit.model.checkpoint.encoders import head_class
     from bertkit.model.modeling_bert import BertForSequenceClassification
 
     network = head_class(BertForSequenceClassification.__name__, encoder, "here")(encoder)
@@ -185,7 +185,7 @@ def test_the_saved_model_computes_what_the_adapters_computed(checkpoint, tmp_pat
 
 
 def test_only_adapters_pooler_and_head_are_trained(encoder):
-    from bertkit.checkpoint.encoders import head_class
+    from bertkit.model.checkpoint.encoders import head_class
     from bertkit.model.modeling_bert import BertForSequenceClassification
     from bertkit.recipe.settings import LoraSettings
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, noted, raise_all
-from bertkit.files import write_whole
-from bertkit.options import setting
-from bertkit.reading.paths import is_below
-from bertkit.tables import Table, read_table
-from bertkit.tables.classes import class_ids
-from bertkit.tables.labels import texts
+from bertkit.data.tables import Table, read_table
+from bertkit.data.tables.classes import class_ids
+from bertkit.data.tables.labels import texts
+from bertkit.runtime.errors import DataError, noted, raise_all
+from bertkit.runtime.files import write_whole
+from bertkit.runtime.options import setting
+from bertkit.runtime.reading.paths import is_below
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
 from bertkit.tasks.registry import default_recipe

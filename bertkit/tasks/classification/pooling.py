@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertkit.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

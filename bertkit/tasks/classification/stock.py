@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.errors import CheckpointError
-from bertkit.tables import Table
-from bertkit.tables.classes import names_of_labels, other_spellings
-from bertkit.tables.columns import text_columns
-from bertkit.tables.labels import Problem, texts
+from bertkit.data.tables import Table
+from bertkit.data.tables.classes import names_of_labels, other_spellings
+from bertkit.data.tables.columns import text_columns
+from bertkit.data.tables.labels import Problem, texts
+from bertkit.runtime.errors import CheckpointError
 from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import Columns, Split

@@ -8,12 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, did_you_mean, noted, quoted, raise_all, shortened, shown
-from bertkit.metrics import MetricSettings, expected_calibration_error
-from bertkit.options import check_ranges, option, setting
-from bertkit.progress import counted
-from bertkit.tables import Table
-from bertkit.tables.classes import (
+from bertkit.data.tables import Table
+from bertkit.data.tables.classes import (
     class_ids,
     class_sets,
     is_missing,
@@ -21,10 +17,14 @@ from bertkit.tables.classes import (
     other_spellings,
     rows_of_other_classes,
 )
-from bertkit.tables.columns import label_and_text_columns
-from bertkit.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
-from bertkit.tables.splits import repeated
-from bertkit.tables.table import to_number
+from bertkit.data.tables.columns import label_and_text_columns
+from bertkit.data.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
+from bertkit.data.tables.splits import repeated
+from bertkit.data.tables.table import to_number
+from bertkit.metrics import MetricSettings, expected_calibration_error
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, noted, quoted, raise_all, shortened, shown
+from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
     MOST_CLASSES,

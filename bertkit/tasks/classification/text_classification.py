@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import DataError, RecipeError
-from bertkit.options import option
-from bertkit.reading.row_files import GIVE_TEXT_COLUMN, missing_column
-from bertkit.tables.labels import texts
+from bertkit.data.reading.row_files import GIVE_TEXT_COLUMN, missing_column
+from bertkit.data.tables.labels import texts
+from bertkit.model.checkpoint.encoders import label_fields
+from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.runtime.options import option
 from bertkit.tasks.base import (
     MOST_PROBABLE,
     Outputs,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from bertkit.tables import Table
+    from bertkit.data.tables import Table
 
 NOT_IN_TRAINING = "(not in training)"
 """Name of the true class of a row whose class no training row has, for readers; its id is `IGNORE_INDEX`."""

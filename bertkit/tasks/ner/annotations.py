@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertkit.errors import DataError, listed, raise_listed, shown
-from bertkit.tables import Table
-from bertkit.tables.labels import REJECTED
+from bertkit.data.tables import Table
+from bertkit.data.tables.labels import REJECTED
+from bertkit.runtime.errors import DataError, listed, raise_listed, shown
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.sentences import TAGS
 from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align

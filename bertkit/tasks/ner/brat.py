@@ -10,10 +10,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, noted, raise_all
-from bertkit.json_text import dumps
-from bertkit.reading.text import decode_pieces, read_blocks
-from bertkit.tables import Table
+from bertkit.data.tables import Table
+from bertkit.runtime.errors import DataError, noted, raise_all
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.reading.text import decode_pieces, read_blocks
 
 ANNOTATIONS = ".ann"
 

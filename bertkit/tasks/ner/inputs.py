@@ -23,8 +23,8 @@ from weakref import WeakKeyDictionary
 
 import regex
 
-from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.windows import Window, check_overlap, most_context, windows
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
-from bertkit.errors import DataError, RecipeError, raise_listed, shown
+from bertkit.data.tables import Table
+from bertkit.data.tables.labels import listed, warnings_of_look_alikes
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
-from bertkit.tables import Table
-from bertkit.tables.labels import listed, warnings_of_look_alikes
+from bertkit.runtime.errors import DataError, RecipeError, raise_listed, shown
 from bertkit.tasks.ner.sentences import place_of_word
 
 Scheme = Literal["IOB1", "IOB2", "IOBES", "BILOU", "plain"]
@@ -54,7 +54,7 @@ def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int]
     'IOB1'
     >>> detect_scheme([["DT", "NN"], ["B-NN"]], lambda sentence, word: f"word {word}")
     Traceback (most recent call last):
-    bertkit.errors.DataError: 2 faults:
+    bertkit.runtime.errors.DataError: 2 faults:
       - word 0: tag 'DT' has none of the prefixes B, I, E, S, L, U, which other tags have, such as 'B-NN'
       - word 1: tag 'NN' has none of the prefixes B, I, E, S, L, U, which other tags have, such as 'B-NN'
     """

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, listed, raise_listed, shown
-from bertkit.files import write_whole
-from bertkit.progress import counted
-from bertkit.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
-from bertkit.reading.text import iterating, read_blocks, read_with_fingerprint, split_lines
-from bertkit.tables.classes import is_missing
-from bertkit.tables.delimited import NAMES as SEPARATORS
-from bertkit.tables.labels import named
-from bertkit.tables.table import Table, find_column
-from bertkit.tables.table_files import CSV, TSV, is_table, read_table
-from bertkit.tables.typed_rows import JSON
+from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.delimited import NAMES as SEPARATORS
+from bertkit.data.tables.labels import named
+from bertkit.data.tables.table import Table, find_column
+from bertkit.data.tables.table_files import CSV, TSV, is_table, read_table
+from bertkit.data.tables.typed_rows import JSON
+from bertkit.runtime.errors import DataError, listed, raise_listed, shown
+from bertkit.runtime.files import write_whole
+from bertkit.runtime.progress import counted
+from bertkit.runtime.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
+from bertkit.runtime.reading.text import iterating, read_blocks, read_with_fingerprint, split_lines
 from bertkit.tasks.ner.word_rows import TOKENS, sentence_column, sentences_of_words
 
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags", "ner_tag", "tag")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from bertkit.data.tables import Table
 from bertkit.metrics import MetricSettings
-from bertkit.options import option, setting
-from bertkit.tables import Table
+from bertkit.runtime.options import option, setting
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.schemes import Scheme
 from bertkit.tasks.ner.spans import OffsetUnit

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
-from bertkit.errors import DataError, noted, shown
 from bertkit.metrics.entities import OUTSIDE
+from bertkit.runtime.errors import DataError, noted, shown
 from bertkit.tasks.ner.inputs import Word
 
 OffsetUnit = Literal["character", "utf16"]

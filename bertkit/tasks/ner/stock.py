@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.ner.inputs import split_words

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.checkpoint.encoders import label_fields
-from bertkit.errors import CheckpointError, DataError, collected
+from bertkit.data.tables import Table
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
+from bertkit.model.checkpoint.encoders import label_fields
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tables import Table
+from bertkit.runtime.errors import CheckpointError, DataError, collected
 from bertkit.tasks.base import Outputs, PerExampleTask, one_array, padded, softmax, texts_of
 from bertkit.tasks.folds import groups
 from bertkit.tasks.ner import sentences

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from bertkit.tables.table import Table, usual_column
+from bertkit.data.tables.table import Table, usual_column
 
 TOKENS = ("tokens", "words", "token", "word")
 """Usual names of the column of words."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.files import write_json
+from bertkit.runtime.files import write_json
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 

@@ -11,12 +11,12 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.errors import DataError, collected, noted, raise_all, raise_listed, shown
-from bertkit.reading.row_files import lone_surrogate, missing_column, unique_keys
-from bertkit.reading.text import read_with_fingerprint
-from bertkit.tables import Table, read_table
-from bertkit.tables.labels import texts
-from bertkit.tables.typed_rows import JSON
+from bertkit.data.reading.row_files import lone_surrogate, missing_column, unique_keys
+from bertkit.data.tables import Table, read_table
+from bertkit.data.tables.labels import texts
+from bertkit.data.tables.typed_rows import JSON
+from bertkit.runtime.errors import DataError, collected, noted, raise_all, raise_listed, shown
+from bertkit.runtime.reading.text import read_with_fingerprint
 
 _SQUAD = '{"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …, "answers": […]}]}]}]}'
 
@@ -67,7 +67,7 @@ class Questions:
 
 
 def read_questions(path: str | Path) -> Table:
-    """Reads a file of questions: SQuAD's nested JSON (``.json``), or a format of `bertkit.tables.read_table`.
+    """Reads a file of questions: SQuAD's nested JSON (``.json``), or a format of `bertkit.data.tables.read_table`.
 
     Raises:
         DataError: the file cannot be read, or has an unsupported format.

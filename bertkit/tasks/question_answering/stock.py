@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.options import setting
-from bertkit.tables import Table
+from bertkit.data.tables import Table
+from bertkit.runtime.options import setting
 from bertkit.tasks.checkpoints import StockTask
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
 from bertkit.tasks.splits import Split

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, collected
+from bertkit.data.tables import Table, check_disjoint, load_hub_table
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.options import check_ranges, option, setting
-from bertkit.tables import Table, check_disjoint, load_hub_table
+from bertkit.runtime.errors import DataError, collected
+from bertkit.runtime.options import check_ranges, option, setting
 from bertkit.tasks.base import Outputs, PerExampleTask, encoding_notes, texts_of, truncation_hint
 from bertkit.tasks.folds import strata
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.tasks.question_answering.questions import Answers
 from bertkit.tasks.windows import ends_with_marks, stripped, windows
 

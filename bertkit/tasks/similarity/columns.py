@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import DataError, collected, quoted, raise_listed, shown
-from bertkit.tables import Table
-from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import named, texts, whole_numbers
-from bertkit.tables.table import PAIRS, matching, to_number, usual_column, usual_pair
+from bertkit.data.tables import Table
+from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.labels import named, texts, whole_numbers
+from bertkit.data.tables.table import PAIRS, matching, to_number, usual_column, usual_pair
+from bertkit.runtime.errors import DataError, collected, quoted, raise_listed, shown
 from bertkit.tasks.similarity.forms import CLOSENESS, form_of, opposites, words_of
 
 if TYPE_CHECKING:

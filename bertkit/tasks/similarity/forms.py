@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from bertkit.errors import DataError, quoted
-from bertkit.tables import Table
-from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import MOST_WHOLE_NUMBERS, whole_numbers
-from bertkit.tables.table import to_number
+from bertkit.data.tables import Table
+from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.labels import MOST_WHOLE_NUMBERS, whole_numbers
+from bertkit.data.tables.table import to_number
+from bertkit.runtime.errors import DataError, quoted
 
 Form = Literal["scored_pairs", "pairs", "triplets", "nli"]
 

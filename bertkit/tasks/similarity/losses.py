@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
 
-from bertkit.errors import importing
+from bertkit.runtime.errors import importing
 
 if TYPE_CHECKING:
     from bertkit.tasks.similarity.task import TaskSettings

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, noted, raise_all
+from bertkit.data.tables import Table
+from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.labels import labelled
 from bertkit.metrics.ranking import SCORES, mean_scores, ranking_scores, unit
-from bertkit.options import option, setting
-from bertkit.tables import Table
-from bertkit.tables.classes import is_missing
-from bertkit.tables.labels import labelled
+from bertkit.runtime.errors import DataError, noted, raise_all
+from bertkit.runtime.options import option, setting
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, texts_of
 from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.folds import groups

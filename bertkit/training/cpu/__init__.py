@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bertkit.placement.processor import fast_products
-from bertkit.placement.resolve import Placement
+from bertkit.runtime.placement.processor import fast_products
+from bertkit.runtime.placement.resolve import Placement
 from bertkit.training.batches import Collate, batch_size, padded_to
 from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout
 

@@ -34,8 +34,8 @@ from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
 
-from bertkit.errors import PlacementError
-from bertkit.placement.processes import failing_together
+from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.processes import failing_together
 from bertkit.training.trainer import BertkitTrainer
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)

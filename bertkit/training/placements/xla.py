@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from transformers.trainer_utils import EvalLoopOutput
 
-from bertkit.errors import TrainingError
-from bertkit.progress import say
+from bertkit.runtime.errors import TrainingError
+from bertkit.runtime.progress import say
 from bertkit.training.trainer import BertkitTrainer
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from bertkit.checkpoint.encoders import (
+from bertkit.model.checkpoint.encoders import (
     MODEL_TYPE,
     check_encoder,
     field_types,
@@ -24,8 +24,8 @@ from bertkit.checkpoint.encoders import (
     model_inputs,
     new_architecture,
 )
-from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.training.pretraining.objective import PretrainingObjective, scores_pairs, token_logits
 
 _TOKENS_OF_CHECK = 4

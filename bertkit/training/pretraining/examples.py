@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples
-from bertkit.corpus.settings import EPOCHS_OF_A_PHASE, Phase, PretrainingData, plan_phases
-from bertkit.corpus.sources import Source
-from bertkit.corpus.vocabulary.structure import Vocabulary
+from bertkit.data.corpus.examples.dataset import PhasedExamples, PretrainingExamples
+from bertkit.data.corpus.settings import EPOCHS_OF_A_PHASE, Phase, PretrainingData, plan_phases
+from bertkit.data.corpus.sources import Source
+from bertkit.data.corpus.vocabulary.structure import Vocabulary
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus
 from bertkit.training.initialization import Initialization

@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bertkit.checkpoint.encoders import vocabulary_weights
+from bertkit.model.checkpoint.encoders import vocabulary_weights
 
 
 class VocabularyFirst(TrainerCallback):

@@ -10,17 +10,17 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertkit import __version__
-from bertkit.checkpoint.encoders import check_pair_objective, head_class
-from bertkit.checkpoint.load import check_positions, load_config, load_tokenizer, save_tokenizer
-from bertkit.corpus.sources import Source, TextLines
-from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
-from bertkit.corpus.vocabulary.tokenizer import train_vocabulary
-from bertkit.errors import RecipeError
-from bertkit.files import new_folder
-from bertkit.json_text import dumps
-from bertkit.progress import say
+from bertkit.data.corpus.sources import Source, TextLines
+from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
+from bertkit.data.corpus.vocabulary.tokenizer import train_vocabulary
+from bertkit.model.checkpoint.encoders import check_pair_objective, head_class
+from bertkit.model.checkpoint.load import check_positions, load_config, load_tokenizer, save_tokenizer
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.files import new_folder
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import say
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.initialization import Initialization, kept_layers, of_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertkit.checkpoint.encoders import MODEL_TYPE, check_pair_objective
-from bertkit.corpus.sentences import resolved_name
-from bertkit.errors import RecipeError
-from bertkit.options import several
-from bertkit.progress import say
+from bertkit.data.corpus.sentences import resolved_name
+from bertkit.model.checkpoint.encoders import MODEL_TYPE, check_pair_objective
 from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.recipe.settings import WARM_START
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.options import several
+from bertkit.runtime.progress import say
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
 

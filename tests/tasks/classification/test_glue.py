@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 from transformers import BertTokenizer
 
-from bertkit.errors import DataError
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask, TaskSettings
 from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.splits import Truncation

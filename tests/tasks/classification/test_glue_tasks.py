@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.errors import DataError
+from bertkit.data.tables import Table, read_table
 from bertkit.recipe.files import list_recipes
-from bertkit.tables import Table, read_table
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 

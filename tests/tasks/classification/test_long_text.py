@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from bertkit import BertConfig, BertForSequenceClassification
-from bertkit.errors import RecipeError
 from bertkit.inference.predictor import Predictor
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import task_record, truncation_hint
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings

@@ -8,8 +8,8 @@ import gc
 import pytest
 import torch
 
-from bertkit.checkpoint.encoders import head_class
-from bertkit.errors import CheckpointError
+from bertkit.model.checkpoint.encoders import head_class
+from bertkit.runtime.errors import CheckpointError
 from bertkit.tasks.classification.pooling import pool_windows
 
 pytestmark = pytest.mark.numeric

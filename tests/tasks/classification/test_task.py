@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from bertkit import BertConfig
-from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.data.tables import Table
+from bertkit.features.sharing.kinds import shared
 from bertkit.inference.predicted import predicted
-from bertkit.sharing.kinds import shared
-from bertkit.tables import Table
+from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit import metrics
-from bertkit.errors import DataError
+from bertkit.data.tables import read_table
+from bertkit.features.serving.classification import Parameters
+from bertkit.features.serving.served import served
 from bertkit.inference.predicted import predicted
-from bertkit.serving.classification import Parameters
-from bertkit.serving.served import served
-from bertkit.tables import read_table
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertkit.checkpoint.load import load_tokenizer
-from bertkit.errors import DataError, RecipeError
+from bertkit.data.tables import Table
 from bertkit.inference.ner import PredictedEntities
-from bertkit.tables import Table
+from bertkit.model.checkpoint.load import load_tokenizer
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings

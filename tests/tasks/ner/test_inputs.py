@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, widened, word_pieces
 from bertkit.tasks.windows import Window
 

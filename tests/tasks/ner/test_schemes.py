@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.errors import DataError
 from bertkit.metrics.entities import Entity, find_entities
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.ner.schemes import detect_scheme, find_impossible, in_usual_form, inside, iob2_labels, to_iob2
 
 

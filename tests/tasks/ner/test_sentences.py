@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.errors import DataError
-from bertkit.tables import Table
+from bertkit.data.tables import Table
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.ner.sentences import (
     document_ids,
     has_tags,

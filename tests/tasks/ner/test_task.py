@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertkit import BertConfig, load_recipe
-from bertkit.checkpoint.encoders import model_inputs
-from bertkit.checkpoint.load import load_tokenizer
-from bertkit.errors import DataError, RecipeError
+from bertkit.data.tables import Table
 from bertkit.inference.predicted import predicted
-from bertkit.tables import Table
+from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.model.checkpoint.load import load_tokenizer
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bertkit.errors import DataError
-from bertkit.tables import Table
+from bertkit.data.tables import Table
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.question_answering.decoding import Decoded, Span, write_answers
 from bertkit.tasks.question_answering.questions import questions_of, read_nested, read_questions
 

@@ -11,9 +11,9 @@ import torch
 from transformers import BertTokenizer
 
 from bertkit import BertConfig, load_recipe
-from bertkit.errors import DataError
+from bertkit.data.tables import Table
 from bertkit.inference.predicted import predicted
-from bertkit.tables import Table
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import encoding_notes, task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.encoding import encode_split

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
-from bertkit.checkpoint.encoders import head_class
-from bertkit.errors import CheckpointError, RecipeError
+from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding, pair_form
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import bertkit
 from bertkit.cli.app import app
-from bertkit.errors import DataError
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import DataSettings as RerankingData
 from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.reranking import TaskSettings as RerankingSettings

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
-from bertkit.errors import DataError, PlacementError, RecipeError
+from bertkit.features.sharing.push_files import write_push
 from bertkit.inference.predicted import predicted
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.recipe.settings import HubSettings
-from bertkit.sharing.push_files import write_push
+from bertkit.runtime.errors import DataError, PlacementError, RecipeError
 from bertkit.tasks.similarity.task import DataSettings, SimilarityTask, TaskSettings
 
 pytestmark = pytest.mark.numeric
@@ -54,7 +54,7 @@ def task(task_of_files):
 def run(checkpoint, tmp_path_factory):
     """Returns a function that fine-tunes on the rows of a form; the run of one form and its settings is made once."""
     pytest.importorskip("sentence_transformers")
-    made: dict[Any, bertkit.run.directory.Run] = {}
+    made: dict[Any, bertkit.training.runs.directory.Run] = {}
 
     def finetune(form: str, folder: Path | None = None, **options: Any):
         overrides = options.pop("overrides", {})
@@ -205,7 +205,7 @@ def test_a_killed_run_continues_exactly(run, tmp_path, overrides):
     saved = {**overrides, "train.save_strategy": "steps", "train.save_steps": 2}
     whole = run("pairs", overrides=saved)
 
-    class Killer(bertkit.run.finetune.TrainerCallback):
+    class Killer(bertkit.training.runs.finetune.TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             if state.global_step == 3:
                 raise KeyboardInterrupt

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from bertkit.checkpoint.encoders import head_class, own_fields
+from bertkit.model.checkpoint.encoders import head_class, own_fields
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
 from bertkit.training.cpu import dropout as module

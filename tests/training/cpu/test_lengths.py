@@ -11,12 +11,12 @@ import torch
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.run.finetune import finetune
 from bertkit.training import cpu as module
 from bertkit.training.cpu import bucket_lengths, group_by_length, rounded_length
+from bertkit.training.runs.finetune import finetune
 from bertkit.training.trainer import BertkitTrainer
-from tests.run.test_pretrain import curve, run
 from tests.training.conftest import SMALL, assert_same_runs
+from tests.training.runs.test_pretrain import curve, run
 
 pytestmark = pytest.mark.numeric
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
-from bertkit.placement import processor
-from bertkit.placement.processor import OneDnnLinear
-from bertkit.placement.resolve import Placement, PlacementSettings, place
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement import processor
+from bertkit.runtime.placement.processor import OneDnnLinear
+from bertkit.runtime.placement.resolve import Placement, PlacementSettings, place
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.cpu import attention_kernel, cpu_speed_ups
 

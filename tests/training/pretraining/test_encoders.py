@@ -14,10 +14,10 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from bertkit import check, finetune, pretrain
-from bertkit.checkpoint.encoders import model_inputs
-from bertkit.checkpoint.load import load_config, load_model
-from bertkit.errors import CheckpointError, RecipeError
+from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.model.checkpoint.load import load_config, load_model
 from bertkit.model.modeling_bert import BertForPreTraining
+from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, reaches_all_weights
 from bertkit.training.pretraining.objective import PretrainingObjective
 from tests.stock_models import stock_checkpoint
@@ -212,7 +212,7 @@ def test_accumulation_does_not_change_the_curve(family, start, corpus, tmp_path)
 
 
 def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
-    from tests.run.test_pretrain import as_if_killed
+    from tests.training.runs.test_pretrain import as_if_killed
 
     go_on(start, corpus, tmp_path / "straight")
     go_on(start, corpus, tmp_path / "killed")

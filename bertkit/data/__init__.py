@@ -1,0 +1,1 @@
+"""Bytes → rows → tables, and text → sentences → tokens → examples of a pre-training."""

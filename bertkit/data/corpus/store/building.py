@@ -1,0 +1,376 @@
+"""Building of a token store by several processes or machines, so that a killed build continues where it was.
+
+The sources are divided into units: files, ranges of large files, or several small files. Units are a function of the
+sources and of how they are read, so the store does not depend on the workers. A worker reads a unit, splits, tokenizes
+and writes its parts into the folder ``NAME.building`` beside the store; the record of a unit, which is written last,
+says that it is complete. When all units are, the parts and their manifest become the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bertkit.data.corpus.settings import DocumentFilter
+from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.data.corpus.store.filters import document_digests, repeated_documents, without_documents, without_short
+from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
+from bertkit.data.corpus.store.parts import write_manifest, write_parts
+from bertkit.data.corpus.store.token_store import TokenStore
+from bertkit.data.corpus.store.unit_workers import run_units
+from bertkit.data.corpus.store.writer import Progress, Reading, origin_key, store_origin
+from bertkit.runtime.errors import DataError, OutputError, listed
+from bertkit.runtime.files import into_folder, new_folder, remove_unfinished, unlocked
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.placement.processes import Workers
+from bertkit.runtime.progress import counted, inflected, say
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from bertkit.data.corpus.documents import DocumentForm
+    from bertkit.data.corpus.sources import Source
+
+_PLAN_FILE = "plan.json"
+_UNITS = 256  # of a corpus whose units are neither of the least nor of the greatest size
+_LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
+
+
+class Unit(NamedTuple):
+    """Consecutive text of a corpus, whose parts one worker writes.
+
+    Attributes:
+        number: place in the corpus, from 0.
+        sources: files, and ranges of them.
+        key: 16 hexadecimal digits of the text and of how it becomes parts.
+        size: bytes of text.
+    """
+
+    number: int
+    sources: list[Source]
+    key: str
+    size: int
+
+    def record(self, work: Path, kind: str) -> Path:
+        """Returns the path of a record, which exists when ``kind`` is complete: ``unit`` or ``digests``."""
+        return work / f"{kind}-{self.number:06}-{self.key}.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Settings and folder that the workers of a build share.
+
+    Attributes:
+        work: folder of the parts.
+        form: rules that split text into documents.
+        encode: paragraphs → tokens.
+        chosen: documents to keep.
+        left_out: unit → numbers of its documents that repeat an earlier one.
+    """
+
+    work: Path
+    form: DocumentForm
+    encode: SentenceEncoder
+    chosen: DocumentFilter
+    left_out: dict[int, frozenset[int]] = field(default_factory=dict)
+
+
+def build_store(
+    place: Path,
+    sources: Sequence[Source],
+    form: DocumentForm,
+    tokenizer: PreTrainedTokenizerFast,
+    splitter: Splitter,
+    *,
+    chosen: DocumentFilter,
+    workers: Workers,
+    add: Callable[[Path], None] = lambda draft: None,
+    progress: Progress | None = None,
+) -> TokenStore | None:
+    """Builds the store ``place``, from the complete units of a killed build if there are any.
+
+    The files of the store have the same bytes for any ``workers`` and shares. A store of the same text and settings at
+    ``place`` is opened instead.
+
+    Args:
+        place: folder of the store; new, empty, or a store of the same origin.
+        sources, form, tokenizer, splitter, progress: as for `build_token_store`.
+        chosen: documents to keep.
+        workers: processes that read, split, tokenize and write; with a ``part`` that share of the units only, without
+            the store; see `join_store`.
+        add: called with the folder of the parts, to write further files of the store.
+
+    Returns:
+        The store; None for a share.
+
+    Raises:
+        DataError: the text cannot be read, or no document is left.
+        OutputError: ``place`` has other content, or another process builds it.
+        PlacementError: a worker was killed twice at the same unit.
+    """
+    place, share = place.absolute(), workers.share  # workers of Ray have other working folders
+    encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
+    origin = store_origin(sources, form, encode, splitter)
+    if facts := chosen.facts():
+        origin["filters"] = facts
+    # The names are part of the store but not of its identity, as in `build_token_store`.
+    named = {**origin, "names": [source.name for source in sources]}
+    if place.is_dir() and any(place.iterdir()):
+        return _existing(place, origin)
+    units = divided(sources, form, origin, is_whole=chosen.deduplicate is not None)
+    with _work_folder(place, named, units, share, add) as work:
+        job = Job(work, form, encode, chosen)
+        if chosen.deduplicate is not None:
+            job = Job(work, form, encode, chosen, _left_out(job, units, workers))
+        own = units if share is None else units[share[0] - 1 :: share[1]]
+        _run(_write_unit, job, own, "unit", workers, progress)
+        if share is None:
+            _assemble(place, work, [unit.record(work, "unit") for unit in units])
+            return TokenStore.open(place)
+    return None
+
+
+def join_store(place: Path) -> TokenStore:
+    """Makes a store of the parts that all shares of `build_store` have written.
+
+    Raises:
+        OutputError: there is no such build, or units of it are missing; the message names the shares.
+    """
+    work = _work_of(place)
+    if place.is_dir() and (place / METADATA_FILE).is_file() and not work.exists():
+        return TokenStore.open(place)
+    if not (work / _PLAN_FILE).is_file():
+        raise OutputError(f"{work}: no build in this folder; run bertkit corpus build --part 1/N --output-dir {place}")
+    plan = read_metadata(work / _PLAN_FILE)
+    records = [work / name for name in plan["records"]]
+    if missing := [number for number, record in enumerate(records) if not record.is_file()]:
+        parts = sorted({number % plan["shares"] + 1 for number in missing})
+        names = ", ".join(f"{part}/{plan['shares']}" for part in parts)
+        units = f"{counted(len(missing), 'unit')} of {len(records)} {inflected(len(missing), 'is', 'are')} missing"
+        raise OutputError(f"{work}: {units}; repeat --part {names}")
+    with unlocked(work) as free:
+        if not free:
+            raise OutputError(f"--output-dir {place}: another process builds this store; wait for it")
+        _assemble(place, work, records)
+    return TokenStore.open(place)
+
+
+def divided(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any], is_whole: bool) -> list[Unit]:
+    """Divides sources into units of about equal size.
+
+    Args:
+        sources, form: the text and how it is read.
+        origin: of the store.
+        is_whole: the parts of a unit depend on the whole text, as with a search for duplicates.
+    """
+    size = min(max(sum(source.size or 0 for source in sources) // _UNITS, _LEAST_BYTES), _MOST_BYTES)
+    settings = origin_key({**origin, "sources": origin["sources"] if is_whole else []})
+    groups: list[list[Source]] = []
+    filled = size
+    for source in (part for whole in sources for part in whole.ranges(form, size)):
+        if filled + (source.size or 0) > size:
+            groups.append([])
+            filled = 0
+        groups[-1].append(source)
+        filled += source.size or 0
+    return [
+        Unit(number, group, _key(settings, group), sum(source.size or 0 for source in group))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _key(settings: str, sources: Sequence[Source]) -> str:
+    identity = dumps([settings, *(source.fingerprint() for source in sources)])
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def _existing(place: Path, origin: dict[str, Any]) -> TokenStore:
+    try:
+        store = TokenStore.open(place)
+    except DataError as error:
+        raise OutputError(f"--output-dir {place}: not empty and not an intact store; give another folder") from error
+    if {name: store.metadata.get(name) for name in origin} != origin or (
+        "filters" in store.metadata and "filters" not in origin
+    ):
+        raise OutputError(
+            f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
+        )
+    return store
+
+
+# ---- the folder of a build -------------------------------------------------------------------------------------------
+
+
+def _work_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.building")
+
+
+@contextlib.contextmanager
+def _work_folder(
+    place: Path,
+    origin: dict[str, Any],
+    units: Sequence[Unit],
+    share: tuple[int, int] | None,
+    add: Callable[[Path], None],
+) -> Iterator[Path]:
+    """Yields the folder of the parts with its plan; records of other text or settings are removed first.
+
+    A build locks the folder, a share its own file in it. A fault of the text ends a build and removes the folder; it
+    ends a share alone, since the folder has the parts of other shares too.
+    """
+    work = _work_of(place)
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        lock = work if share is None else work / f"share-{share[0]}-of-{share[1]}"
+        if share is not None:
+            lock.touch()
+    except OSError as error:
+        raise OutputError(f"{work}: cannot be created: {error.strerror}") from error
+    with unlocked(lock) as free:
+        if not free:
+            raise OutputError(f"--output-dir {place}: another process builds this store; wait for it")
+        records = [unit.record(Path(), "unit").name for unit in units]
+        plan = {"origin": origin, "records": records, "shares": share[1] if share else 1}
+        before = _plan_of(work)
+        if before != plan:
+            _note_changes(before, origin)
+            if share is not None and before is not None and before["records"] == records:
+                raise OutputError(
+                    f"{work}: was begun in {before['shares']} parts; give --part {share[0]}/{before['shares']}"
+                )
+            known = {*records, *(unit.record(Path(), "digests").name for unit in units)}
+            for path in (*work.glob("unit-*.json"), *work.glob("digests-*.json")):
+                if path.name not in known:
+                    path.unlink(missing_ok=True)
+            with into_folder(work) as draft:
+                add(draft)
+            write_metadata(work / _PLAN_FILE, plan)
+        remove_unfinished(work)
+        try:
+            yield work
+        except DataError:
+            if share is None:  # the text has to change, and the parts are of this text
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+
+
+def _plan_of(work: Path) -> dict[str, Any] | None:
+    try:
+        return read_metadata(work / _PLAN_FILE)
+    except (DataError, OSError):
+        return None
+
+
+def _note_changes(before: dict[str, Any] | None, origin: dict[str, Any]) -> None:
+    """Prints the sources that have changed since a killed build."""
+    if before is None:
+        return
+    known = dict(zip(before["origin"]["names"], before["origin"]["sources"], strict=True))
+    changed = [
+        name
+        for name, fingerprint in zip(origin["names"], origin["sources"], strict=True)
+        if known.get(name, fingerprint) != fingerprint
+    ]
+    if changed:
+        say(f"changed since this build began, and read again: {listed(changed)}")
+
+
+def _assemble(place: Path, work: Path, records: Sequence[Path]) -> None:
+    """Turns the parts of a build into the store ``place``, and removes the folder of the build."""
+    parts = [part for record in records for part in read_metadata(record)["parts"]]
+    with new_folder(place) as draft:
+        for part in parts:
+            _link(work / part["name"], draft / part["name"])
+        for folder in (path for path in work.iterdir() if path.is_dir() and not path.name.startswith(".")):
+            shutil.copytree(folder, draft / folder.name)
+        write_manifest(draft, read_metadata(work / _PLAN_FILE)["origin"], parts)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, target)
+
+
+# ---- units -----------------------------------------------------------------------------------------------------------
+
+
+def _run(
+    work_on: Callable[[Job, Unit, int, Callable[[int], None]], None],
+    job: Job,
+    units: Sequence[Unit],
+    kind: str,
+    workers: Workers,
+    progress: Progress | None,
+) -> None:
+    """Runs a function for each unit that has no record of a kind yet."""
+    missing = [unit for unit in units if not unit.record(job.work, kind).is_file()]
+    if 0 < len(missing) < len(units):
+        say(f"continuing: {len(units) - len(missing)} of {len(units)} parts are finished")
+    total = sum(unit.size for unit in units)
+    done = [unit.size for unit in units if unit.record(job.work, kind).is_file()]
+
+    def report(size: int) -> None:
+        if progress is not None and total:
+            progress(min(sum(done) + size, total), total)
+
+    for unit in run_units(work_on, job, missing, workers, report):
+        done.append(unit.size)
+        report(0)
+
+
+def _write_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], None]) -> None:
+    """Writes the parts of a unit, and its record."""
+    reading = Reading(unit.sources, job.form, lambda position, total: report(position))
+    paragraphs = without_documents(reading, job.left_out.get(unit.number, frozenset()))
+    encoded = encode_batches(batched(paragraphs, reading.position), job.encode, num_workers)
+    kept = without_short(encoded, job.chosen.min_tokens)
+    with _exact_faults(unit, job.form), into_folder(job.work, unit.size) as draft:
+        parts = write_parts(kept, job.encode.token_type, draft, unit.number, reading.report)
+    write_metadata(unit.record(job.work, "unit"), {"parts": parts})
+
+
+@contextlib.contextmanager
+def _exact_faults(unit: Unit, form: DocumentForm) -> Iterator[None]:
+    """Raises a fault of the text with its line in the file, which is counted from the start of the file."""
+    try:
+        yield
+    except DataError:
+        for source in unit.sources:
+            if (whole := source.whole()) is not source:
+                for _ in whole.paragraphs(form):
+                    pass
+        raise
+
+
+def _digest_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], None]) -> None:
+    """Writes the digests of the documents of a unit, by which duplicates are found, and its record."""
+    assert job.chosen.deduplicate is not None
+    with _exact_faults(unit, job.form):
+        digests = document_digests(Reading(unit.sources, job.form, None), job.chosen.deduplicate)
+    with into_folder(job.work) as draft:
+        (draft / _digests_name(unit)).write_bytes(digests.tobytes())
+    write_metadata(unit.record(job.work, "digests"), {"documents": len(digests)})
+
+
+def _digests_name(unit: Unit) -> str:
+    return f"digests-{unit.number:06}.bin"
+
+
+def _left_out(job: Job, units: Sequence[Unit], workers: Workers) -> dict[int, frozenset[int]]:
+    """Returns for each unit the documents that repeat an earlier one, found by the digests of all units."""
+    rule = job.chosen.deduplicate
+    assert rule is not None
+    _run(_digest_unit, job, units, "digests", workers, None)
+    digests = [(job.work / _digests_name(unit)).read_bytes() for unit in units]
+    repeated = dict(enumerate(repeated_documents(digests, rule)))
+    say(f"duplicates: {counted(sum(map(len, repeated.values())), 'document')} left out")
+    return repeated

@@ -1,0 +1,139 @@
+"""Workers that run a function for the units of a corpus: processes of this machine, or tasks of Ray."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bertkit.data.corpus.store.encoding import call_in_worker, one_thread, send_by_value, worker_pool
+from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.processes import Workers, usable_cores
+from bertkit.runtime.placement.ray_cluster import connected
+from bertkit.runtime.progress import say
+
+if TYPE_CHECKING:
+    from bertkit.data.corpus.store.building import Job, Unit
+
+WorkOn = Callable[["Job", "Unit", int, Callable[[int], None]], None]
+Item = TypeVar("Item")
+
+
+def run_units(
+    work_on: WorkOn, job: Job, units: Sequence[Unit], workers: Workers, report: Callable[[int], None]
+) -> Iterator[Unit]:
+    """Runs ``work_on(job, unit, num_workers, report)`` for each unit, and yields a unit when it is done.
+
+    With fewer units than workers, one after the other is done in this process, with all workers for its sentences.
+
+    Args:
+        work_on: a function of a module.
+        job, units: its arguments.
+        workers: processes or tasks.
+        report: called with the bytes of a unit that are done, for units that this process works on.
+
+    Raises:
+        PlacementError: a worker died twice at the same unit; the message names it.
+        Exception: any exception of ``work_on``.
+    """
+    number = workers.number or usable_cores()
+    if workers.engine == "ray":
+        yield from _in_ray(work_on, job, units, number, workers.ray_address)
+    elif number == 1 or len(units) < number:
+        with one_thread():
+            for unit in units:
+                work_on(job, unit, number, report)
+                yield unit
+    else:
+        yield from _in_processes(work_on, job, units, number)
+
+
+def _in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int) -> Iterator[Unit]:
+    """Runs units in processes; those during which a process dies are repeated, one at a time."""
+    suspects: list[Unit] = []
+    done: set[int] = set()
+    while rest := [unit for unit in units if unit.number not in done and unit not in suspects]:
+        running: dict[Future[Any], Unit] = {}
+        try:
+            for unit in _pooled(partial(_one, work_on, job), rest, number, running):
+                done.add(unit.number)
+                yield unit
+        except PlacementError:
+            suspects += running.values()
+            say(f"warning: a process died at {_named(running.values())}; repeated")
+    for unit in suspects:
+        try:
+            yield from _pooled(partial(_one, work_on, job), [unit], 1, {})
+        except PlacementError as error:
+            raise PlacementError(f"{_named([unit])}: {error}") from error
+
+
+def _pooled(
+    call: Callable[[Item], Any], items: Sequence[Item], number: int, running: dict[Future[Any], Item]
+) -> Iterator[Item]:
+    """Yields items when a process has done them; ``running`` holds those that processes work on."""
+    waiting = deque(items)
+    others = set(multiprocessing.active_children())
+    with worker_pool(call, number) as pool:
+        try:
+            while waiting or running:
+                while waiting and len(running) < number:
+                    item = waiting.popleft()
+                    running[pool.submit(call_in_worker, item)] = item
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                    yield running.pop(future)
+        except BaseException:
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()  # the pool would wait for the ends of their units
+            raise
+
+
+def _one(work_on: WorkOn, job: Job, unit: Unit) -> None:
+    work_on(job, unit, 1, lambda size: None)
+
+
+def _named(units: Any) -> str:
+    names = [f"part {unit.number} ({unit.sources[0].name}{' …' if len(unit.sources) > 1 else ''})" for unit in units]
+    return ", ".join(names)
+
+
+def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, address: str | None) -> Iterator[Unit]:
+    """Runs units as tasks of Ray, which repeats a task once whose worker dies."""
+    with connected(address, number) as ray:
+        send_by_value(ray, job.encode)
+        task = ray.remote(num_cpus=1, max_retries=1)(_in_task)
+        shared = ray.put((work_on, job))
+        waiting = deque(units)
+        running: dict[Any, Unit] = {}
+        while waiting or running:
+            while waiting and len(running) < number:
+                unit = waiting.popleft()
+                running[task.remote(shared, unit)] = unit
+            [finished], _ = ray.wait(list(running), num_returns=1)
+            unit = running.pop(finished)
+            try:
+                ray.get(finished)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from error
+            except ray.exceptions.RayError as error:
+                raise PlacementError(
+                    f"{_named([unit])}: its workers in Ray died twice, most often because memory ran out: use fewer "
+                    f"--workers; the finished parts are kept ({type(error).__name__})"
+                ) from error
+            yield unit
+
+
+def _in_task(shared: tuple[WorkOn, Job], unit: Unit) -> None:
+    work_on, job = shared
+    if not job.work.is_dir():
+        raise PlacementError(
+            f"{job.work}: not there on {socket.gethostname()}; the texts and the output need the same paths on all "
+            "machines of the cluster, as on a shared file system"
+        )
+    work_on(job, unit, 1, lambda size: None)

@@ -1,0 +1,1 @@
+"""Rows of JSON and Parquet files, and data sets of the Hub."""

@@ -1,0 +1,212 @@
+"""Tables of delimited text, as CSV and TSV: the separator of their columns, quoting, and the lines of faults."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+from bertkit.data.tables.table import Row, Table, repeated_names, with_names_first
+from bertkit.runtime.errors import raise_listed
+from bertkit.runtime.progress import counted
+from bertkit.runtime.reading.text import iterating
+
+COMMA, TAB, SEMICOLON, BAR = ",", "\t", ";", "|"
+NAMES = {COMMA: "comma", TAB: "tab", SEMICOLON: "semicolon", BAR: "vertical bar"}
+"""Separators of columns, with their names in messages."""
+
+LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
+_FEW_VALUES = 256  # different values of a column, such as labels, that are kept once
+SAMPLED_LINES = 20
+_QUOTED = re.compile(r'"[^"]*"')
+
+
+def find_delimiter(start: str, usual: str) -> str:
+    r"""Returns the separator of the columns of a table: that of its header; of several the choice of csv's sniffer.
+
+    Args:
+        start: the header line and some rows.
+        usual: separator for the suffix of the file, also for a header without any. A tab is not doubted where the
+            header has one: fields of such files are not quoted, and hold commas.
+
+    >>> [find_delimiter(header, COMMA) for header in ("text;label", "text|label", "text", '"a; b",label')]
+    [';', '|', ',', ',']
+    >>> find_delimiter("id;text, as it was;label\n1;good, and cheap;yes\n2;bad;no\n", COMMA)
+    ';'
+    """
+    lines = start.splitlines()[:SAMPLED_LINES]
+    header = _QUOTED.sub("", lines[0]) if lines else ""
+    occurring = [each for each in NAMES if each in header]
+    if not occurring or (usual == TAB and TAB in occurring):
+        return usual
+    if len(occurring) == 1:
+        return occurring[0]
+    try:
+        return csv.Sniffer().sniff("\n".join(lines), "".join(occurring)).delimiter
+    except csv.Error:
+        return usual if usual in occurring else occurring[0]
+
+
+def delimited_parts(
+    pieces: Iterable[str],
+    source: str,
+    size: int = sys.maxsize,
+    *,
+    delimiter: str,
+    quoting: bool,
+    columns: Sequence[str] | None = None,
+    skip_ragged: bool = False,
+    may_be_empty: bool = False,
+    left_out: list[str] | None = None,
+) -> Iterator[Table]:
+    r"""Yields a table in parts of ``size`` rows, from text whose first row has the column names.
+
+    Text is unchanged: ``NA``, ``None``, ``null`` and an empty field are text. A column without a name is dropped:
+    pandas writes row numbers to such a column. A blank line is skipped, except in a table of one column, where it is an
+    empty text. A line ends with CRLF, LF or CR; within quotes these are part of the field.
+
+    Args:
+        pieces: pieces of the text, from `bertkit.runtime.reading.text.decode_pieces`.
+        source: name of the text in messages.
+        size: rows of a part.
+        delimiter: one of `NAMES`.
+        quoting: True if a field may be quoted as in RFC 4180: it can then contain delimiters, line endings and doubled
+            quotes. A quote within a field that does not start with one is a plain character. False: quotes are plain
+            characters everywhere, and a row is a line.
+        columns: column names of a text without a header row.
+        skip_ragged: skip rows whose number of fields differs from the number of columns, and count them in ``skipped``
+            of the table and of those before it.
+        may_be_empty: no text at all and a header without rows give no parts.
+        left_out: receives the faults of the rows that are skipped.
+
+    Raises:
+        DataError: there is no header or no row, no column has a name, columns share a name, a row has a wrong number of
+            fields, or a quoted field does not end; after the parts before the fault. The message lists the first ten
+            faults of a part with their lines.
+
+    >>> [table] = delimited_parts(['text,label\n"a, b",1\n'], "x.csv", delimiter=COMMA, quoting=True)
+    >>> table.columns
+    {'text': ['a, b'], 'label': ['1']}
+    """
+    faults: list[str] = []
+    skipped = [] if left_out is None else left_out
+    before = len(skipped)
+    with iterating(pieces) as remaining:
+        lines: Iterator[str] = (line for piece in remaining for line in io.StringIO(piece, newline=""))
+        if may_be_empty:
+            first = next(lines, None)
+            if first is None:
+                return
+            lines = itertools.chain([first], lines)
+        rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
+        if columns is None:
+            rows = with_names_first(rows, f"{source}, line", width=2)
+            names = _header(rows, source, faults)
+        else:
+            names = list(columns)
+            faults += faults_of_names(names, f"{source}, the names given for its columns")
+        expected = f"the header has {len(names)}" if columns is None else f"{len(names)} column names are given"
+        remedy = f"; put quotes around a field that contains a {NAMES[delimiter]}" if quoting else ""
+        uneven = skipped if skip_ragged else faults
+        even = _even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)
+        is_empty = True
+        while len((part := _columns(itertools.islice(even, size), len(names)))[0]):
+            if faults:
+                break
+            is_empty = False
+            starts, fields = part
+            values = {name: column for name, column in zip(names, fields, strict=True) if name}
+            yield Table(values, source, "", starts, skipped=len(skipped) - before)
+        if is_empty and not faults and not may_be_empty:
+            left = f", but {len(skipped)} with a different number of fields" if skipped else ""
+            faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
+    raise_listed(faults)
+
+
+def _columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[list[str]]]:
+    """Returns the lines and the columns of rows; equal values of a column, such as labels, are one string if there are
+    few of them."""
+    lines, columns = array("q"), [[] for _ in range(width)]  # type: ignore[var-annotated]
+    known: list[dict[str, str]] = [{} for _ in range(width)]
+    for line, fields in rows:
+        lines.append(line)
+        for column, values, value in zip(columns, known, fields, strict=True):
+            known_value = values.setdefault(value, value) if len(values) < _FEW_VALUES else values.get(value, value)
+            column.append(known_value)
+    return lines, columns
+
+
+def _header(rows: Iterator[Row], source: str, faults: list[str]) -> list[str]:
+    """Returns the column names; adds faults of individual names to ``faults``."""
+    line, names = next(rows, (1, []))
+    if not names:
+        raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
+    faults += faults_of_names(names, f"{source}, line {line}")
+    return names
+
+
+def faults_of_names(names: Sequence[str], place: str) -> list[str]:
+    named = list(filter(None, names))
+    return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
+
+
+def _even_rows(
+    rows: Iterable[Row], width: int, source: str, expected: tuple[str, str], uneven: list[str]
+) -> Iterator[Row]:
+    """Yields the rows of ``width`` fields; adds the faults of others to ``uneven``, with the ends that ``expected`` has
+    for too few fields and for too many.
+    """
+    for line, fields in rows:
+        if not fields and width > 1:
+            continue
+        fields = fields or [""]
+        if len(fields) == width:
+            yield line, fields
+        else:
+            uneven.append(f"{source}, line {line}: {counted(len(fields), 'field')}{expected[len(fields) > width]}")
+
+
+def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[Row]:
+    for number, ended in enumerate(lines, 1):
+        line = ended.rstrip("\r\n")
+        yield number, line.split(delimiter) if line else []
+
+
+def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[Row]:
+    """Yields rows as in RFC 4180 up to the first unterminated quoted field, which is added to ``faults``."""
+    # The limit is global to the process: lowering it again could interrupt a reader in another thread.
+    csv.field_size_limit(LONGEST_FIELD)
+    of_row: list[str] = []
+    reader = csv.reader(_noted(lines, of_row), delimiter=delimiter, strict=True)
+    begins = 1
+    try:
+        for fields in reader:
+            yield begins, fields
+            begins = reader.line_num + 1
+            of_row.clear()
+    except csv.Error as error:
+        opening = _opening(of_row, begins, delimiter)
+        faults.append(
+            f"{source}, line {opening}: a field begins with a quote here and does not end with one "
+            f"(line {reader.line_num}: {error}); close it, and double the quotes within it"
+        )
+
+
+def _noted(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def _opening(of_row: Sequence[str], begins: int, delimiter: str) -> int:
+    """Returns the line where the first unterminated field of a row starts."""
+    whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
+    text, start = "".join(of_row), 0
+    while field := whole_field.match(text, start):
+        start = field.end()
+    ends = itertools.accumulate(map(len, of_row))
+    return begins + next(number for number, end in enumerate(ends) if end > start)

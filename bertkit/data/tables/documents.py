@@ -1,0 +1,186 @@
+"""Folders whose files are one text each: plain text, Markdown, HTML, and mails."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from email import policy
+from email.message import EmailMessage
+from email.parser import BytesParser
+from pathlib import Path
+from typing import Any
+
+from bertkit.data.tables.encodings import as_utf8
+from bertkit.data.tables.html import text_of_html
+from bertkit.data.tables.table import Table, usual_column
+from bertkit.data.tables.table_files import is_table, read_table
+from bertkit.runtime.errors import DataError, noted, quoted, raise_all, raise_listed
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import counted, say
+from bertkit.runtime.reading.text import decode_text, read_blocks
+
+_NEVER_LINES = (".html", ".htm", ".eml")
+FORMS = (".txt", ".md", *_NEVER_LINES)
+_CHARSET = re.compile(rb"<meta\b[^>]{0,200}?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_START_OF_PAGE = 1024  # bytes, in which browsers look for it
+_OF_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "gb2312": "gb18030", "gbk": "gb18030"}
+_METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
+_FILE_NAMES = ("file_name", "file", "filename")
+_PART = re.compile(r"-\d+-of-\d+")  # of a table in several files, as those of the Hub
+
+
+def is_document(path: Path) -> bool:
+    """Returns whether a file is one text, and none with a text a line: HTML or a mail."""
+    return path.suffix.lower() in _NEVER_LINES and path.is_file()
+
+
+def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -> Iterator[tuple[Table, float]]:
+    """Yields the files of a folder and its subfolders as tables of ``file`` and ``text``, with the share that is read.
+
+    The files are those that end in `FORMS`, sorted by their paths; others are counted on stderr, except for hidden
+    ones. ``file`` is the path below the folder.
+
+    Args:
+        folder: the folder, or a single file.
+        size: files of a table.
+        left_out: receives the faults of files without a text, which are left out then; None to refuse them.
+
+    Raises:
+        DataError: there are no such files, or some cannot be read, or have no text.
+    """
+    files, above = _files(folder), folder if folder.is_dir() else folder.parent
+    for at in range(0, len(files), size):
+        columns: dict[str, list[str]] = {"file": [], "text": []}
+        faults: list[str] = []
+        for path in files[at : at + size]:
+            with noted(faults):
+                columns["text"].append(read_document(path))
+                columns["file"].append(path.relative_to(above).as_posix())
+        if left_out is None:
+            raise_all(faults)
+        else:
+            left_out += faults
+        yield Table(columns, str(folder), "", first_row=at, unit="file"), min(1.0, (at + size) / len(files))
+
+
+def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
+    """Reads a folder of documents as a table of ``file``, ``text`` and, where they are given, labels.
+
+    The other columns are those of ``metadata.csv`` in the folder, if there is one: it has the path of each file below
+    the folder in ``file_name``. Without it, the files of subfolders have the name of the first one in ``label``.
+
+    Args:
+        folder: the folder.
+        skip_faulty: leave out files without a text, and count them in ``skipped`` of the table.
+
+    Raises:
+        DataError: as `document_parts`; the metadata lack a file; or only some files are in subfolders.
+    """
+    left_out: list[str] | None = [] if skip_faulty else None
+    [(table, _)] = document_parts(folder, sys.maxsize, left_out)
+    if not len(table):
+        raise DataError(f"{folder}: none of its files has a text")
+    names = list(table.columns["file"])
+    others = _metadata(folder / _METADATA, names) if (folder / _METADATA).is_file() else _labels(folder, names)
+    columns = {**table.columns, **others}
+    digest = hashlib.sha256(dumps(columns).encode()).hexdigest()
+    return replace(table, columns=columns, fingerprint=f"sha256:{digest[:16]}", skipped=len(left_out or ()))
+
+
+def _metadata(file: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Returns the columns of the metadata in the order of the documents ``names``."""
+    table = read_table(file)
+    column = usual_column(list(table.columns), _FILE_NAMES)
+    if column is None:
+        raise DataError(f"{file}: no column file_name; it has {quoted(table.columns)}")
+    rows = {str(name): row for row, name in enumerate(table.columns[column])}
+    raise_listed([f"{file}: no row for the file {name!r}" for name in names if name not in rows])
+    return {
+        other: [values[rows[name]] for name in names]
+        for other, values in table.columns.items()
+        if other not in (column, "file", "text")
+    }
+
+
+def _labels(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Returns the column of the labels, which are the first subfolders; no column without any."""
+    labels = [name.partition("/")[0] if "/" in name else None for name in names]
+    if not any(labels):
+        return {}
+    raise_listed(
+        [
+            f"{folder / name}: is in no subfolder, and subfolders are the labels; move it, or write {_METADATA}"
+            for name, label in zip(names, labels, strict=True)
+            if label is None
+        ]
+    )
+    return {"label": labels}
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return [folder]
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / _METADATA]
+    found = [path for path in found if not _is_hidden(path.relative_to(folder))]
+    files = [path for path in found if path.suffix.lower() in FORMS]
+    tables = [_PART.sub("-*", str(path)) for path in found if is_table(path)]
+    if tables and all(path.stem.lower() == "readme" for path in files):  # which describes the tables
+        raise DataError(f"{folder}: a folder of tables; give the file of one: {quoted(dict.fromkeys(tables), 5)}")
+    if not files:
+        raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}")
+    if len(found) > len(files):
+        kinds = sorted({path.suffix.lower() or "without suffix" for path in found if path not in files})
+        say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over ({', '.join(kinds)})")
+    return files
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+
+
+def read_document(path: Path) -> str:
+    """Returns the text of a file; DataError if the file cannot be read, or has no text.
+
+    Of HTML it is the text that is seen. Of a mail (``.eml``) it is the subject and the plain text, or without plain
+    text that of its HTML; attachments are left out.
+    """
+    data, form = b"".join(read_blocks(path, "")), path.suffix.lower()
+    if form == ".eml":
+        text = _text_of_mail(data)
+    else:
+        is_page = form in (".html", ".htm")
+        text = (_as_declared(data) if is_page else "") or decode_text(b"".join(as_utf8([data], str(path))), str(path))
+        text = text_of_html(text) if is_page else text
+    if not text.strip():
+        raise DataError(f"{path}: has no text; remove the file")
+    return text.strip()
+
+
+def _as_declared(data: bytes) -> str:
+    """Returns a page that is not UTF-8 in the encoding that it declares; empty without a right one."""
+    declared = _CHARSET.search(data, 0, _START_OF_PAGE)
+    with suppress(UnicodeDecodeError):
+        data.decode()
+        return ""
+    with suppress(LookupError, UnicodeError):
+        name = codecs.lookup(declared[1].decode() if declared else "").name
+        return data.decode(_OF_BROWSERS.get(name, name))
+    return ""
+
+
+def _text_of_mail(data: bytes) -> str:
+    mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(data)
+    body = mail.get_body(preferencelist=("plain", "html"))
+    text = ""
+    if body is not None:
+        try:
+            text = body.get_content()
+        except (LookupError, UnicodeError):  # an unknown encoding
+            text = (body.get_payload(decode=True) or b"").decode("utf-8", "replace")  # type: ignore[union-attr]
+        text = text_of_html(text) if body.get_content_subtype() == "html" else text
+    return "\n\n".join(filter(None, (str(mail["subject"] or "").strip(), text.replace("\r\n", "\n").strip())))

@@ -1,0 +1,127 @@
+"""Text of other encodings → UTF-8: the Windows-1252 of older programs, the UTF-16 of Excel's "Unicode text", UTF-32."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+from bertkit.runtime.errors import DataError, shortened
+from bertkit.runtime.progress import say
+from bertkit.runtime.reading.text import NO_UTF8, iterating, line_endings, marked_encoding
+
+_LOWER = "a-zß-öø-ÿœšž"
+_NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, se¤or, dzia³a
+    rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„…ˆ˜‰‹›•™–](?=[{_LOWER}])|[¤†‡ˆ˜])"
+)
+_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöõøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
+_SHOWN = 60  # characters of the example in the message
+
+
+def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object] | None = None) -> Iterator[bytes]:
+    """Yields the bytes of a text in UTF-8; says on stderr if the encoding was another, with an example.
+
+    UTF-8 passes unchanged, and so do its faults. Text whose first bytes that are not ASCII are not UTF-8 is read as
+    Windows-1252 (cp1252) from there on, if charset-normalizer finds it plausible; text with a mark of UTF-16, or with
+    its NUL bytes, as UTF-16. At most one block is held in memory.
+
+    Args:
+        blocks: the bytes of a text file, decompressed.
+        name: name of the file in messages.
+        on_other: called instead with the note, for text in another encoding, before its first bytes are converted.
+
+    Raises:
+        DataError: the text has another encoding; the message names its first line that is not UTF-8.
+    """
+    on_other = on_other or say
+    checked = codecs.getincrementaldecoder("utf-8")()
+    is_first = is_ascii = True
+    line = 1
+    with iterating(blocks) as remaining:
+        for block in remaining:
+            if is_first and (encoding := _wide_encoding(block)):
+                on_other(
+                    _note(name, encoding[:6].upper().replace("_", "-"), block[:_SAMPLE].decode(encoding, "ignore"))
+                )
+                yield from _recoded(block, remaining, encoding)
+                return
+            is_first = False
+            if not (is_ascii and block.isascii()):
+                try:
+                    checked.decode(block)
+                except UnicodeDecodeError as error:
+                    at = f"{name}, line {line + line_endings(block[: error.start])}"
+                    begin = block.rfind(b"\n", 0, error.start) + 1
+                    if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
+                        example = block[begin:].partition(b"\n")[0]
+                        on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
+                        yield from _recoded(block, remaining, "cp1252")
+                        return
+                    yield block  # UTF-8 with a fault, which its reader reports
+                    break
+                is_ascii = False
+            line += line_endings(block)
+            yield block
+        yield from remaining
+
+
+def _recoded(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    yield decoder.decode(block).encode("utf-8", "replace")
+    for each in others:
+        yield decoder.decode(each).encode("utf-8", "replace")
+    yield decoder.decode(b"", True).encode("utf-8", "replace")
+
+
+def _wide_encoding(block: bytes) -> str:
+    """Returns the name of UTF-16 or UTF-32 in the byte order of a text, empty for a text of another encoding."""
+    if marked := marked_encoding(block):
+        return marked
+    sample = block[:_SAMPLE]
+    if b"\0" not in sample:
+        return ""
+    for encoding in ("utf_32_le", "utf_32_be"):
+        with suppress(UnicodeDecodeError):  # bytes of another text are no numbers of characters
+            if codecs.getincrementaldecoder(encoding)().decode(sample):
+                return encoding
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(sample, cp_isolation=["utf_16_le", "utf_16_be"]).best()
+    return best.encoding if best is not None else ""
+
+
+def _is_windows(lines: bytes, place: str) -> bool:
+    """Returns whether lines, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
+
+    ``place`` is that of the first line, for the DataError about those that are neither.
+    """
+    sample = b"\n".join(line for line in lines[:_SAMPLE].split(b"\n") if not line.isascii())
+    read_as_utf8 = [each for each in sample.decode("utf-8", "replace") if not each.isascii()]
+    if read_as_utf8.count("\ufffd") <= len(read_as_utf8) / 2:
+        return False
+    if not _is_western(sample):
+        raise DataError(f"{place}: not UTF-8, nor UTF-16, UTF-32 or Windows-1252, which were tried; {NO_UTF8}")
+    return True
+
+
+def _is_western(data: bytes) -> bool:
+    """Returns whether text, read as cp1252, has the letters of a language that is written in it.
+
+    charset-normalizer finds Polish, Turkish and texts of Mac OS plausible too, whose letters become others.
+    """
+    from charset_normalizer import from_bytes
+
+    text = data.decode("cp1252", "replace")
+    letters = [each for each in text.lower() if each.isalpha() and not each.isascii()]
+    if 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()]):
+        return False
+    if all(10 * sum(each not in alphabet for each in letters) > len(letters) for alphabet in _ALPHABETS):
+        return False
+    return from_bytes(data, cp_isolation=["cp1252"]).best() is not None
+
+
+def _note(name: str, encoding: str, example: str) -> str:
+    text = shortened(" ".join(example.removeprefix("\ufeff").split()), _SHOWN)
+    return f"{name}: not UTF-8; read as {encoding}: {text}"

@@ -1,0 +1,235 @@
+"""Tables of other libraries: pandas, polars, Arrow, ``datasets``, and lists of dictionaries, as `Table` and back.
+
+A library is imported only by its callers, who hold an object of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.data.tables.table import Table
+from bertkit.data.tables.typed_rows import read_batches
+from bertkit.runtime.errors import DataError, quoted, shown
+from bertkit.runtime.files import write_whole
+from bertkit.runtime.progress import counted, say
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS = "list of dictionaries"
+"""Kind of a list of rows, see `kind_of_table`."""
+
+
+def kind_of_table(value: Any) -> str | None:
+    """Returns the name of the kind of a table; None for other values, such as a list of texts.
+
+    >>> kind_of_table([{"text": "a"}]), kind_of_table(["a"]), kind_of_table([])
+    ('list of dictionaries', None, None)
+    """
+    for module, names in (
+        ("pandas", ("DataFrame",)),
+        ("polars", ("DataFrame",)),
+        ("pyarrow", ("Table", "RecordBatch")),
+        ("datasets", ("Dataset",)),
+    ):
+        loaded = sys.modules.get(module)
+        for name in names if loaded is not None else ():
+            if isinstance(value, getattr(loaded, name)):
+                return f"{module}.{name}"
+    is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return ROWS if is_list and len(value) and all(isinstance(row, Mapping) for row in value) else None
+
+
+def refuse_unfinished(value: Any, name: str) -> None:
+    """Raises a DataError for what gives a table by one more call: a LazyFrame, and several tables by their names.
+
+    Args:
+        name: name of the argument.
+    """
+    if type(value).__name__ == "LazyFrame":
+        raise DataError(f"{name}: is a LazyFrame, whose rows are not computed yet; give frame.collect()")
+    if isinstance(value, Mapping) and any(kind_of_table(each) is not None for each in value.values()):
+        raise DataError(
+            f"{name}: is a {type(value).__name__} of {quoted(map(str, value))}; give one of them: "
+            f"tables[{str(next(iter(value)))!r}]"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FrameTable(Table):
+    """Table of a DataFrame of pandas.
+
+    Attributes:
+        index: its index, whose labels stand beside the numbers of rows.
+    """
+
+    index: Any = None
+
+    def place(self, row: int) -> str:
+        at = int(self.numbers_of_rows[row]) - 1
+        return f"{super().place(row)} (index {shown(self.index[at : at + 1].tolist()[0])})"
+
+
+def table_of(value: Any) -> Table:
+    """Returns the rows of a table object; a missing value of any kind (None, NaN, NA, NaT) is None.
+
+    Raises:
+        DataError: it has no rows, or no columns, two of one name, or values that cannot be read.
+    """
+    kind = str(kind_of_table(value))
+    if kind == ROWS:
+        names = dict.fromkeys(str(name) for row in value for name in row)
+        columns = {name: [row.get(name) for row in value] for name in names}
+    elif kind == "pandas.DataFrame":
+        if len(set(map(str, value.columns))) < len(value.columns):
+            raise DataError(f"the {kind} has several columns of one name: {shown(list(map(str, value.columns)))}")
+        columns = {
+            str(name): [None if lacks else each for each, lacks in zip(part.tolist(), part.isna(), strict=True)]
+            for name, part in value.items()
+        }
+    elif kind == "polars.DataFrame":
+        columns = value.to_dict(as_series=False)
+    else:
+        return read_batches([_arrow(value)], f"the {kind}")
+    if not columns or not len(next(iter(columns.values()))):
+        raise DataError(f"the {kind}: no rows")
+    if kind == "pandas.DataFrame":
+        return FrameTable(columns, f"the {kind}", "", index=value.index)
+    return Table(columns, f"the {kind}", "")
+
+
+def with_columns(value: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
+    """Returns a table object of the kind of another one, with its columns, its index, and more columns.
+
+    Args:
+        value: a table object.
+        columns: new columns, of as many rows; those of a name that the table has take its place. A column of
+            dictionaries whose keys differ is a map in Arrow and polars, and a list of ``key`` and ``value`` in
+            ``datasets``, which have no dictionaries.
+    """
+    kind = kind_of_table(value)
+    if kind == ROWS:
+        return [{**row, **dict(zip(columns, new, strict=True))} for row, new in zip(value, _rows(columns), strict=True)]
+    if kind == "pandas.DataFrame":
+        series = sys.modules["pandas"].Series
+        return value.assign(**{name: series(list(each), index=value.index) for name, each in columns.items()})
+    if kind == "polars.DataFrame":
+        series = sys.modules["polars"].Series
+        return value.with_columns(
+            [
+                series(name, _map_column(each) if _are_maps(each) else list(each), strict=False)
+                for name, each in columns.items()
+            ]
+        )
+    if kind == "datasets.Dataset":
+        value = value.remove_columns([name for name in columns if name in value.column_names])
+        for name, each in columns.items():
+            value = value.add_column(name, _pairs(each) if _are_maps(each) else list(each))
+        return value
+    for name, each in columns.items():
+        new = _map_column(each) if _are_maps(each) else sys.modules["pyarrow"].array(list(each))
+        at = value.schema.get_field_index(name)
+        value = value.append_column(name, new) if at < 0 else value.set_column(at, name, new)
+    return value
+
+
+def _are_maps(values: Sequence[Any]) -> bool:
+    return len(values) > 0 and all(isinstance(value, Mapping) for value in values)
+
+
+def _map_column(values: Sequence[Mapping[str, float]]) -> pa.MapArray:
+    import pyarrow as pa
+
+    return pa.array([list(value.items()) for value in values], pa.map_(pa.string(), pa.float64()))
+
+
+def _pairs(values: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    return [[{"key": key, "value": each} for key, each in value.items()] for value in values]
+
+
+def some_rows(value: Any, numbers: Sequence[int]) -> Any:
+    """Returns some rows of a table object, given by their numbers from 0, as a table object of its kind."""
+    kind = kind_of_table(value)
+    if kind == ROWS:
+        return [value[number] for number in numbers]
+    if kind == "pandas.DataFrame":
+        return value.iloc[numbers]
+    if kind == "polars.DataFrame":
+        return value[list(numbers)]
+    return value.select(numbers) if kind == "datasets.Dataset" else value.take(numbers)
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Returns a table object whose columns have other names.
+
+    Args:
+        value: a table object.
+        names: name → new name, for all of its columns.
+    """
+    changed = {name: new for name, new in names.items() if new != name}
+    kind = kind_of_table(value)
+    if not changed:
+        return value
+    if kind == ROWS:
+        return [{changed.get(name, name): each for name, each in row.items()} for row in value]
+    if kind == "pandas.DataFrame":
+        return value.rename(columns=changed)
+    if kind == "polars.DataFrame":
+        return value.rename(changed)
+    if kind == "datasets.Dataset":
+        return value.rename_columns(changed)
+    return value.rename_columns([changed.get(name, name) for name in value.schema.names])
+
+
+def _rows(columns: Mapping[str, Sequence[Any]]) -> list[tuple[Any, ...]]:
+    return list(zip(*columns.values(), strict=True))
+
+
+def stored(value: Any, folder: Path, name: str) -> str:
+    """Writes a table object as a Parquet file, whose name has a digest of its content, and returns the path.
+
+    So a run in a recipe, other processes and a later evaluation read the table as any other.
+
+    Raises:
+        DataError: a column holds values of several types; or it has no rows.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = kind_of_table(value)
+    try:
+        if kind == ROWS:
+            rows = pa.table(dict(table_of(value).columns))
+        elif kind == "pandas.DataFrame":
+            rows = pa.Table.from_pandas(value, preserve_index=False)
+        else:
+            rows = value.to_arrow() if kind == "polars.DataFrame" else _arrow(value)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise DataError(f"{name}: a column of the {kind} holds values of several types ({error})") from error
+    if not rows.num_rows:
+        raise DataError(f"{name}: the {kind} has no rows")
+    written = io.BytesIO()
+    pq.write_table(rows, written)
+    content = written.getvalue()
+    path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+    first = " (row 1 is iloc[0])" if kind == "pandas.DataFrame" else ""
+    say(f"{name}: {counted(rows.num_rows, 'row')} of the {kind}{first}, kept as {path}")
+    return str(path)
+
+
+def _arrow(value: Any) -> pa.Table:
+    """Returns an Arrow table of a data set, with the names of its classes, or of a record batch."""
+    import pyarrow as pa
+
+    if kind_of_table(value) == "datasets.Dataset":
+        value = value.with_format("arrow")[:]
+    return pa.Table.from_batches([value]) if isinstance(value, pa.RecordBatch) else value

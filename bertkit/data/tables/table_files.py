@@ -1,0 +1,245 @@
+"""Reading of table files: CSV, TSV, JSON lines, Parquet, Excel."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertkit.data.reading.row_files import parquet_batches
+from bertkit.data.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
+from bertkit.data.tables.encodings import as_utf8
+from bertkit.data.tables.sheets import sheet_parts
+from bertkit.data.tables.table import ROWS_AT_ONCE, Table, whole
+from bertkit.data.tables.typed_rows import JSON, batches_parts, json_parts, read_json_list
+from bertkit.runtime.errors import DataError, quoted, raise_all
+from bertkit.runtime.progress import say
+from bertkit.runtime.reading.paths import (
+    COMPRESSIONS,
+    JSON_LINES,
+    PARQUET,
+    XLSX,
+    FileKind,
+    file_kind,
+    find_files,
+    workbook_and_sheet,
+)
+from bertkit.runtime.reading.text import decode_lines, decode_pieces, iterating, read_blocks, read_shares
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CSV, TSV = ".csv", ".tsv"
+FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
+NEVER_PACKED = (PARQUET, XLSX, JSON)
+_START = 1000  # bytes of a file that are looked at
+DELIMITERS = {CSV: COMMA, TSV: TAB}
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    quoting: bool | None = None,
+    skip_ragged: bool = False,
+) -> Table:
+    """Reads the table in a file; the suffix selects the format.
+
+    ============  ==========================================================================================
+    ``.csv``      RFC 4180: quotes around fields that hold separators, line endings or (doubled) quotes
+    ``.tsv``      as GLUE's files: tabs, quotes are plain characters, a row is a line
+    ``.jsonl``    one JSON object per line
+    ``.json``     a list of JSON objects
+    ``.parquet``  one Parquet column for each column of the table; ``data/train-*.parquet`` is all of these files
+    ``.xlsx``     a sheet of Excel, ``reviews.xlsx#Sheet1`` where there are several; see `sheet_parts`
+    a folder      of ``.txt``, ``.md``, ``.html`` and ``.eml``, a row per file; see `bertkit.data.tables.documents`
+    ============  ==========================================================================================
+
+    The columns of CSV and TSV are separated by what separates the names of the header: commas, tabs, semicolons or
+    vertical bars. The first three formats are UTF-8, with or without a byte order mark and with any line endings, and
+    can be compressed as ``.gz`` or ``.zst``; text in Windows-1252 and UTF-16 is recognised. A separator or an encoding
+    that is not the usual one is printed. Text of CSV and TSV is not changed. The fingerprint is the start of the
+    SHA-256 of the decompressed bytes of the file.
+
+    Args:
+        path: path of the file; a leading ``~`` is the home folder.
+        columns: column names of a CSV or TSV file without a header line.
+        quoting: whether fields of a CSV or TSV file can be quoted; None for the default: not for columns of a TSV file
+            that tabs separate.
+        skip_ragged: skip rows of a CSV or TSV file whose number of fields differs from that of the header, and count
+            them in ``skipped`` of the table; for published data that is known to have such rows. Of a folder, files
+            without a text.
+
+    Raises:
+        DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
+            at most ten faults with their lines and remedies.
+    """
+    path = Path(os.path.expanduser(path))
+    if path.is_dir():
+        from bertkit.data.tables.documents import read_folder
+
+        return read_folder(path, skip_ragged)
+    kind, source, digest = _kind_of(path), str(path), hashlib.sha256()
+    if kind.form not in DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
+        raise DataError(
+            f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
+            f"remove them for {kind.form}"
+        )
+    if kind.form == JSON:
+        return read_json_list(path)
+    files = _files_of(path) if kind.form == PARQUET else [Path(workbook_and_sheet(path)[0])]
+    blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
+    if kind.form in NEVER_PACKED:
+        for _ in blocks:
+            pass
+        if kind.form == PARQUET:
+            parts = batches_parts(_joined(files), source, ROWS_AT_ONCE)
+        else:
+            parts = sheet_parts(path, ROWS_AT_ONCE)
+    elif kind.form == JSON_LINES:
+        parts = json_parts(decode_lines(as_utf8(blocks, source), source), source, ROWS_AT_ONCE)
+    else:
+        parts = _delimited(
+            blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
+        )
+    return replace(whole(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
+
+
+def _delimited(
+    blocks: Iterable[bytes],
+    source: str,
+    form: str,
+    *,
+    size: int,
+    quoting: bool | None = None,
+    columns: Sequence[str] | None = None,
+    skip_ragged: bool = False,
+    may_be_empty: bool = False,
+    left_out: list[str] | None = None,
+) -> Iterator[Table]:
+    """Yields the parts of a CSV or TSV file; arguments as of `delimited_parts`. Prints a separator that is unusual."""
+    with iterating(decode_pieces(as_utf8(blocks, source), source)) as pieces:
+        start = next(pieces, "")
+        usual = DELIMITERS[form]
+        delimiter = usual if columns is not None else find_delimiter(start, usual)
+        if delimiter != usual:
+            say(f"{source}: columns are separated by {NAMES[delimiter]}s")
+        yield from delimited_parts(
+            chain([start], pieces),
+            source,
+            size,
+            delimiter=delimiter,
+            quoting=(form == CSV or delimiter != TAB) if quoting is None else quoting,
+            columns=columns,
+            skip_ragged=skip_ragged,
+            may_be_empty=may_be_empty,
+            left_out=left_out,
+        )
+
+
+def read_table_parts(
+    path: str | Path, size: int, on_progress: Callable[[float], None], left_out: list[str] | None = None
+) -> Iterator[Table]:
+    """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time; none without rows.
+
+    Rows keep their places in the file; the fingerprint is empty, since the file is read only once.
+
+    Args:
+        path: as for `read_table`.
+        size: maximum number of rows of a part.
+        on_progress: called with the share of the file that has been read, in [0, 1].
+        left_out: receives the faults of rows of CSV and TSV with a wrong number of fields, which are skipped then;
+            None to refuse them.
+
+    Raises:
+        DataError: as `read_table`, after the parts before the fault; the message lists the faults of one part.
+    """
+    path = Path(os.path.expanduser(path))
+    kind, source = _kind_of(path), str(path)
+    if kind.form == PARQUET:
+        return batches_parts(parquet_batches(path, source, on_progress), source, size, may_be_empty=True)
+    if kind.form == XLSX:
+        return sheet_parts(path, size, on_progress, may_be_empty=True)
+    if kind.form == JSON:
+        return iter([read_json_list(path)])
+    blocks = read_shares(path, kind.compression, on_progress)
+    if kind.form == JSON_LINES:
+        return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
+    skips = left_out is not None
+    return _delimited(blocks, source, kind.form, size=size, skip_ragged=skips, may_be_empty=True, left_out=left_out)
+
+
+def is_table(path: str | Path) -> bool:
+    """Returns whether the suffix of a file is that of a table format."""
+    return file_kind(Path(workbook_and_sheet(path)[0]).name, (*FORMS, JSON)) is not None
+
+
+def _kind_of(path: Path) -> FileKind:
+    kind = file_kind(Path(workbook_and_sheet(path)[0]).name, (*FORMS, JSON))
+    if kind is None or (kind.form in NEVER_PACKED and kind.compression):
+        raise DataError(
+            f"{path}: unsupported table format; expected {CSV}, {TSV}, {JSON_LINES} (one JSON object per line), these "
+            f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}"
+            f"{_remedy(path.suffix.lower())}"
+        )
+    file = Path(workbook_and_sheet(path)[0])
+    if file.is_file():  # not a pipe, of which nothing may be lost
+        _check_start(next(read_blocks(file, "", block_size=_START), b""), file)
+    return kind
+
+
+def _check_start(start: bytes, file: Path) -> None:
+    """Raises a DataError if a file begins as a page of a web site, which is saved in the place of a download."""
+    if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        raise DataError(
+            f"{file}: a page of a web site (HTML), not a table; download the file itself, such as by the link "
+            "'Download' or 'Raw' of the page, and log in first if it asks for that"
+        )
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Returns the file, or the files of a pattern, sorted by name."""
+    if path.exists() or "*" not in path.name:
+        return [path]
+    faults: list[str] = []
+    files = find_files(str(path), faults)
+    raise_all(faults)
+    return files
+
+
+def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of Parquet files one after the other.
+
+    Raises:
+        DataError: a file cannot be read, or its columns differ from those of the first.
+    """
+    schema = None
+    for file in files:
+        with iterating(parquet_batches(file, str(file))) as batches:
+            for batch in batches:
+                schema = schema or batch.schema
+                if not batch.schema.equals(schema):
+                    raise DataError(
+                        f"{file}: its columns differ from those of {files[0]}: {quoted(batch.schema.names)}"
+                    )
+                yield batch
+
+
+def _remedy(suffix: str) -> str:
+    other = {".xls": "Excel's older format", ".ods": "a spreadsheet of OpenDocument", ".xlsb": "Excel's binary format"}
+    if suffix in other:
+        return f"; {suffix} is {other[suffix]}: save it as {XLSX} or {CSV}"
+    return "; rename it if it is one"
+
+
+def _added(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
+    """Yields blocks after each is added to a digest."""
+    with iterating(blocks) as remaining:
+        for block in remaining:
+            add(block)
+            yield block

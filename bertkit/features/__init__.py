@@ -1,0 +1,1 @@
+"""What people do around a run; each folder is a feature."""

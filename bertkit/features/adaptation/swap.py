@@ -1,0 +1,165 @@
+"""``bertkit tokenizer swap``: another tokenizer for a checkpoint, such as that of another language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.data.corpus.sources import TextLines, find_sources
+from bertkit.features.adaptation.sources import Sources, find_sources_of_pieces
+from bertkit.features.adaptation.start import set_rows, start_of
+from bertkit.features.adaptation.usage import Usage, usage_of, usage_table
+from bertkit.features.adaptation.words import count_words
+from bertkit.model.checkpoint.encoders import longest_input, positions_follow_padding
+from bertkit.model.checkpoint.faults import check_tokenizer
+from bertkit.model.checkpoint.load import load_tokenizer
+from bertkit.runtime.errors import CheckpointError, DataError
+from bertkit.runtime.files import new_folder
+from bertkit.runtime.progress import without_library_bars
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerFast
+
+_EXAMPLES = 8
+_IDS = ("pad_token_id", "cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id")
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Result of `swap_tokenizer`.
+
+    Attributes:
+        folder: the new checkpoint.
+        pieces: size of the new vocabulary.
+        copied: number of pieces that the old vocabulary has, special tokens among them.
+        averaged: number of pieces whose rows are means of the rows of their old pieces.
+        unmatched: number of pieces without an old one; their rows are the mean of all.
+        examples: some of the averaged pieces, each with its old pieces.
+        before, after: how the old and the new tokenizer split the words of a corpus; None without one.
+    """
+
+    folder: Path
+    pieces: int
+    copied: int
+    averaged: int
+    unmatched: int
+    examples: list[tuple[str, list[str]]]
+    before: Usage | None
+    after: Usage | None
+
+    def record(self) -> dict[str, Any]:
+        """Returns the content for JSON."""
+        usages = {"before": self.before, "after": self.after}
+        return {
+            "output_dir": str(self.folder),
+            **{name: getattr(self, name) for name in ("pieces", "copied", "averaged", "unmatched", "examples")},
+            **{name: usage.record() for name, usage in usages.items() if usage is not None},
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines for a terminal."""
+        if self.before is not None and self.after is not None:
+            yield from usage_table(self.before, self.after)
+        for piece, parts in self.examples:
+            yield f"  {piece} = {' '.join(parts)}"
+        yield f"{self.copied} pieces copied, {self.averaged} as means of their old pieces"
+        if self.unmatched:
+            yield f"{self.unmatched} without any old piece, as the mean of all"
+        yield f"{self.pieces} pieces: {self.folder}"
+
+
+def swap_tokenizer(
+    checkpoint: str | Path,
+    tokenizer: str | Path,
+    output_dir: str | Path,
+    *,
+    corpus: str | Path | Sequence[str | Path] = (),
+    revision: str | None = None,
+) -> Swap:
+    """Replaces the vocabulary of a checkpoint by that of another tokenizer, and the rows of its weights for it.
+
+    A piece that the old vocabulary has keeps its rows of the embedding matrix and of the output layer over the
+    vocabulary; special tokens are matched by their role. The rows of any other piece are the means of the rows of the
+    pieces that the old tokenizer splits its text into.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id, with any head.
+        tokenizer: a folder, such as that of `bertkit.train_tokenizer`, or a Hub id.
+        output_dir: new or empty folder; a stock checkpoint, which transformers loads without bertkit.
+        corpus: text files, folders, patterns and Hub ids, whose words both tokenizers split for the result.
+        revision: branch, tag or commit of the checkpoint, if it is a Hub id.
+
+    Raises:
+        BertkitError: the checkpoint, the tokenizer or the corpus cannot be read, the two have the same vocabulary,
+            positions would move, or the folder is in use; nothing is written.
+
+    Examples:
+        ```python
+        bertkit.train_tokenizer(["field.txt"], 8000, "my-tokenizer")
+        swap = bertkit.swap_tokenizer("my-bert", "my-tokenizer", "swapped")
+        ```
+    """
+    start = start_of(checkpoint, revision, output_dir)
+    old, new = start.tokenizer, load_tokenizer(str(tokenizer), for_pretraining=True)
+    _check(old, new, start.config, start.name, str(tokenizer))
+    before, after = _usages(corpus, old, new)
+    sources = find_sources_of_pieces(new, old)
+    new.model_max_length = longest_input(start.config)
+    with new_folder(Path(output_dir)) as folder, without_library_bars():
+        from bertkit.model.checkpoint.stock import write_stock
+
+        model = start.model()
+        set_rows(model, sources.ids)
+        for field in _IDS:
+            if getattr(model.config, field, None) is not None:
+                setattr(model.config, field, _id(new, field))
+        check_tokenizer(new, model.config, str(tokenizer))
+        write_stock(model, new, folder, start.name)
+    counts = (len(sources.ids), sources.copied, sources.averaged, sources.unmatched)
+    return Swap(Path(output_dir), *counts, _examples(sources, new, old), before, after)
+
+
+def _check(
+    old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast, config: PreTrainedConfig, name: str, given: str
+) -> None:
+    """Checks that a checkpoint can have another tokenizer."""
+    if old.get_vocab() == new.get_vocab():
+        raise CheckpointError(f"{given}: {name} has this vocabulary already; nothing to swap")
+    if positions_follow_padding(config) and new.pad_token_id != config.pad_token_id:
+        raise CheckpointError(
+            f"{given}: its padding token has the id {new.pad_token_id}, that of {name} {config.pad_token_id}; a "
+            f"{config.model_type} counts positions from the id of the padding token, so they would move: give a "
+            f"tokenizer whose padding token has the id {config.pad_token_id}, such as one of bertkit tokenizer train "
+            "--tokenizer-type byte_level_bpe"
+        )
+
+
+def _usages(
+    corpus: str | Path | Sequence[str | Path], old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast
+) -> tuple[Usage, Usage] | tuple[None, None]:
+    if not corpus:
+        return None, None
+    words = count_words(TextLines(find_sources(corpus)), new.backend_tokenizer).plain
+    if not words:
+        raise DataError("no words in the given text: it is empty, or has no letters and digits")
+    return usage_of(words, old), usage_of(words, new)
+
+
+def _id(tokenizer: PreTrainedTokenizerFast, field: str) -> int | None:
+    """Returns the id of a special token; of the first and the last token of an input under either name."""
+    others = {"bos_token_id": "cls_token_id", "eos_token_id": "sep_token_id"}
+    others |= {other: name for name, other in others.items()}
+    number: int | None = getattr(tokenizer, field)
+    return getattr(tokenizer, others[field]) if number is None and field in others else number
+
+
+def _examples(
+    sources: Sources, new: PreTrainedTokenizerFast, old: PreTrainedTokenizerFast
+) -> list[tuple[str, list[str]]]:
+    """Returns the first new pieces that stand for several old ones, with these."""
+    several = [number for number, ids in enumerate(sources.ids) if 1 < len(ids) < _EXAMPLES]
+    pieces = new.convert_ids_to_tokens(several[:_EXAMPLES])
+    parts = [old.convert_ids_to_tokens(list(sources.ids[number])) for number in several[:_EXAMPLES]]
+    return list(zip(pieces, parts, strict=True))

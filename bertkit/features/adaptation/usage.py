@@ -1,0 +1,114 @@
+"""How tokenizers split a corpus: pieces per word, split and unknown words, before and after a change."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from bertkit.features.adaptation.pieces import Split
+from bertkit.tasks.ner.inputs import word_pieces
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counts of the words of a corpus under one tokenizer.
+
+    Attributes:
+        words: number of words with a letter or a digit, whatever the tokenizer takes for a word.
+        pieces: number of their pieces.
+        split: number of words of several pieces.
+        unknown: number of words with an unknown piece.
+    """
+
+    words: int
+    pieces: int
+    split: int
+    unknown: int
+
+    @property
+    def pieces_per_word(self) -> float:
+        """Mean number of pieces of a word."""
+        return self.pieces / max(1, self.words)
+
+    def record(self) -> dict[str, float]:
+        """Returns the counts and the pieces per word, for JSON."""
+        return {**asdict(self), "pieces_per_word": self.pieces_per_word}
+
+
+def usage_of(words: Mapping[str, int], tokenizer: PreTrainedTokenizerFast) -> Usage:
+    """Counts the pieces of words.
+
+    Args:
+        words: ``plain`` of a `CorpusWords`.
+        tokenizer: a fast tokenizer.
+    """
+    splits = list(zip(words.values(), word_pieces([list(words)], tokenizer)[0], strict=True))
+    return Usage(
+        sum(words.values()),
+        sum(count * len(ids) for count, ids in splits),
+        sum(count for count, ids in splits if len(ids) > 1),
+        sum(count for count, ids in splits if tokenizer.unk_token_id in ids),
+    )
+
+
+def usage_table(before: Usage, after: Usage) -> Iterator[str]:
+    """Yields the lines of a table of two usages."""
+    yield f"{'':<16}{'before':>8}{'after':>9}"
+    yield f"{'pieces per word':<16}{before.pieces_per_word:>8.3f}{after.pieces_per_word:>9.3f}"
+    for name in ("split", "unknown"):
+        one, other = (getattr(usage, name) / max(1, usage.words) for usage in (before, after))
+        yield f"{f'{name} words':<16}{one:>8.2%}{other:>9.2%}"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Difference that new pieces make to the length of a corpus.
+
+    Attributes:
+        before, after: number of pieces of the corpus, without special tokens; punctuation is included.
+        words: number of words as the tokenizer divides the texts; punctuation marks are among them.
+        changed: number of these words with new pieces.
+        not_shorter: number of these words that have as many pieces as before, or more.
+        examples: words that save the most pieces, each with its old and its new pieces.
+    """
+
+    before: int
+    after: int
+    words: int
+    changed: int
+    not_shorter: int
+    examples: list[tuple[str, list[str], list[str]]]
+
+    @property
+    def change(self) -> float:
+        """Relative change of the length in pieces; −0.1 is a tenth less."""
+        return self.after / self.before - 1
+
+
+def effect_on(words: Mapping[str, int], before: Split, after: Split, unknown: str | None, examples: int) -> Effect:
+    """Splits the words of a corpus by two tokenizers that divide it into the same words.
+
+    Args:
+        words: ``counts`` of a `CorpusWords`.
+        before, after: functions that split a word.
+        unknown: the unknown piece; None if there is none.
+        examples: number of examples.
+    """
+    earlier = later = changed = not_shorter = 0
+    differing = []
+    for word, count in words.items():
+        old, new = before(word), after(word)
+        earlier += count * len(old)
+        later += count * len(new)
+        if list(old) != list(new):
+            changed += count
+            not_shorter += count * (len(new) >= len(old) and unknown not in old)
+            differing.append((count * (len(old) - len(new)), word, list(old), list(new)))
+    best = heapq.nsmallest(examples, differing, key=lambda each: (-each[0], each[1]))
+    shown = [(word, old, new) for _, word, old, new in best]
+    return Effect(earlier, later, sum(words.values()), changed, not_shorter, shown)

@@ -1,0 +1,355 @@
+"""`bertkit.check`: prepares a run as the run itself does, applies the rules, and estimates what the run needs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.data.corpus.sources import Source
+from bertkit.features.checks.corpus_rules import Sample, sample
+from bertkit.features.checks.findings import Finding, Report, error, in_order, note, rules
+from bertkit.features.checks.fix import CheckedTable, checked_tables
+from bertkit.features.checks.fix import fix as write_fixed
+from bertkit.features.checks.label_rules import check_installed
+from bertkit.features.checks.plan import evaluated_batches, memory, micro_batches, plan
+from bertkit.features.checks.subject import Subject
+from bertkit.features.checks.trial import make_trial
+from bertkit.model.checkpoint.load import load_config, load_tokenizer
+from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import (
+    BertkitError,
+    CheckpointError,
+    DataError,
+    HubError,
+    OutputError,
+    PlacementError,
+    RecipeError,
+    TrainingError,
+    entries_of,
+    listed,
+    without_place,
+)
+from bertkit.runtime.files import is_temporary, readable_size
+from bertkit.runtime.placement.resolve import ProcessesNeeded
+from bertkit.runtime.progress import say, without_repetitions
+from bertkit.tasks.arguments import with_settings
+from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import FineTuningData, load_splits
+from bertkit.training.arguments import finetuning_recipe, with_absolute_paths
+from bertkit.training.pretraining.initialization import cache_folder
+from bertkit.training.pretraining.recipe import pretraining_recipe
+from bertkit.training.runs.directory import check_place
+from bertkit.training.runs.finetune import prepare_finetuning
+from bertkit.training.runs.pretrain import prepare_pretraining
+from bertkit.training.runs.resuming import check_same_data
+
+# Code and place of the errors with which a run would end before its first step.
+ERRORS: dict[type[BertkitError], tuple[str, str]] = {
+    RecipeError: ("recipe", "recipe"),
+    DataError: ("data", "data"),
+    CheckpointError: ("checkpoint", "model"),
+    PlacementError: ("placement", "placement"),
+    OutputError: ("output-dir", "--output-dir"),
+    HubError: ("hub", "--push-to-hub"),
+    TrainingError: ("training", "train"),
+}
+PROCESSES = "processes"
+
+
+def check(
+    recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
+    *,
+    output_dir: str | Path | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    labels: bool = False,
+    strict: bool = False,
+    fix: str | Path | None = None,
+    **settings: Any,
+) -> Report:
+    """Checks a run of `bertkit.finetune` or `bertkit.pretrain` before it starts.
+
+    The run is prepared by its own code: data are read and encoded, the model is loaded, and the longest batches are
+    passed through it once. No weight is trained for later use, and nothing is written but temporary files, which are
+    removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.) Of a corpus of more
+    than 8 MiB a sample is read: see `bertkit.features.checks.corpus_rules`.
+
+    Args:
+        recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.
+        output_dir: the run directory; ``None`` does not check it.
+        corpus: as for `pretrain`.
+        model, overrides, resume, push_to_hub: as for `finetune` and `pretrain`.
+        data_dir: as for `finetune`.
+        labels: also look for wrong labels, which takes longer and needs the extra ``checks``.
+        strict: report warnings as errors.
+        fix: a new CSV file for the training table without empty and repeated rows, with one name for each label; labels
+            in doubt are in ``NAME.suspects.csv`` beside it. See `bertkit.features.checks.fix.fix`.
+        settings: as for `finetune`.
+
+    Returns:
+        The findings and the plan of the run. What a run would refuse is an error among the findings.
+
+    Raises:
+        RecipeError: ``labels`` is set and cleanlab is not installed, or ``resume`` without ``output_dir``.
+        BertkitError: the table of ``fix`` cannot be read or written.
+
+    Examples:
+        ```python
+        found = bertkit.check("finetune/classification", train_file="reviews.csv", model="my-bert", output_dir="run")
+        for finding in found.findings:
+            print(finding.level, finding.code, finding.message)
+        ```
+    """
+    if labels:
+        check_installed()
+    if resume and output_dir is None:
+        raise RecipeError("check: resume needs output_dir")
+    try:
+        if settings:
+            overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
+        resolved = _recipe(recipe, corpus, model, data_dir, overrides)
+    except BertkitError as refused:
+        return Report((finding_of(refused),))
+    with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
+        if fix is not None:
+            write_fixed(with_absolute_paths(resolved), Path(fix), labels)
+        findings: list[Finding] = []
+        subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
+        subject.check_labels = labels or None
+        if subject.trainer is None:
+            tables = checked_tables(resolved)
+            findings = _with_faults_of_rows(findings, tables, fix)
+            _load_sound_rows(subject, tables)
+        for rule in rules():
+            findings += rule.findings(subject)
+        numbers = {}
+        if subject.trainer is not None:
+            findings += _trial(subject)
+            numbers = plan(subject)
+    report = Report(in_order(findings), numbers)
+    return report.strict() if strict else report
+
+
+def codes() -> list[str]:
+    """Returns the codes of all findings: those of the rules, and those of errors of a run."""
+    return sorted({*(rule.code for rule in rules()), *(code for code, _ in ERRORS.values()), PROCESSES})
+
+
+def _recipe(
+    recipe: Any,
+    corpus: str | Path | Sequence[str | Path] | None,
+    model: str | None,
+    data_dir: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Resolves the recipe as `pretrain` does for a recipe of pre-training, else as `finetune` does."""
+    if recipe is None or corpus:
+        return pretraining_recipe(recipe, corpus, model, overrides)
+    if isinstance(load_recipe(recipe, overrides).data, FineTuningData):
+        return finetuning_recipe(recipe, model, data_dir, overrides)
+    return pretraining_recipe(recipe, corpus, model, overrides)
+
+
+def finding_of(refused: BertkitError) -> Finding:
+    """Returns the finding on an error with which a run would end before its first step."""
+    code, where = next(names for kind, names in ERRORS.items() if isinstance(refused, kind))
+    return replace(
+        error(where, str(refused), "correct what the message names: the run would stop with this error"), code=code
+    )
+
+
+def _subject(
+    recipe: Recipe,
+    output_dir: str | Path | None,
+    resume: bool,
+    push_to_hub: str | None,
+    scratch: Path,
+    findings: list[Finding],
+) -> Subject:
+    """Prepares the run; what it refuses is added to ``findings``, and the rest is prepared nevertheless if possible."""
+    folder = None if output_dir is None else Path(output_dir)
+    place, hub = folder or scratch / "run", push_to_hub
+    num_processes = 1
+    while True:
+        try:
+            if place == folder:
+                check_place(place)
+            data, subject = _prepared(recipe, place, resume, hub, scratch)
+            if resume and folder is not None:
+                check_same_data(folder, data)
+            return replace(subject, output_dir=folder, num_processes=num_processes)
+        except ProcessesNeeded as needed:
+            of_one_process = note(
+                "placement",
+                f"the run has {needed.num_processes} processes, and this check has one: the memory is that of one "
+                "process with the whole batch, and the time is not estimated",
+                "start the run: it prints the remaining time after its first steps",
+            )
+            num_processes = needed.num_processes
+            findings.append(replace(of_one_process, code=PROCESSES))
+            single = replace(recipe.placement, num_processes=1, strategy="auto")
+            recipe = replace(recipe, placement=single)
+        except OutputError as refused:
+            findings.append(finding_of(refused))
+            place, resume, folder = scratch / "run", False, None
+        except HubError as refused:
+            findings.append(finding_of(refused))
+            hub = None
+        except BertkitError as refused:
+            findings.append(finding_of(refused))
+            return _parts(recipe, findings)
+
+
+def _prepared(
+    recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None, scratch: Path
+) -> tuple[Mapping[str, Any], Subject]:
+    """Prepares a run of either kind; returns the record of its data too."""
+    arguments = {"resume": resume, "push_to_hub": push_to_hub, "scratch": scratch / "trainer"}
+    if isinstance(recipe.data, FineTuningData):
+        return _prepared_finetuning(recipe, place, arguments)
+    return _prepared_pretraining(recipe, place, arguments, scratch)
+
+
+def _prepared_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], Subject]:
+    ready = prepare_finetuning(recipe, place, **arguments)
+    source = recipe.model.get("name_or_path")
+    return ready.run.record.data, Subject(
+        recipe=ready.run.recipe,
+        tokenizer=ready.tokenizer,
+        config=ready.trainer.model.config,
+        stored=None if source is None else load_config(str(source), any_encoder=True),
+        placement=ready.run.placement,
+        arguments=ready.trainer.args,
+        trainer=ready.trainer,
+        new_weights=ready.new_weights,
+        task=ready.task,
+        splits=ready.splits,
+        features=ready.features,
+        truncation=ready.run.record.truncation,
+        models=1 if ready.folds is None else ready.folds.number + 1,
+    )
+
+
+def _prepared_pretraining(
+    recipe: Recipe, place: Path, arguments: dict[str, Any], scratch: Path
+) -> tuple[Mapping[str, Any], Subject]:
+    sampled: list[Sample] = []
+
+    def sample_of(sources: list[Source]) -> tuple[list[Source], float]:
+        # A run that is resumed has tokenized its corpus, and streams are read as far as their first block.
+        is_whole = arguments["resume"] or recipe.data.streaming or recipe.data.max_train_samples
+        parts = None if is_whole else sample(sources)
+        if parts is None:
+            return sources, 1.0
+        sampled.append(parts)
+        say(f"a sample of {readable_size(parts.read_bytes)} of the corpus of {readable_size(parts.total_bytes)}:")
+        return parts.sources, parts.share
+
+    with _cache(scratch) as cache:
+        begun = prepare_pretraining(recipe, place, **arguments, cache_dir=cache, sample=sample_of)
+    checkpoint = begun.start.checkpoint
+    return begun.run.record.data, Subject(
+        recipe=begun.run.recipe,
+        tokenizer=begun.start.tokenizer,
+        config=begun.start.config,
+        stored=None if checkpoint is None else load_config(checkpoint, any_encoder=True),
+        placement=begun.run.placement,
+        arguments=begun.trainer.args,
+        trainer=begun.trainer,
+        logits_per_sequence=begun.logits_per_sequence,
+        sources=begun.sources,
+        corpora=begun.corpora,
+        examples=begun.examples,
+        sample=sampled[0] if sampled else None,
+    )
+
+
+@contextmanager
+def _cache(scratch: Path) -> Iterator[Path]:
+    """Yields a temporary cache folder that has links to the entries of the cache, so that they are not made again."""
+    folder = scratch / "cache"
+    folder.mkdir(exist_ok=True)
+    known = cache_folder()
+    for entry in known.iterdir() if known.is_dir() else ():
+        if entry.is_dir() and not is_temporary(entry.name):
+            with suppress(OSError):  # a file system without links
+                (folder / entry.name).symlink_to(entry.absolute())
+    yield folder
+
+
+def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
+    """Prepares the data and the tokenizer of a run that cannot be prepared as a whole; adds their errors."""
+    known = {finding.message for finding in findings}
+    subject = Subject(recipe=recipe)
+    source = recipe.model.get("name_or_path")
+    if not isinstance(recipe.data, FineTuningData):
+        return subject
+    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
+
+    def data() -> None:
+        subject.task, subject.splits = load_splits(task_of_recipe(recipe))
+
+    def tokenizer() -> None:
+        if source is not None:
+            subject.config = load_config(str(source), any_encoder=True)
+            subject.tokenizer = load_tokenizer(str(source), config=subject.config)
+
+    for part in (data, tokenizer):
+        try:
+            part()
+        except BertkitError as refused:
+            if str(refused) not in known:
+                findings.append(finding_of(refused))
+    return subject
+
+
+def _load_sound_rows(subject: Subject, tables: Mapping[str, CheckedTable]) -> None:
+    """Loads the tables without the rows that have faults, so that one report has the findings on the others too."""
+    sound = {name: table.sound for name, table in tables.items() if table.sound is not None}
+    task = task_of_recipe(subject.recipe) if "train" in sound and subject.splits is None else None
+    if isinstance(task, ClassificationTask):
+        with suppress(DataError):  # of the table as a whole, and among the findings already
+            subject.task, subject.splits = task.load_tables(sound, ("train", "validation"))
+
+
+def _with_faults_of_rows(
+    findings: Sequence[Finding], tables: Mapping[str, CheckedTable], fix: str | Path | None
+) -> list[Finding]:
+    """Adds the faults of rows that other faults hide, and names ``--fix`` where it leaves rows of a finding out."""
+    faults = [fault for table in tables.values() for fault in table.faults]
+    left_out = {fault.message for fault in faults if fault.is_left_out}
+    words = set(map(without_place, left_out))
+    # Of equal faults only the first places are said.
+    said = {without_place(entry) for finding in findings for entry in entries_of([finding.message])}
+    hidden = [fault.message for fault in faults if without_place(fault.message) not in said]
+    kinds = [each for each in hidden if each in left_out], [each for each in hidden if each not in left_out]
+    added = [finding_of(DataError(listed(kind, at_most=10))) for kind in kinds if kind]
+    table = "write a table without such: --fix OUT.csv" if fix is None else f"go on with {fix}, which has none such"
+    remedy = f"correct these rows, or {table}"
+    return [
+        replace(each, remedy=remedy) if words.intersection(map(without_place, entries_of([each.message]))) else each
+        for each in (*findings, *added)
+    ]
+
+
+def _trial(subject: Subject) -> Iterator[Finding]:
+    """Measures the longest batches, unless they do not fit in memory; an error of the run is a finding."""
+    need = memory(subject)
+    if need.needed > need.available:
+        return
+    say("measuring steps and evaluations, with the longest batch and with shorter ones")
+    try:
+        subject.trial = make_trial(
+            subject.trainer, subject.placement, micro_batches(subject), evaluated_batches(subject)
+        )
+    except BertkitError as refused:
+        yield finding_of(refused)

@@ -1,0 +1,164 @@
+"""Rules on duplicates, within and between splits.
+
+Near duplicates are found as those of a corpus (`bertkit.data.corpus.store.filters`), in lower case. Candidates count if
+the exact Jaccard similarity of every column is at least 0.8, so that pairs that share only one text are not duplicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from bertkit.data.corpus.store.filters import SIMILAR, SimilarTexts, grams
+from bertkit.data.tables.table import text_key
+from bertkit.features.checks.findings import Finding, extra, note, rule, warning
+from bertkit.features.checks.subject import Subject
+from bertkit.runtime.progress import inflected
+
+_MANY = 0.01  # share above which a note becomes a warning
+_MOST_CHARACTERS = 2_000  # of a text; longer ones are compared by their beginnings
+_MOST_TEXTS = 400_000
+
+
+class Member(NamedTuple):
+    """An example of a split."""
+
+    split: str
+    row: int
+
+
+Key = tuple[str, ...]
+Pairs = list[tuple[Member, Member]]
+
+
+@rule("duplicates", "splits")
+def duplicates(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of a split whose texts occur before in the same split."""
+    yield from _within(subject, subject.once(_equal), "the same text")
+
+
+@rule("split-overlap", "splits")
+def split_overlap(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of the other splits whose texts are also in the training set."""
+    yield from _between(subject, subject.once(_equal), "the same text")
+
+
+@rule("near-duplicates", "splits")
+def near_duplicates(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of a split that are nearly the same as an earlier one."""
+    texts = len(subject.once(_groups))
+    if texts > _MOST_TEXTS:
+        yield note(
+            "data",
+            f"{texts:,} different examples: near duplicates, within a split and between splits, were not searched, "
+            f"since it takes too long for more than {_MOST_TEXTS:,}",
+            "check a part of the data, such as --set data.max_train_samples=100000",
+        )
+    yield from _within(subject, subject.once(_similar), "nearly the same text")
+
+
+@rule("near-split-overlap", "splits")
+def near_split_overlap(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of the other splits that are nearly the same as one of the training set."""
+    yield from _between(subject, subject.once(_similar), "nearly the same text")
+
+
+def _within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
+    earlier_of: dict[str, dict[Member, Member]] = {}
+    for earlier, later in pairs:
+        if earlier.split == later.split:
+            earlier_of.setdefault(later.split, {}).setdefault(later, earlier)
+    for split, members in earlier_of.items():
+        level = warning if len(members) > _MANY * len(subject.splits[split].examples) else note
+        place, sentence = _described(subject, split, members, f"{likeness} as an earlier example")
+        yield level(place, sentence, "remove repeated examples, unless they are intended as weights")
+
+
+def _between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
+    trained_of: dict[str, dict[Member, Member]] = {}
+    for pair in pairs:
+        if [member.split for member in pair].count("train") == 1:
+            trained, other = pair if pair[0].split == "train" else pair[::-1]
+            trained_of.setdefault(other.split, {}).setdefault(other, trained)
+    for split, members in trained_of.items():
+        likeness_and_effect = f"{likeness} as an example of the training set, so scores are too high"
+        place, sentence = _described(subject, split, members, likeness_and_effect)
+        yield warning(place, sentence, f"remove these examples from train, or from {split}")
+
+
+def _described(subject: Subject, split: str, members: Mapping[Member, Member], likeness: str) -> tuple[str, str]:
+    """Returns the place of the first of some examples of a split, and a sentence on all of them."""
+    first, like = next(iter(members.items()))
+    total, have = len(subject.splits[split].examples), inflected(len(members), "has", "have")
+    share = f"{len(members):,} of {total:,} examples ({100 * len(members) / total:.1f} %) of {split}"
+    return _place(subject, first), f"{share} {have} {likeness}; the first is like {_place(subject, like)}"
+
+
+def _place(subject: Subject, member: Member) -> str:
+    return next(texts.place(member.row) for texts in subject.texts if texts.name == member.split)
+
+
+def _groups(subject: Subject) -> dict[Key, list[Member]]:
+    """Groups the examples of all splits by their texts."""
+    by_texts: dict[Key, list[Member]] = {}
+    for texts in subject.texts:
+        for row, values in enumerate(texts.rows()):
+            by_texts.setdefault(text_key(values), []).append(Member(texts.name, row))
+    return by_texts
+
+
+def _equal(subject: Subject) -> Pairs:
+    """Returns pairs of examples with the same texts: each with the first one of its split and of the training set."""
+    pairs: Pairs = []
+    for members in subject.once(_groups).values():
+        first_of: dict[str, Member] = {}
+        for member in members:
+            pairs += [(first_of[split], member) for split in {"train", member.split} if split in first_of]
+            first_of.setdefault(member.split, member)
+    return pairs
+
+
+def _similar(subject: Subject) -> Pairs:
+    """Returns pairs of examples with nearly the same texts, the earlier one first; none without datasketch.
+
+    Examples with exactly the same texts count once.
+    """
+    similar: Pairs = []
+    datasketch = extra("datasketch")
+    groups = subject.once(_groups)
+    keys = list(groups)
+    if datasketch is None or len(keys) > _MOST_TEXTS:
+        return similar
+    index = SimilarTexts(datasketch)
+    for number, key in enumerate(keys):
+        sketch = index.sketch()
+        index.add_grams(sketch, _grams("\n".join(key)))
+        for candidate in index.candidates(sketch):
+            if _is_similar(key, keys[candidate]):
+                similar += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
+                similar += [
+                    (earlier, member)
+                    for earlier in groups[keys[candidate]][1:]
+                    for member in groups[key]
+                    if earlier.split != member.split and "train" in (earlier.split, member.split)
+                ]
+                break  # one earlier example is enough
+        index.insert(number, sketch)
+    return similar
+
+
+def _is_similar(one: Key, other: Key) -> bool:
+    for texts in zip(one, other, strict=True):
+        first, second = map(_grams, texts)
+        # A similarity of at least s needs sizes whose ratio is at least s.
+        if min(len(first), len(second)) < SIMILAR * max(len(first), len(second)):
+            return False
+        if len(first & second) < SIMILAR * len(first | second):
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _grams(text: str) -> frozenset[str]:
+    return grams(f" {text.lower()[:_MOST_CHARACTERS]} ")

@@ -1,0 +1,87 @@
+"""`bertkit.check_grid`: checks of a grid before it starts: its data once, and the plan of each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertkit.features.checks.check import check, finding_of
+from bertkit.features.checks.findings import Finding, Report, in_order
+from bertkit.features.grids.definition import define
+from bertkit.features.grids.grid import all_values, prepare, settings_to_check
+from bertkit.features.grids.values import Values
+from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import BertkitError
+from bertkit.runtime.progress import without_repetitions
+from bertkit.tasks.arguments import with_settings
+
+
+def check_grid(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    output_dir: str | Path,
+    grid: Values = (),
+    search: Values = (),
+    trials: int | None = None,
+    seeds: int | Sequence[int] = 1,
+    folds: int | None = None,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    labels: bool = False,
+    strict: bool = False,
+    fix: str | Path | None = None,
+    **settings: Any,
+) -> Report:
+    """Checks a grid of `bertkit.finetune_grid` before it starts, as `bertkit.check` does for one run.
+
+    The first run of each setting is prepared by its own code; of a search, runs with the ends of the ranges. Nothing is
+    trained for later use, and nothing is written but temporary files.
+
+    Args:
+        recipe, output_dir, grid, search, trials, seeds, folds, model, data_dir, overrides, settings: as for
+            `finetune_grid`.
+        labels, strict, fix: as for `check`.
+
+    Returns:
+        The findings, equal ones of several settings once, and for each setting the plan of a run, with ``runs``, the
+        number of its seeds and folds. What the grid would refuse is an error among the findings.
+
+    Raises:
+        RecipeError: ``labels`` is set and cleanlab is not installed.
+        BertkitError: the table of ``fix`` cannot be read or written.
+
+    Examples:
+        ```python
+        found = bertkit.check_grid(
+            "classification", grid="paper", train_file="reviews.csv", model="my-bert", output_dir="grid"
+        )
+        for setting, plan in found.plan.items():
+            print(setting, plan["runs"], plan["steps"], plan["seconds"])
+        ```
+    """
+    values = all_values(with_settings(recipe, overrides, settings), model, data_dir)
+    try:
+        definition = define(recipe, values, grid, search, trials, seeds, folds)
+    except BertkitError as refused:
+        return Report((finding_of(refused),))
+    findings: dict[tuple[str, str], Finding] = {}
+    plans: dict[str, Any] = {}
+    with without_repetitions():
+        for number, setting in enumerate(settings_to_check(definition)):
+            of_recipe = definition.recipe_of(definition.cells(setting)[0])
+            is_first = number == 0  # labels and rows are those of all settings
+            report = check(of_recipe, labels=labels and is_first, fix=fix if is_first else None)
+            for finding in report.findings:
+                findings.setdefault((finding.code, finding.message), finding)
+            if report.plan:
+                plans[setting.name] = {"runs": definition.runs_per_setting, **report.plan}
+        if not any(each.level == "error" for each in findings.values()):
+            try:
+                prepare(recipe, Path(output_dir), grid, search, trials, seeds, folds, values)
+            except BertkitError as refused:
+                finding = finding_of(refused)
+                findings[finding.code, finding.message] = finding
+    report = Report(in_order(list(findings.values())), plans)
+    return report.strict() if strict else report

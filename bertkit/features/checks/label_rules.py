@@ -1,0 +1,331 @@
+"""Rules on the labels of the examples: classes, entities and answers, and labels that are probably wrong.
+
+For ``--check-labels`` each training example is classified by a logistic regression on the vectors of the checkpoint,
+trained on the other folds of a cross-validation; cleanlab's confident learning (Northcutt et al. 2021,
+arXiv:1911.00068) finds the labels that disagree with these predictions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from bertkit.data.tables.classes import look_alikes
+from bertkit.data.tables.folds import assign_folds
+from bertkit.data.tables.table import copies_in_words, same_texts, text_key
+from bertkit.features.checks.findings import INSTALL, Finding, extra, note, rule, warning
+from bertkit.features.checks.subject import Subject, checked
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.progress import counted, inflected
+from bertkit.tasks.splits import ColumnsOf
+
+_RARE, _IMBALANCE = 10, 10.0
+_RARE_BESIDE = 0.5  # of the mean number of examples of a class, below which one is rare beside the others
+_MANY_TEXTS = 0.001  # share of conflicting texts above which a note becomes a warning
+_MANY_MENTIONS = 0.05  # share of mentions above which a note becomes a warning
+_FOLDS = 5
+_LISTED = 20
+_MOST_NAMES = 8  # of classes in a sentence
+_MOST_ITERATIONS = 300
+
+
+def _counts(subject: Subject, split: str) -> Counter[str]:
+    return Counter(chain.from_iterable(subject.classes.get(split, ())))
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    return between.join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
+
+
+@rule("rare-class", "splits")
+def rare_class(subject: Subject) -> Iterator[Finding]:
+    """Finds classes with fewer than 10 training examples: a warning if others have far more, else a note."""
+    counts = _counts(subject, "train")
+    few = {name: count for name, count in counts.items() if count < _RARE}
+    mean = sum(counts.values()) / max(len(counts), 1)
+    rare = {name: count for name, count in few.items() if count < _RARE_BESIDE * mean}
+    others = {name: count for name, count in few.items() if name not in rare}
+    than_others = "none of them" if rare else "no class"
+    for level, found, which, than, remedy in (
+        (
+            warning,
+            rare,
+            "",
+            f" and less than half of the mean, {mean:.1f}" if others else "",  # else these are all that have few
+            "add examples, or merge such classes with others: beside far larger ones they are learned late",
+        ),
+        (
+            note,
+            others,
+            " more" if rare else "",
+            "",
+            f"more examples of each class raise the scores most; {than_others} is much rarer than the others",
+        ),
+    ):
+        if found:
+            names = _listed([f"{name!r} {count}" for name, count in sorted(found.items(), key=lambda item: item[1])])
+            of_all = f" of {len(counts)}" if len(found) > 1 else ""
+            classes = f"{len(found)}{which}{of_all} {inflected(len(found), 'class has', 'classes have')}"
+            yield level("train", f"{classes} fewer than {_RARE} examples{than}: {names}", remedy)
+
+
+@rule("imbalance", "splits")
+def imbalance(subject: Subject) -> Iterator[Finding]:
+    """Finds classes with more than 10 times the examples of another, among those that are not rare, unless the loss
+    weighs them."""
+    if subject.recipe.train.get("class_weights") is not None:
+        return
+    counts = {name: count for name, count in _counts(subject, "train").items() if count >= _RARE}
+    if len(counts) < 2:
+        return
+    most, least = max(counts, key=lambda name: counts[name]), min(counts, key=lambda name: counts[name])
+    if counts[most] > _IMBALANCE * counts[least]:
+        yield warning(
+            "train",
+            f"{most!r} has {counted(counts[most], 'example', form=',')} and {least!r} {counts[least]:,}, a ratio of "
+            f"{counts[most] / counts[least]:.0f} to 1",
+            "set train.class_weights=balanced, compare scores by class (macro F1) instead of accuracy, or add examples "
+            "of the small classes",
+        )
+
+
+@rule("labels-in-one-split", "splits")
+def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
+    """Finds classes that occur in the training set or in another split only."""
+    yield from _doubts(
+        subject, "labels-in-one-split", "add such rows to the training set, or correct the spelling of these labels"
+    )
+    known = set(_counts(subject, "train"))
+    if not known:
+        return
+    for split in subject.classes:
+        own = set(_counts(subject, split))
+        if split == "train" or not own:
+            continue
+        for missing, where, why in (
+            (known - own, split, ("its scores are not measured", "their scores are not measured")),
+            (own - known, "train", ("it cannot be learned", "they cannot be learned")),
+        ):
+            if missing:
+                names = _listed([repr(name) for name in sorted(missing)])
+                yield warning(
+                    where,
+                    f"{len(missing)} of {len(known | own)} classes of train and {split} "
+                    f"{inflected(len(missing), 'is', 'are')} not in {where}, so {why[len(missing) > 1]}: {names}",
+                    "split the data again by class, or check the spelling of the labels",
+                )
+
+
+@rule("label-spelling", "splits")
+def label_spelling(subject: Subject) -> Iterator[Finding]:
+    """Finds classes whose names look alike: see `bertkit.data.tables.classes.look_alikes`."""
+    counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
+    same = look_alikes(name for name, _ in counts.most_common())
+    if same:
+        groups = [", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same]
+        yield warning(
+            ", ".join(subject.classes),
+            f"the names of {sum(map(len, same))} classes differ only in case, white space or Unicode form, or are the "
+            f"same number, and each is a class of its own: {_listed(groups, '; ')}",
+            "write the label of a class in the same way in all rows",
+        )
+
+
+@rule("label-conflict", "splits")
+def label_conflict(subject: Subject) -> Iterator[Finding]:
+    """Finds equal texts with different labels, within all labelled splits together."""
+    labels: dict[tuple[str, ...], tuple[object, str]] = {}
+    conflicts: dict[tuple[str, ...], tuple[str, str]] = {}
+    total = 0
+    for texts in subject.texts:
+        examples = subject.splits[texts.name].examples
+        if "labels" not in examples.column_names:
+            continue
+        for row, (values, label) in enumerate(zip(texts.rows(), examples["labels"][:], strict=True)):
+            total += 1
+            key = text_key(values)
+            before = labels.setdefault(key, (label, texts.place(row)))
+            if before[0] != label:
+                conflicts.setdefault(key, (before[1], texts.place(row)))
+    if conflicts:
+        (text, *_), (first, second) = next(iter(conflicts.items()))
+        level = warning if len(conflicts) > _MANY_TEXTS * total else note
+        yield level(
+            second,
+            f"{counted(len(conflicts), 'text has', 'different texts have', form=',')} several labels in {total:,} "
+            f"examples; the first is {text[:60]!r}, also in {first}",
+            "correct the labels, or remove the texts: no model can predict both",
+        )
+
+
+@rule("impossible-tags", "splits")
+def impossible_tags(subject: Subject) -> Iterator[Finding]:
+    """Reports tags that violate the rules of their scheme."""
+    yield from _doubts(
+        subject, "impossible-tags", "correct these tags; scores depend on how such sequences are interpreted"
+    )
+
+
+@rule("misplaced-answers", "splits")
+def misplaced_answers(subject: Subject) -> Iterator[Finding]:
+    """Reports answers that are not in the context at their offset."""
+    yield from _doubts(
+        subject, "misplaced-answers", "correct answer_start: it counts characters (code points) from 0, not bytes"
+    )
+
+
+def _doubts(subject: Subject, code: str, remedy: str) -> Iterator[Finding]:
+    for name, split in subject.splits.items():
+        if code in split.doubts:
+            yield warning(f"{name} ({split.source})", split.doubts[code], remedy)
+
+
+@rule("entity-disagreement", "splits", "task")
+def entity_disagreement(subject: Subject) -> Iterator[Finding]:
+    """Finds words that are labelled as entities of different types in different places of the training set."""
+    split = subject.splits.get("train")
+    examples = None if split is None else ColumnsOf(split.examples)
+    spans = None if examples is None else checked(subject.task).spans(examples)
+    if spans is None or examples is None:
+        return
+    types: dict[tuple[str, ...], Counter[str]] = {}
+    for words, of_example in zip(examples["tokens"], spans, strict=True):
+        for kind, start, end in of_example:
+            types.setdefault(tuple(words[start:end]), Counter())[kind] += 1
+    mentions = sum(sum(kinds.values()) for kinds in types.values())
+    disagree = {words: kinds for words, kinds in types.items() if len(kinds) > 1}
+    minority = sum(sum(kinds.values()) - max(kinds.values()) for kinds in disagree.values())
+    if minority:
+        words, kinds = max(disagree.items(), key=lambda item: sum(item[1].values()) - max(item[1].values()))
+        by_type = ", ".join(f"{kind!r} {count}" for kind, count in kinds.most_common(3))
+        level = warning if minority > _MANY_MENTIONS * mentions else note
+        yield level(
+            "train",
+            f"{len(disagree):,} of {len(types):,} different spans {inflected(len(disagree), 'has', 'have')} several "
+            f"types; {minority:,} of {mentions:,} mentions {inflected(minority, 'differs', 'differ')} from the usual "
+            f"type of their span. The most frequent: {' '.join(words)[:60]!r} ({by_type})",
+            "check these spans against the annotation guideline; words with several meanings are no error",
+        )
+
+
+class Suspect(NamedTuple):
+    """A label that is probably wrong.
+
+    Attributes:
+        row: the example, from 0.
+        label, predicted: ids of its label and of the most probable class.
+        score: probability of the label; the lower, the more suspicious.
+    """
+
+    row: int
+    label: int
+    predicted: int
+    score: float
+
+
+def check_installed() -> None:
+    """Checks that cleanlab is installed; RecipeError if it is not."""
+    if extra("cleanlab") is None:
+        raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
+
+
+def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Returns the classes that can be in each fold: those with as many different texts as there are folds."""
+    pairs = np.unique(np.stack([labels, texts]), axis=1)
+    classes, counts = np.unique(pairs[0], return_counts=True)
+    return classes[counts >= _FOLDS]
+
+
+def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> list[Suspect]:
+    """Returns the labels that are probably wrong, the most suspicious first; none if fewer than two classes are left.
+
+    Args:
+        vectors: (N, H) float32, vectors of the texts.
+        labels: (N,) int64, ids of the classes; those that are not among `classes_of_folds` are left out.
+        texts: number of the text of each example, (N,) int64, as of `bertkit.data.tables.table.same_texts`.
+    """
+    from cleanlab.filter import find_label_issues
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import PredefinedSplit, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rows = np.flatnonzero(np.isin(labels, classes_of_folds(labels, texts)))
+    kept, own = np.unique(labels[rows], return_inverse=True)
+    if len(kept) < 2:
+        return []
+    folds = PredefinedSplit(assign_folds(_FOLDS, seed=0, texts=texts[rows], labels=own.tolist()))
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
+    probabilities = cross_val_predict(model, vectors[rows], own, cv=folds, method="predict_proba")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in classes of few examples fewer labels are flagged
+        # One process, without forks of a process with threads.
+        ranked = find_label_issues(own, probabilities, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return [
+        Suspect(rows[n], labels[rows[n]], kept[probabilities[n].argmax()], float(probabilities[n, own[n]]))
+        for n in ranked
+    ]
+
+
+def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]], max_seq_length: int) -> np.ndarray:
+    """Returns a vector for each example, (N, H) float32: the mean of its tokens' vectors in the last layer.
+
+    The vectors u and v of a pair become u, v, |u - v| and u · v by element, as in InferSent (Conneau et al. 2017).
+    """
+    from bertkit.inference.loaded import load
+
+    encoder = load(checkpoint)
+    parts = [encoder.embed(list(texts), max_seq_length=max_seq_length) for texts in columns]
+    if len(parts) == 1:
+        return parts[0]
+    first, second = parts
+    return np.concatenate([first, second, abs(first - second), first * second], axis=1)
+
+
+@rule("label-noise", "check_labels", "splits", "stored")
+def label_noise(subject: Subject) -> Iterator[Finding]:
+    """Finds training labels that are probably wrong; only with ``--check-labels``."""
+    classes = subject.classes.get("train", [])
+    texts = subject.texts[0]
+    if not classes or any(len(names) != 1 for names in classes) or len(texts.columns) > 2:
+        yield note(
+            "--check-labels",
+            "the labels were not checked: this is for tasks with one class per text or pair of texts",
+            "remove --check-labels",
+        )
+        return
+    names, labels = np.unique([names[0] for names in classes], return_inverse=True)
+    numbers = same_texts(texts.rows())
+    if len(classes_of_folds(labels, numbers)) < 2:
+        yield note(
+            "--check-labels",
+            f"the labels were not checked: that needs two classes of {_FOLDS} different texts or more",
+            "add examples, or remove --check-labels",
+        )
+        return
+    vectors = vectors_of(
+        str(subject.checkpoint), list(texts.columns.values()), min(128, subject.recipe.data.max_seq_length)
+    )
+    suspects = find_suspects(vectors, labels, numbers)
+    if suspects:
+        copies = copies_in_words(numbers, "example", "copies are in one fold")
+        yield note(
+            "train",
+            f"{len(suspects):,} of {len(labels):,} labels ({100 * len(suspects) / len(labels):.1f} %) "
+            f"{inflected(len(suspects), 'is', 'are')} probably wrong, by cross-validated logistic regression on the "
+            f"vectors of {subject.checkpoint}{f' ({copies})' if copies else ''}; the most suspicious follow",
+            "read these rows first; some of them are right, but difficult",
+        )
+    for suspect in suspects[:_LISTED]:
+        text = next(iter(texts.columns.values()))[suspect.row]
+        label, predicted = str(names[suspect.label]), str(names[suspect.predicted])
+        yield warning(
+            texts.place(suspect.row),
+            f"label {label!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
+            "correct the label, or keep it if it is right",
+        )

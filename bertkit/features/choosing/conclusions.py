@@ -1,0 +1,179 @@
+"""What can be concluded from the measurements: which checkpoint is best, and which ones cannot be told from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertkit.features.choosing.measuring import Measured
+from bertkit.features.choosing.result import Candidate, amount, milliseconds
+from bertkit.features.choosing.wording import perplexity
+from bertkit.inference.comparison import compare_systems
+from bertkit.metrics.intervals import MeanDecomposition
+from bertkit.metrics.statistics import Test, adjusted, by_example
+
+_FASTER = 0.9  # part of a time; times that are nearer to each other are those of a busy machine
+_LONG = 0.05  # share of texts from which it is said that they are cut
+
+
+class Conclusions(NamedTuple):
+    """Conclusions.
+
+    Attributes:
+        candidates: the checkpoints with their pseudo-perplexities, in the order given.
+        words: number of words that these are computed from.
+        best: the best candidate; None if several have the same score, or nothing tells them apart.
+        leading: the best candidate, or the first of those with the best score; None if nothing tells them apart.
+        sentences: sentences for readers.
+    """
+
+    candidates: list[Candidate]
+    words: int
+    best: Candidate | None
+    leading: Candidate | None
+    sentences: list[str]
+
+
+def conclusions(measured: Sequence[Measured], metric: str | None) -> Conclusions:
+    """Compares checkpoints.
+
+    Args:
+        measured: one or more.
+        metric: metric of the scores; None without labels.
+    """
+    logs, words = _common(measured)
+    candidates = [_candidate(each, logs.get(each.name)) for each in measured]
+    leading: list[str]
+    if metric is not None:
+        leading, sentences = _by_score(measured, metric)
+    elif logs:
+        leading, sentences = _by_perplexity(logs)
+    else:
+        leading, sentences = [], ["No checkpoint predicts masked words: without labels nothing ranks them."]
+    first = next((each for each in candidates if each.name in leading[:1]), None)
+    best = first if len(leading) == 1 else None
+    return Conclusions(candidates, words, best, first, [*sentences, *_limits(candidates, metric)])
+
+
+def _common(measured: Sequence[Measured]) -> tuple[dict[str, np.ndarray], int]:
+    """Returns the log-probabilities of the words that all masked language models have pieces for, and their number."""
+    known = {each.name: each.logs for each in measured if each.logs is not None}
+    if not known:
+        return {}, 0
+    are_common = np.isfinite(np.stack(list(known.values()))).all(axis=0)
+    if not are_common.any():
+        return {}, 0
+    return {name: logs[are_common] for name, logs in known.items()}, int(are_common.sum())
+
+
+def _candidate(measured: Measured, logs: np.ndarray | None) -> Candidate:
+    value, ends, reason = None, None, measured.no_perplexity
+    if logs is not None:
+        value, ends = perplexity(logs)
+    elif not reason:
+        reason = "its vocabulary has no piece of any of the masked words"
+    low, high = ends or (None, None)
+    return Candidate(
+        measured.model,
+        measured.name,
+        measured.frozen,
+        measured.wording,
+        value,
+        low,
+        high,
+        reason,
+        measured.parameters,
+        measured.bytes,
+        measured.milliseconds,
+    )
+
+
+def _by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str], list[str]]:
+    """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
+    ordered = sorted(measured, key=_score, reverse=True)
+    first = ordered[0]
+    if _score(first) == -np.inf:
+        return [], [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
+    leading = [each.name for each in ordered if np.isclose(_score(each), _score(first), rtol=0, atol=1e-12)]
+    sentences = [_leading(f"Best by {metric}", metric, leading, f"{_score(first):.4f}"), *first.guess]
+    if len(ordered) > 1:
+        systems = [each.system for each in ordered if each.system is not None]
+        compared = compare_systems(systems, metric).comparisons
+        tests = {each.b: each.by_example for each in compared}
+        sentences += _told_apart(leading, tests, "the same examples in the same folds")
+        sentences += _cheaper(first, [each for each in ordered[1:] if not tests[each.name].is_significant])
+    return leading, sentences
+
+
+def _leading(best_by: str, metric: str, leading: Sequence[str], score: str) -> str:
+    """Returns the sentence on the best checkpoint, or on those that all have the best score."""
+    if len(leading) == 1:
+        return f"{best_by}: {leading[0]}, {score}."
+    return f"{' and '.join(leading)} have the same {metric}, {score}: it does not tell which of them is better."
+
+
+def _score(measured: Measured) -> float:
+    score = None if measured.frozen is None else measured.frozen.score
+    return -np.inf if score is None else score
+
+
+def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[str]]:
+    """Returns the checkpoints with the lowest pseudo-perplexity, and sentences."""
+    names = sorted(logs, key=lambda name: -logs[name].mean())
+    first = names[0]
+    leading = [name for name in names if np.isclose(logs[name].mean(), logs[first].mean(), rtol=0, atol=1e-12)]
+    score = amount(perplexity(logs[first])[0])
+    sentences = [_leading("Lowest pseudo-perplexity per word", "pseudo-perplexity per word", leading, score)]
+    if len(names) > 1:
+
+        def mean(predictions: Sequence[Any], references: Sequence[Any]) -> float:
+            return float(np.mean(predictions))
+
+        def terms(predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition:
+            return MeanDecomposition(np.asarray(predictions)[:, None], lambda mean: mean)
+
+        lists = {name: logs[name].tolist() for name in names}
+        words = list(range(len(lists[first])))
+        tests = adjusted([by_example([lists[first]], [lists[name]], words, mean, terms) for name in names[1:]])
+        sentences += _told_apart(leading, dict(zip(names[1:], tests, strict=True)), "the same masked words")
+    return leading, sentences
+
+
+def _told_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> list[str]:
+    """Returns the sentences on which others are worse, and which ones cannot be told from the first."""
+    it = "it" if len(leading) == 1 else leading[0]
+    others = {name: test for name, test in tests.items() if name not in leading}
+    worse = [f"{name} ({_p(test)})" for name, test in others.items() if test.is_significant]
+    alike = [f"{name} ({_p(test)})" for name, test in others.items() if not test.is_significant]
+    sentences = [f"Worse than {it} on {unit}: {', '.join(worse)}."] if worse else []
+    if alike:
+        sentences.append(f"Not told apart from {it} on {unit}: {', '.join(alike)}.")
+    return sentences
+
+
+def _p(test: Test) -> str:
+    return test.adjusted_text or test.p_text or test.reason or "not tested"
+
+
+def _cheaper(first: Measured, alike: Sequence[Measured]) -> list[str]:
+    """Returns the sentence that names the fastest of those that cannot be told from the best."""
+    fastest = min((first, *alike), key=lambda each: each.milliseconds)
+    if fastest.milliseconds > _FASTER * first.milliseconds:
+        return [] if not alike else ["More examples (--examples) may tell them apart."]
+    times = f"{milliseconds(fastest.milliseconds)} ms per text in place of {milliseconds(first.milliseconds)}"
+    return [f"{fastest.name} is the fastest of these, {times}; more examples (--examples) may tell them apart."]
+
+
+def _limits(candidates: Sequence[Candidate], metric: str | None) -> list[str]:
+    sentences = []
+    long = [each for each in candidates if each.wording.too_long >= _LONG]
+    if long:
+        named = ", ".join(f"{each.name} ({each.wording.too_long:.0%} above {each.wording.longest})" for each in long)
+        sentences.append(f"Texts with more tokens than the checkpoint reads: {named}.")
+    if metric is not None and len(candidates) > 1:
+        sentences.append(
+            "Scores of frozen vectors: after fine-tuning they are other ones, and the order may be another one too."
+        )
+    return sentences

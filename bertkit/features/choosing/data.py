@@ -1,0 +1,148 @@
+"""The texts that checkpoints are compared on: labelled examples of a task with folds, or paragraphs of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.data.corpus.documents import DocumentForm
+from bertkit.data.corpus.sources import find_sources
+from bertkit.data.tables.folds import classes_of, hold_out
+from bertkit.data.tables.table import copies_in_words
+from bertkit.features.choosing.frozen import FrozenTask, frozen
+from bertkit.recipe.files import list_recipes
+from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
+from bertkit.runtime.options import descriptions
+from bertkit.tasks.base import texts_of
+from bertkit.tasks.folds import fold_of_each, strata, text_numbers
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import ColumnsOf, Split
+
+SEED = 0
+"""Seed of what is drawn, so that the same arguments give the same numbers."""
+
+_GLUE = "finetune/glue/"
+_MOST_PARAGRAPHS = 20_000  # that are read, and drawn from
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Labelled examples of a task, those of one fold next to each other.
+
+    Attributes:
+        task: kind of task.
+        examples: columns of N examples.
+        folds: fold of each example, (N,) int64, ascending; copies are in one fold.
+        same_texts: number of the text of each example, (N,) int64, the same for copies.
+        source: file or data set.
+        command: words of the command that fine-tunes on these data, without a checkpoint.
+    """
+
+    task: FrozenTask
+    examples: ColumnsOf
+    folds: np.ndarray
+    same_texts: np.ndarray
+    source: str
+    command: list[str]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """Returns the texts of each example, one, or two of a pair."""
+        return list(zip(*texts_of(self.task.task, self.examples).values(), strict=True))
+
+    @property
+    def copies(self) -> list[str]:
+        """A sentence on the examples that have the text of an earlier one; none if there are none."""
+        what = "copies are in one fold, and intervals and tests count a text once."
+        return list(filter(None, [copies_in_words(self.same_texts, "example", what)]))
+
+
+def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: int) -> Labelled:
+    """Reads the training set of a task, and draws examples with the shares of its classes.
+
+    Args:
+        task: ``classification``, ``ner``, or a GLUE task.
+        overrides: recipe values by dotted key.
+        number: about how many examples are drawn.
+        folds: number of folds.
+
+    Raises:
+        RecipeError: there is no such task, or a value is wrong.
+        DataError: the data cannot be read, or are too few.
+    """
+    recipe = load_recipe(recipe_name(task), overrides)
+    frozen(task_of_recipe(recipe))  # refuses a kind of task before its data are read
+    loaded, splits = task_of_recipe(recipe).load(["train"])
+    kind, split = frozen(loaded), splits["train"]
+    rows = len(split.examples)
+    if number < rows:
+        labels = strata(loaded, split.examples)
+        classes = None if labels is None else classes_of(labels, folds).tolist()
+        split = split.select(hold_out(classes, np.arange(rows), number / rows, SEED)[1])
+    of_each, texts = _folds(kind, split, folds), text_numbers(loaded, split.examples)
+    order = np.argsort(of_each, kind="stable")
+    examples = ColumnsOf(split.select(order.tolist()).examples)
+    return Labelled(kind, examples, of_each[order], texts[order], split.source, _command(recipe, overrides))
+
+
+def recipe_name(task: str) -> str:
+    """Returns the recipe of a task by the name of its command, or by that of a GLUE task.
+
+    Raises:
+        RecipeError: there is no such task.
+    """
+    known = [name for name in list_recipes() if name.startswith("finetune/")]
+    names = {name.removeprefix(_GLUE).removeprefix("finetune/"): name for name in known}
+    if task not in names:
+        raise RecipeError(f"--task: no task {task!r}; expected one of {', '.join(names)}{did_you_mean(task, names)}")
+    return names[task]
+
+
+def _folds(task: FrozenTask, split: Split, number: int) -> np.ndarray:
+    """Returns the fold of each example, (N,), as of cross-validated runs."""
+    divided = task.task.with_settings()
+    divided.data = replace(task.task.data, folds=number, fold=0)
+    try:
+        return fold_of_each(divided, split.examples)
+    except DataError as error:
+        reason = str(error).removeprefix("data.folds: ")
+        raise DataError(f"{split.source}: too few examples: {reason}") from error
+
+
+def _command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
+    words = ["finetune"]
+    words += ["glue", "--task", recipe.name.removeprefix(_GLUE)] if recipe.name.startswith(_GLUE) else [recipe.kind]
+    if recipe.name not in (recipe.kind, f"finetune/{recipe.kind}", f"finetune/glue/{words[-1]}"):
+        words += ["--recipe", recipe.name]
+    for key, value in overrides.items():
+        block, _, name = key.partition(".")
+        described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None
+        if described is None or described.get("in_recipes_only"):
+            words += ["--set", f"{key}={value}"]
+            continue
+        flag = described.get("flag") or f"--{name.replace('_', '-')}"
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [flag, str(each)]
+    return words
+
+
+def read_texts(place: str | Path, number: int) -> list[tuple[str]]:
+    """Reads paragraphs of a text file or of a folder of them, and draws some.
+
+    Args:
+        place: as a corpus of pre-training.
+        number: how many are drawn, of the first 20,000, evenly over the files.
+
+    Raises:
+        DataError: there is no text, or it cannot be read.
+    """
+    sources = find_sources([place])
+    each = -(-_MOST_PARAGRAPHS // len(sources))
+    paragraphs = [paragraph.text for source in sources for paragraph in islice(source.paragraphs(DocumentForm()), each)]
+    drawn = np.sort(np.random.default_rng(SEED).permutation(len(paragraphs))[:number])
+    return [(paragraphs[row],) for row in drawn.tolist()]

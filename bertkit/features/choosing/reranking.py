@@ -1,0 +1,11 @@
+"""Rerankers, whose score is of the queries as a whole, and not of single pairs."""
+
+from __future__ import annotations
+
+from bertkit.features.choosing.frozen import FrozenTask, frozen, refused
+from bertkit.tasks.reranking import RerankingTask
+
+
+@frozen.register
+def _(task: RerankingTask) -> FrozenTask:
+    raise refused(task)

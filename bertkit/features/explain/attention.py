@@ -1,0 +1,190 @@
+"""Attention of all heads to a text, and names of heads by what they do on it.
+
+The measures are those of Clark et al. (2019), "What does BERT look at?": the mean attention of a token to the one
+before it, to the one after it, to itself, to separators; and the entropy of its attention. They describe a head, and
+explain no prediction.
+
+L layers, A heads of a layer, S tokens.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bertkit.features.explain.network import Network
+from bertkit.features.explain.pieces import Pieces
+from bertkit.runtime.errors import CheckpointError
+from bertkit.tasks.base import padded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MOST = 0.5  # a head is named for what gets most of its attention, as in the paper
+_BROAD = 0.8  # entropy as a part of that of equal attention
+_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True)
+class Padding:
+    """A text in a batch with a longer one: the tokens behind its own are padding, which the mask hides.
+
+    Attributes:
+        tokens: S tokens, of which the last are padding.
+        mask: (S,) int64, 1 = token, 0 = padding.
+        attention: (S, S) float32, mean over the heads of the last layer.
+        to_padding: largest attention of a token to padding, of all heads and layers.
+    """
+
+    tokens: list[str]
+    mask: np.ndarray
+    attention: np.ndarray
+    to_padding: float
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention of all heads.
+
+    Attributes:
+        tokens: S names of tokens.
+        weights: (L, A, S, S) float32: from a token (row) to a token (column); rows sum to one.
+        measures: name, such as ``previous`` → (L, A) float32 in [0, 1].
+        names: (L, A) of names: the measure with most of the attention, ``broad``, or ``mixed``.
+        padding: the text's first half in a batch with the whole text.
+    """
+
+    tokens: list[str]
+    weights: np.ndarray
+    measures: dict[str, np.ndarray]
+    names: np.ndarray
+    padding: Padding
+
+    def value(self, layer: int, head: int) -> float:
+        """Returns the measure by which a head, counted from 0, is named; for ``mixed`` the largest one."""
+        name = str(self.names[layer, head])
+        measures = {key: values[layer, head] for key, values in self.measures.items()}
+        return float(measures[name] if name in measures else max(measures.values()))
+
+    def strongest(self) -> tuple[int, int]:
+        """Returns layer and head, counted from 0, of the one that is most clearly named for a kind of token."""
+        best = np.max([values for name, values in self.measures.items() if name != "broad"], axis=0)
+        layer, head = np.unravel_index(int(best.argmax()), best.shape)
+        return int(layer), int(head)
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data: the name of each head and its measure, by layer."""
+        layers, heads = self.names.shape
+        named = [
+            [{"name": str(self.names[layer, head]), "value": self.value(layer, head)} for head in range(heads)]
+            for layer in range(layers)
+        ]
+        return {"tokens": self.tokens, "heads": named}
+
+    def lines(self) -> list[str]:
+        """Returns the part for a terminal."""
+        layers, heads = self.names.shape
+        counts = ", ".join(f"{count} {name}" for name, count in Counter(self.names.flat).most_common())
+        layer, head = self.strongest()
+        return [
+            f"attention: {layers} layers × {heads} heads: {counts}",
+            f"  most clearly: layer {layer + 1}, head {head + 1}, {self.names[layer, head]} "
+            f"{self.value(layer, head):.2f}; attention describes a head and explains no prediction",
+        ]
+
+
+def attention_of(network: Network, pieces: Pieces) -> Attention:
+    """Computes the attention of all heads.
+
+    Raises:
+        CheckpointError: the family does not return probabilities of attention to all tokens.
+    """
+    inputs = [{name: values[0].tolist() for name, values in pieces.batch(network).items()}]
+    inputs.append({name: values for name, values in _half(pieces).items() if name in inputs[0]})
+    both = padded(inputs, network.tokenizer, list(inputs[0]))
+    of_both = _weights(network, network.on_device(both), len(pieces.ids))
+    weights = of_both[0]
+    separators = np.isin(pieces.ids, [id for id in (network.tokenizer.sep_token_id,) if id is not None])
+    measures = _measures(weights, separators)
+    return Attention(pieces.labels(), weights, measures, _names(measures), _padding(network, both, of_both[1]))
+
+
+def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
+    """Returns the attention to a batch, (B, L, A, S, S) float32."""
+    import torch
+
+    with torch.inference_mode():
+        outputs = network.model.base_model(**batch, output_attentions=True, return_dict=True)
+    layers = getattr(outputs, "attentions", None) or ()
+    shapes = {tuple(each.shape[2:]) for each in layers if each is not None}
+    if shapes != {(length, length)} or any(each is None for each in layers):
+        raise _refused(network)
+    weights = torch.stack(list(layers), dim=1).float().cpu().numpy()
+    own = batch["attention_mask"].cpu().numpy().astype(bool)
+    sums = weights.sum(axis=-1).transpose(0, 3, 1, 2)[own]
+    if abs(sums - 1).max() > _ROUNDING:
+        raise _refused(network)
+    return weights
+
+
+def _refused(network: Network) -> CheckpointError:
+    return CheckpointError(
+        f"{network.name}: models of type {network.family!r} do not return the attention between all tokens, so it is "
+        "not shown"
+    )
+
+
+def _measures(weights: np.ndarray, separators: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the measures of the heads, (L, A) each, from (L, A, S, S)."""
+    length = weights.shape[-1]
+    logs = np.log(np.maximum(weights, np.finfo(np.float32).tiny))
+    entropy = -(weights * logs).sum(axis=-1).mean(axis=-1)
+    measures = {
+        "previous": np.diagonal(weights, -1, axis1=2, axis2=3).mean(axis=-1),
+        "next": np.diagonal(weights, 1, axis1=2, axis2=3).mean(axis=-1),
+        "same": np.diagonal(weights, axis1=2, axis2=3).mean(axis=-1),
+        "first": weights[..., 0].mean(axis=-1),
+    }
+    if separators.any():
+        measures["separator"] = weights[..., separators].sum(axis=-1).mean(axis=-1)
+    return {**measures, "broad": entropy / np.log(max(length, 2))}
+
+
+def _names(measures: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the names of the heads, (L, A)."""
+    kinds = [name for name in measures if name != "broad"]
+    stacked = np.stack([measures[name] for name in kinds])
+    best = np.array(kinds, dtype=object)[stacked.argmax(axis=0)]
+    others = np.where(measures["broad"] >= _BROAD, "broad", "mixed")
+    return np.where(stacked.max(axis=0) >= _MOST, best, others)
+
+
+def _half(pieces: Pieces) -> dict[str, list[int]]:
+    """Returns inputs of the first half of the words of the first text, with its special tokens."""
+    own = [word for word in pieces.words if word.segment == 0]
+    last = own[(len(own) - 1) // 2]
+    ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < own[0].start)].tolist()
+    ids += pieces.ids[own[0].start : last.end].tolist()
+    after = own[-1].end  # the special tokens behind the first text; a pair has one or two
+    while after < len(pieces.ids) and pieces.is_special[after]:
+        ids.append(int(pieces.ids[after]))
+        after += 1
+        if len(pieces.texts) > 1:
+            break
+    return {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+
+
+def _padding(network: Network, both: Mapping[str, Tensor], weights: np.ndarray) -> Padding:
+    """Returns what is shown of the second input of a batch, from its attention (L, A, S, S)."""
+    mask = both["attention_mask"][1].numpy()
+    to_padding = weights[:, :, mask == 1][..., mask == 0]
+    return Padding(
+        tokens=network.tokenizer.convert_ids_to_tokens(both["input_ids"][1].tolist()),
+        mask=mask,
+        attention=weights[-1].mean(axis=0),
+        to_padding=float(to_padding.max()) if to_padding.size else 0.0,
+    )

@@ -1,0 +1,250 @@
+"""Attribution of a prediction to words, by two methods that know nothing of each other.
+
+Integrated gradients (Sundararajan et al., 2017) at the token embeddings, by captum, from a text whose words are all
+masked: the sum over all tokens is the difference of the two outputs, and the completeness error says how far it is from
+that. Occlusion: the output minus that for the text with one word masked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bertkit.features.explain.network import Network
+from bertkit.features.explain.pieces import Word
+from bertkit.features.explain.subjects import Curve, Subject, Target, subject_of
+from bertkit.metrics import spearman
+from bertkit.runtime.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Unit = Literal["logit", "probability"]
+_STEPS = (32, 64, 128, 256, 512)
+_LARGEST_ERROR = 0.02
+_AGREEMENT = 0.5  # rank correlation
+_TOKENS = 1024  # of a batch; with gradients every layer is kept
+_LEAST = 1e-3  # differences below are rounding
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A number of the output, attributed to words.
+
+    Attributes:
+        name, unit, probability: as of the target.
+        value: the number.
+        baseline: the same for the text with all words masked.
+        gradients: (W,) float64, integrated gradients, a sum over the pieces of each word.
+        occlusion: (W,) float64, ``value`` minus that with the word masked.
+        error: difference between the sum of all gradients and ``value - baseline``, as a part of the latter.
+        steps: of the integral.
+        correlation: Spearman's, of both methods over the words; None for fewer than three words, or constants.
+    """
+
+    name: str
+    unit: str
+    probability: float | None
+    value: float
+    baseline: float
+    gradients: np.ndarray
+    occlusion: np.ndarray
+    error: float
+    steps: int
+    correlation: float | None
+
+    @property
+    def parts(self) -> np.ndarray:
+        """Gradients as parts of the largest one, (W,) float64 in [-1, 1]."""
+        return self.gradients / (abs(self.gradients).max(initial=0) or 1.0)
+
+    def warnings(self, with_values: bool = True) -> list[str]:
+        """Returns what a reader must know before trusting the numbers.
+
+        Args:
+            with_values: with the numbers that are the reason, which differ between numbers that are attributed.
+        """
+        warnings = []
+        if self.error > _LARGEST_ERROR:
+            by = f" by {100 * self.error:.1f} % after {self.steps} steps" if with_values else ""
+            warnings.append(f"the attributions miss the difference of the outputs{by}: do not trust them")
+        if self.correlation is not None and self.correlation < _AGREEMENT:
+            value = f" (rank correlation {self.correlation:.2f})" if with_values else ""
+            warnings.append(f"both methods order the words differently{value}: the attribution depends on the method")
+        return warnings
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Why a prediction: words and what each adds to it.
+
+    Attributes:
+        prediction: as a line.
+        words: W words.
+        reasons: one for each attributed number.
+        masked_with: token that stands for a masked word.
+        curve: for question answering.
+        note: sentence on what the numbers are of, if it is not the prediction.
+    """
+
+    prediction: str
+    words: list[Word]
+    reasons: list[Reason]
+    masked_with: str
+    curve: Curve | None
+    note: str = ""
+
+    def warnings(self) -> list[str]:
+        """Returns the warnings of all reasons, the same ones once, with the names of what they are on."""
+        if len(self.reasons) == 1:
+            return self.reasons[0].warnings()
+        names_of: dict[str, list[str]] = {}
+        for reason in self.reasons:
+            for warning in reason.warnings(with_values=False):
+                names_of.setdefault(warning, []).append(reason.name)
+        return [f"{', '.join(names)}: {warning}" for warning, names in names_of.items()]
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        reasons = [
+            {
+                **asdict(reason),
+                "gradients": reason.gradients.tolist(),
+                "occlusion": reason.occlusion.tolist(),
+                "warnings": reason.warnings(),
+            }
+            for reason in self.reasons
+        ]
+        words = [word.text for word in self.words]
+        spans = [] if self.curve is None else [list(span) for span in self.curve.spans]
+        return {"prediction": self.prediction, "words": words, "reasons": reasons, "spans": spans, "note": self.note}
+
+    def lines(self) -> list[str]:
+        """Returns the part for a terminal."""
+        lines = [f"prediction: {self.prediction}", *([f"  {self.note}"] if self.note else [])]
+        for reason in self.reasons:
+            order = np.argsort(-abs(reason.gradients), kind="stable")[:8]
+            best = ", ".join(f"{self.words[word].text} {reason.gradients[word]:+.3f}" for word in order)
+            agreement = "" if reason.correlation is None else f", rank correlation {reason.correlation:.2f}"
+            lines.append(
+                f"  {reason.name}, {reason.unit} {reason.value:.3f} (all masked {reason.baseline:.3f}): {best}"
+            )
+            lines.append(f"    completeness error {100 * reason.error:.2f} %, {reason.steps} steps{agreement}")
+        return [*lines, *(f"    warning: {warning}" for warning in self.warnings())]
+
+
+def explained_subject(
+    network: Network, texts: Sequence[str], label: str | None = None, window: int | None = None
+) -> Subject:
+    """Returns what is attributed of the prediction for a text, or a pair.
+
+    Args:
+        network: a fine-tuned checkpoint.
+        texts: one or two.
+        label: the label, or for tagging the word, that is asked about; by default what is predicted.
+        window: number of the window of a long text; by default the one that decides most.
+
+    Raises:
+        CheckpointError: the checkpoint was not fine-tuned.
+        DataError: the texts do not fit the task, or there is no such label.
+        RecipeError: there is no such window.
+    """
+    if network.task is None:
+        raise CheckpointError(f"{network.name}: it was not fine-tuned and predicts no label; fine-tune it first")
+    return subject_of(network.task, network, texts, label, window)
+
+
+def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> Attribution:
+    """Attributes a prediction to the words of its input.
+
+    Raises:
+        DataError: there is no probability that depends on the input alone.
+    """
+    masked = network.tokenizer.mask_token_id
+    if masked is None:
+        masked = network.tokenizer.pad_token_id
+    targets = [target.in_probability() for target in subject.targets] if unit == "probability" else subject.targets
+    ids, words = subject.pieces.ids, subject.pieces.words
+    baseline, rows = ids.copy(), np.tile(ids, (len(words), 1))
+    for row, word in zip(rows, words, strict=True):
+        baseline[word.start : word.end] = row[word.start : word.end] = masked
+    values = _values(network, subject, targets, np.concatenate([[ids, baseline], rows]))
+    reasons = [_reason(network, subject, target, baseline, own) for target, own in zip(targets, values, strict=True)]
+    name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
+    return Attribution(subject.prediction, words, reasons, name, subject.curve, subject.note)
+
+
+def _reason(network: Network, subject: Subject, target: Target, baseline: np.ndarray, values: np.ndarray) -> Reason:
+    """Attributes one number to the words.
+
+    Args:
+        network, subject: as for `attribution_of`.
+        target: the number.
+        baseline: (S,) int64, ids with all words masked.
+        values: (W + 2,) float64, the number for the input, for the baseline, and with each word masked.
+    """
+    value, lowest = values[:2].tolist()
+    of_tokens, error, steps = _integrated(network, subject, target, baseline, value - lowest)
+    gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.pieces.words])
+    occlusion = value - values[2:]
+    correlation = spearman(gradients, occlusion) if len(gradients) > 2 else math.nan
+    return Reason(
+        target.name,
+        target.unit,
+        target.probability,
+        value,
+        lowest,
+        gradients,
+        occlusion,
+        error,
+        steps,
+        None if math.isnan(correlation) else correlation,
+    )
+
+
+def _values(network: Network, subject: Subject, targets: Sequence[Target], ids: np.ndarray) -> np.ndarray:
+    """Returns T numbers for each of N inputs, (T, N) float64."""
+    import torch
+
+    size = max(1, _TOKENS // ids.shape[1])
+    values = []
+    with torch.inference_mode():
+        for start in range(0, len(ids), size):
+            outputs = subject.call(subject.batch(network, ids[start : start + size]))
+            values.append([target.of(outputs).double().cpu().numpy() for target in targets])
+    return np.concatenate(values, axis=1)
+
+
+def _integrated(
+    network: Network, subject: Subject, target: Target, baseline: np.ndarray, difference: float
+) -> tuple[np.ndarray, float, int]:
+    """Returns the integrated gradients of the tokens, (S,), the completeness error, and the number of steps."""
+    from captum.attr import LayerIntegratedGradients
+
+    names = list(network.inputs)
+    batch = subject.batch(network, subject.pieces.ids[None])
+    others = tuple(batch[name] for name in names if name != "input_ids")
+
+    def forward(input_ids: Tensor, *further: Tensor) -> Tensor:
+        rest = dict(zip((name for name in names if name != "input_ids"), further, strict=True))
+        return target.of(subject.call({"input_ids": input_ids, **rest}))
+
+    method: Any = LayerIntegratedGradients(forward, network.model.get_input_embeddings())
+    values, error, steps = np.zeros(len(subject.pieces.ids)), 0.0, 0
+    for steps in _STEPS:
+        attributed = method.attribute(
+            batch["input_ids"],
+            baselines=subject.batch(network, baseline[None])["input_ids"],
+            additional_forward_args=others,
+            n_steps=steps,
+            internal_batch_size=max(1, _TOKENS // len(subject.pieces.ids)),
+        )
+        values = attributed[0].double().sum(dim=-1).cpu().numpy()
+        error = abs(float(values.sum()) - difference) / max(abs(difference), _LEAST)
+        if error <= _LARGEST_ERROR:
+            break
+    return values, error, steps

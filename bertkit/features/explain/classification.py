@@ -1,0 +1,97 @@
+"""Attribution of labels and numbers of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bertkit.features.explain.network import Network
+from bertkit.features.explain.pieces import checked_window
+from bertkit.features.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
+from bertkit.inference.predicted import predicted
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import counted
+from bertkit.tasks.base import one_array, padded
+from bertkit.tasks.classification.text_classification import TextClassification
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MOST = 3  # labels of a multi-label prediction
+
+
+@subject_of.register
+def _(
+    task: TextClassification, network: Network, texts: Sequence[str], label: str | None, window: int | None
+) -> Subject:
+    columns = list(task.read_input(["a\tb"]))  # one column of texts, or two of pairs
+    if len(texts) != len(columns):
+        raise DataError(f"{task.name} reads {counted(len(columns), 'text')} ({', '.join(columns)}), got {len(texts)}")
+    examples = {column: [text] for column, text in zip(columns, texts, strict=True)}
+    features = task.encode(examples, network.tokenizer)
+    logits = one_array(network.outputs(features))
+    prediction = predicted(task).format_prediction(task.decode(logits, features, examples)[0])
+    chosen = _chosen(task, logits, label)
+    row = features["input_ids"][0]
+    rows = row if task.data.long_text == "chunk" else [row]
+    number, note = checked_window(window, len(rows)), ""
+    if len(rows) > 1:
+        logits = _of_windows(network, {name: features[name][0] for name in network.inputs})
+        number = checked_window(window, len(rows), int(logits[:, chosen[0]].argmax()))
+        note = (
+            f"the prediction is of all {len(rows)} windows together; the numbers are of window {number} alone, by "
+            "default the one with the largest output for the label"
+        )
+    pieces = pieces_like(network, texts, rows[number], number)
+    targets = _targets(task, logits[number], chosen)
+    return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), note=note)
+
+
+def _of_windows(network: Network, windows: Mapping[str, Sequence[Sequence[int]]]) -> np.ndarray:
+    """Returns the logits of W windows of a text, each on its own, (W, C) float32."""
+    import torch
+
+    rows = [dict(zip(windows, window, strict=True)) for window in zip(*windows.values(), strict=True)]
+    batch = network.on_device(padded(rows, network.tokenizer, network.inputs))
+    with torch.inference_mode():
+        logits: np.ndarray = network.model(**batch)["logits"].float().cpu().numpy()
+    return logits
+
+
+def _chosen(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
+    """Returns the ids of the given label, or of the predicted ones; logits are (1, C)."""
+    if task.problem_type == "regression":
+        if label is not None:
+            raise DataError(f"label {label!r}: {task.name} predicts a number; remove it")
+        return [0]
+    if label is not None:
+        return [index_of(label, task.task.label_names, "one of the labels")]
+    if task.problem_type == "multi_label_classification":
+        probabilities = task.probabilities(logits)[0]
+        labels = np.flatnonzero(task.predicted(logits)[0])
+        order = labels if len(labels) else np.array([logits[0].argmax()])
+        return sorted(order.tolist(), key=lambda index: -probabilities[index])[:_MOST]
+    return [int(task.predicted(logits)[0])]
+
+
+def _targets(task: TextClassification, logits: np.ndarray, chosen: Sequence[int]) -> list[Target]:
+    """Returns the numbers of an input that are attributed: those of chosen labels, from its logits (C,)."""
+    if task.problem_type == "regression":
+        return [Target(str(task.task.label_column or "score"), lambda outputs: outputs["logits"][:, 0], None, "score")]
+    names, probabilities = task.task.label_names, task.probabilities(logits[None])[0]
+    temperature = getattr(task.task, "temperature", None) or 1.0
+
+    def target(index: int) -> Target:
+        def logit(outputs: Any) -> Tensor:
+            return outputs["logits"][:, index]
+
+        def probability(outputs: Any) -> Tensor:
+            logits = outputs["logits"].float() / temperature
+            is_multi_label = task.problem_type == "multi_label_classification"
+            return (logits.sigmoid() if is_multi_label else logits.softmax(dim=-1))[:, index]
+
+        return Target(names[index], logit, float(probabilities[index]), as_probability=probability)
+
+    return [target(index) for index in chosen]

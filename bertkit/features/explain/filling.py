@@ -1,0 +1,239 @@
+"""Predictions of a masked language model: each word masked in turn, and the pseudo-likelihood of texts.
+
+A piece is predicted with the further pieces of its word masked too, see `bertkit.inference.masked_words`. The
+pseudo-log-likelihood of a text (Salazar et al., 2020) is the sum over its pieces; special tokens do not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.data.tables import read_table
+from bertkit.data.tables.labels import texts as texts_of_column
+from bertkit.features.explain.network import Network
+from bertkit.features.explain.pieces import Pieces, pieces_of
+from bertkit.features.explain.shown import Shown
+from bertkit.inference.fill_mask import check_fills
+from bertkit.inference.inputs import list_of_texts
+from bertkit.inference.masked_words import MaskedPiece, predict_pieces
+from bertkit.metrics.intervals import proportion_interval
+from bertkit.runtime.errors import CheckpointError, DataError
+from bertkit.runtime.progress import counted
+from bertkit.runtime.reading.text import read_text, split_lines
+
+_BEST = 5
+
+
+@dataclass(frozen=True)
+class FilledWord:
+    """A word and what the model would fill in for it.
+
+    Attributes:
+        text: the word.
+        log_probability: of its pieces, natural logarithm, at most 0; the sum over several.
+        pieces: number of its pieces.
+        best: the most probable pieces in place of its first piece, with all of the word masked, and their
+            probabilities.
+    """
+
+    text: str
+    log_probability: float
+    pieces: int
+    best: list[tuple[str, float]]
+
+    @property
+    def probability(self) -> float:
+        """Probability of the word, in [0, 1]."""
+        return math.exp(self.log_probability)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Predictions for each word of a text."""
+
+    words: list[FilledWord]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Pseudo-log-likelihood of the text, natural logarithm."""
+        return math.fsum(word.log_probability for word in self.words)
+
+    @property
+    def perplexity(self) -> float:
+        """Pseudo-perplexity per piece; 1 for a text that is predicted with certainty."""
+        return math.exp(-self.log_likelihood / sum(word.pieces for word in self.words))
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        words = [{**asdict(word), "probability": word.probability} for word in self.words]
+        return {"perplexity": self.perplexity, "log_likelihood": self.log_likelihood, "words": words}
+
+    def lines(self) -> list[str]:
+        """Returns the part for a terminal."""
+        lines = [f"fill in: pseudo-perplexity {self.perplexity:.4g} per piece, each word masked in turn"]
+        for word in self.words:
+            best = ", ".join(f"{token} {probability:.2f}" for token, probability in word.best)
+            lines.append(f"  {word.text} {word.probability:.3g}: {best}")
+        return lines
+
+
+def _check_fills(network: Network) -> None:
+    """Raises CheckpointError unless a checkpoint predicts masked tokens."""
+    head = None if network.task is None else type(network.model).__name__
+    check_fills(network.name, network.model.config, network.tokenizer, head)
+    if network.model.get_output_embeddings() is None:
+        raise CheckpointError(f"{network.name}: it has no masked-LM head; give a pre-trained checkpoint")
+
+
+def filling_of(network: Network, pieces: Pieces) -> Filling:
+    """Masks each word of a text in turn; raises as `_check_fills`."""
+    return fillings(network, [pieces])[0]
+
+
+def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
+    """Masks each word of several texts in turn; see `filling_of`."""
+    _check_fills(network)
+    pieces = [
+        MaskedPiece(number, position, word.end)
+        for number, text in enumerate(texts)
+        for word in text.words
+        for position in range(word.start, word.end)
+    ]
+    encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]
+    tokenizer, inputs = network.tokenizer, network.inputs
+    predicted = iter(predict_pieces(network.model, tokenizer, inputs, network.name, encoded, pieces, _BEST))
+    filled = []
+    for text in texts:
+        words = []
+        for word in text.words:
+            of_pieces = [next(predicted) for _ in range(word.start, word.end)]
+            total = math.fsum(piece.log_probability for piece in of_pieces)
+            words.append(FilledWord(word.text, total, len(of_pieces), of_pieces[0].best))
+        filled.append(Filling(words))
+    return filled
+
+
+@dataclass(frozen=True, repr=False)
+class Ranking(Shown):
+    """Texts by their pseudo-likelihood, the most probable piece by piece first.
+
+    Attributes:
+        checkpoint: its name.
+        scores: text, pseudo-perplexity per piece, pseudo-log-likelihood.
+    """
+
+    checkpoint: str
+    scores: list[tuple[str, float, float]]
+
+    template = "ranking.html"
+
+    @property
+    def title(self) -> str:
+        return f"{counted(len(self.scores), 'text')} by pseudo-perplexity"
+
+    def record(self) -> dict[str, Any]:
+        names = ("text", "perplexity", "log_likelihood")
+        return {"ranking": [dict(zip(names, score, strict=True)) for score in self.scores]}
+
+    def lines(self) -> list[str]:
+        return [f"{perplexity:.4g}  {text}" for text, perplexity, _ in self.scores]
+
+
+@dataclass(frozen=True, repr=False)
+class MinimalPairs(Shown):
+    """Pairs of an acceptable and an unacceptable text, and which one is more probable.
+
+    Attributes:
+        checkpoint: its name.
+        rows: good text, bad text, and the pseudo-log-likelihood of both.
+    """
+
+    checkpoint: str
+    rows: list[tuple[str, str, float, float]]
+
+    template = "pairs.html"
+
+    @property
+    def right(self) -> int:
+        """Number of pairs in which the good text is more probable."""
+        return sum(good > bad for _, _, good, bad in self.rows)
+
+    @property
+    def share(self) -> float:
+        """Share of pairs in which the good text is more probable, in [0, 1]."""
+        return self.right / len(self.rows)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of the share, 95 %."""
+        return proportion_interval(self.right, len(self.rows))
+
+    @property
+    def title(self) -> str:
+        return counted(len(self.rows), "minimal pair")
+
+    def record(self) -> dict[str, Any]:
+        names = ("good", "bad", "log_likelihood_of_good", "log_likelihood_of_bad")
+        pairs = [dict(zip(names, row, strict=True)) for row in self.rows]
+        return {"share": self.share, "interval": list(self.interval), "pairs": pairs}
+
+    def lines(self) -> list[str]:
+        low, high = self.interval
+        return [
+            f"the good text is more probable in {self.right} of {counted(len(self.rows), 'pair')}: {self.share:.4f} "
+            f"({low:.4f} to {high:.4f}, 95 %)"
+        ]
+
+
+def rank_texts(network: Network, texts: str | Path | Sequence[str]) -> Ranking:
+    """Ranks texts by their pseudo-perplexity, the smallest first.
+
+    Args:
+        network: a masked language model.
+        texts: the texts, or a file with one in each line.
+
+    Raises:
+        CheckpointError: the checkpoint has no masked-LM head.
+        DataError: the file cannot be read, or there is no text.
+    """
+    if isinstance(texts, (str, Path)):
+        lines = [line for line in split_lines(read_text(texts)) if line.strip()]
+    else:
+        lines = list_of_texts(texts)
+    if not lines:
+        raise DataError(f"{texts if isinstance(texts, (str, Path)) else 'texts'}: no text; give one or more")
+    filled = fillings(network, _all_pieces(network, lines))
+    scores = [(text, each.perplexity, each.log_likelihood) for text, each in zip(lines, filled, strict=True)]
+    return Ranking(network.name, sorted(scores, key=lambda score: score[1]))
+
+
+def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
+    """Scores minimal pairs: a table with the columns ``good`` and ``bad``.
+
+    Raises:
+        CheckpointError: the checkpoint has no masked-LM head.
+        DataError: the table cannot be read, or lacks a column.
+    """
+    table = read_table(file)
+    good, bad = (texts_of_column(table, name) for name in ("good", "bad"))
+    filled = [each.log_likelihood for each in fillings(network, _all_pieces(network, [*good, *bad]))]
+    return MinimalPairs(network.name, list(zip(good, bad, filled[: len(good)], filled[len(good) :], strict=True)))
+
+
+def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
+    """Cuts texts into pieces."""
+    _check_fills(network)
+    every = []
+    for number, text in enumerate(texts, start=1):
+        pieces = pieces_of(network, [text], name=f"text {number}")
+        if pieces.left_out:
+            raise DataError(
+                f"text {number}: {pieces.left_out} tokens more than the {network.longest} that {network.name} reads; "
+                "shorten it"
+            )
+        every.append(pieces)
+    return every

@@ -1,0 +1,52 @@
+"""Results that are shown: printed as a few lines, written as a page, or shown in a notebook."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from bertkit.features.explain.page import render
+from bertkit.runtime.pages.page import framed
+
+
+class Shown:
+    """A result with lines for a terminal and a page. Subclasses are dataclasses with ``repr=False``.
+
+    Attributes:
+        template: template of its page, in the folder ``templates``; it gets the result as ``shown``.
+    """
+
+    template: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+        raise NotImplementedError
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal."""
+        raise NotImplementedError
+
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data for JSON, without large arrays."""
+        raise NotImplementedError
+
+    def drawn(self) -> dict[str, Any]:
+        """Returns further values of the template."""
+        return {}
+
+    def html(self) -> str:
+        """Returns the page: one HTML file that loads nothing."""
+        return render(self.template, title=self.title, shown=self, **self.drawn())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:  # without the arrays
+        return str(self)
+
+    def framed(self) -> str:
+        """Returns the page as a frame of another one, whose style it does not change."""
+        return framed(self.html(), self.title)
+
+    def _repr_html_(self) -> str:
+        return self.framed()

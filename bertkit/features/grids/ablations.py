@@ -1,0 +1,277 @@
+"""Ablations of pre-training (BERT §5.1, Table 5): pre-training of each variant, fine-tuning, and a table of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.features.grids.compare import compare
+from bertkit.features.grids.glue import check_tasks
+from bertkit.features.grids.grid import all_values, finetune_grid
+from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
+from bertkit.features.grids.table import ablation_rows
+from bertkit.features.grids.workers import grid_lock
+from bertkit.metrics.statistics import Test, adjusted
+from bertkit.recipe.files import GLUE, recipes_in
+from bertkit.recipe.load import Recipe
+from bertkit.runtime.errors import BertkitError, DataError, RecipeError, did_you_mean, listed, noted
+from bertkit.runtime.files import read_json, remove_unfinished, write_json, write_whole
+from bertkit.runtime.formats import to_csv
+from bertkit.runtime.options import several
+from bertkit.runtime.progress import counted, say
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import load_splits
+from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
+from bertkit.training.runs.directory import check_contents, is_finished, recorded
+from bertkit.training.runs.pretrain import pretrain
+from bertkit.training.runs.resuming import check_repeated_run
+
+VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
+"""Recipes in ``pretrain/ablations/``; the others are compared with the first."""
+TASKS = ("mnli", "qnli", "mrpc", "sst2")
+"""GLUE tasks of BERT's Table 5."""
+RESULTS, TABLE, PRETRAINED, FINETUNED = "ablations.json", "ablations.csv", "pretrain", "finetune"
+_RECIPES = "pretrain/ablations/"
+_SIZE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Scores of a variant on one task.
+
+    Attributes:
+        metric: the main metric of the task.
+        scores: mean, sd and 95 % interval over the seeds of fine-tuning.
+        difference: from the first variant by example, with Holm's correction in ``adjusted_p`` if there are several
+            comparisons; None for that variant.
+    """
+
+    metric: str
+    scores: SettingResult
+    difference: Test | None
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """Results of `ablations`, also written to ``ablations.json`` and ``ablations.csv``.
+
+    Attributes:
+        output_dir: folder with ``pretrain/VARIANT``, and the grids ``finetune/VARIANT/TASK``.
+        pretraining: variant → metrics of its pre-training run.
+        documents: variant → numbers and digests of the documents that it was trained and evaluated on; all alike.
+        tasks: variant → task → result; tasks without any finished run are missing.
+        failed: errors of failed runs by name.
+        notes: limits of the comparison.
+    """
+
+    output_dir: Path
+    pretraining: dict[str, dict[str, float]]
+    documents: dict[str, dict[str, int | str]]
+    tasks: dict[str, dict[str, TaskResult]]
+    failed: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def ablations(
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    data_dir: str | Path,
+    output_dir: str | Path,
+    size: str = "bert-base",
+    tasks: Sequence[str] = TASKS,
+    seeds: int = 3,
+    overrides: Mapping[str, Any] | None = None,
+    finetuning: Mapping[str, Any] | None = None,
+) -> Ablations:
+    """Pre-trains BERT, BERT without NSP and a left-to-right model alike, and fine-tunes each on several tasks.
+
+    Repeating the call continues: finished runs stay, and interrupted ones are resumed.
+
+    Args:
+        corpus: as for `bertkit.pretrain`; the same for every variant.
+        data_dir: folder with GLUE's data.
+        output_dir: folder of all runs; new or empty, or that of an earlier call.
+        size: a recipe in ``pretrain/`` that gives the size of the model, such as ``bert-mini``.
+        tasks: names of GLUE tasks.
+        seeds: fine-tunings of each variant on each task.
+        overrides: recipe values of pre-training by dotted key, such as ``data.vocab_size`` and ``train.max_steps``.
+        finetuning: recipe values of fine-tuning by dotted key.
+
+    Raises:
+        BertkitError: an argument, a recipe or data are invalid, or the folder holds other runs; then nothing has been
+            trained. Or the corpus has changed since a variant was pre-trained in an earlier call.
+
+    Examples:
+        ```python
+        results = bertkit.ablations(
+            ["texts/"], tasks=["mrpc"], data_dir="GLUE", output_dir="out", overrides={"data.vocab_size": 30522}
+        )
+        results.tasks["mrpc"]
+        ```
+    """
+    folder, tasks = Path(output_dir), several(tasks)
+    recipes = _checked(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
+    pretraining: dict[str, dict[str, float]] = {}
+    documents: dict[str, dict[str, int | str]] = {}
+    grids: dict[str, dict[str, GridResults]] = {}
+    for number, (variant, recipe) in enumerate(recipes.items(), start=1):
+        place = folder / PRETRAINED / variant
+        say(f"{number}/{len(recipes)} {variant}" + (f": already pre-trained; {place}" if is_finished(place) else ""))
+        if not is_finished(place):
+            pretrain(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
+        documents[variant] = _documents(place)
+        _check_documents(documents, folder)
+        grids[variant] = {}
+        for task in tasks:
+            say(f"{number}/{len(recipes)} {variant}: {task}")
+            grids[variant][task] = finetune_grid(
+                GLUE + task,
+                output_dir=folder / FINETUNED / variant / task,
+                seeds=seeds,
+                model=str(place),
+                data_dir=data_dir,
+                overrides=finetuning,
+            )
+        pretraining[variant] = read_json(place / "all_results.json")
+    return _conclude(folder, pretraining, documents, grids)
+
+
+def _checked(
+    folder: Path,
+    corpus: str | Path | Sequence[str | Path],
+    data_dir: str | Path,
+    size: str,
+    tasks: Sequence[str],
+    seeds: int,
+    overrides: Mapping[str, Any] | None,
+    finetuning: Mapping[str, Any] | None,
+) -> dict[str, Recipe]:
+    """Checks folder, recipes and the data of all tasks, and returns the recipe of each variant."""
+    faults: list[str] = []
+    recipes: dict[str, Recipe] = {}
+
+    def collect(check: Any, *arguments: Any) -> Any:
+        with noted(faults, BertkitError):
+            return check(*arguments)
+
+    collect(check_contents, folder, (PRETRAINED, FINETUNED, RESULTS, TABLE))
+    if seeds < 1:
+        faults.append(f"seeds: {seeds} is not at least 1")
+    collect(check_tasks, tasks)
+    values = {**(collect(_size, size) or {}), **(overrides or {})}
+    for variant in VARIANTS:
+        known = len(faults)
+        recipe = collect(_variant, variant, corpus, values)
+        if recipe is not None:
+            recipes[variant] = recipe
+            collect(check_repeated_run, recipe, folder / PRETRAINED / variant)
+        if len(faults) > known:
+            break  # the other variants have the same faults
+    for task in tasks:
+        collect(_check_task, task, data_dir, finetuning)
+    if faults:
+        raise RecipeError(listed(list(dict.fromkeys(faults))))
+    return recipes
+
+
+def _size(name: str) -> dict[str, Any]:
+    """Returns the overrides that give a model the size of a recipe."""
+    known = [each for each in recipes_in("pretrain/") if each.startswith("bert-")]
+    if name not in known:
+        raise RecipeError(
+            f"--size: unknown size {name!r}; expected one of {', '.join(known)}{did_you_mean(name, known)}"
+        )
+    model = load_recipe(f"pretrain/{name}").model
+    return {f"model.{key}": model[key] for key in _SIZE}
+
+
+def _variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Mapping[str, Any]) -> Recipe:
+    if "model.name_or_path" in values:
+        raise RecipeError("model.name_or_path: the variants are pre-trained from new weights; remove it")
+    for key in ("model.attention", "task.pair_objective"):
+        if key in values:
+            raise RecipeError(f"{key}: the variants differ in it; remove it")
+    return checked_recipe(pretraining_recipe(_RECIPES + variant, corpus, None, values))
+
+
+def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] | None) -> None:
+    load_splits(task_of_recipe(load_recipe(GLUE + task, all_values(finetuning, None, data_dir))))
+
+
+def _documents(place: Path) -> dict[str, int | str]:
+    """Returns the numbers and digests of the documents of a finished pre-training."""
+    corpus = recorded(place).get("data", {}).get("corpus", {})
+    names = ("train_documents", "train_digest", "held_out_documents", "held_out_digest")
+    return {name: corpus[name] for name in names if name in corpus}
+
+
+def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: Path) -> None:
+    """Checks that the last variant was trained and evaluated on the documents of the first one."""
+    names = list(documents)
+    first, last = names[0], names[-1]
+    if documents[last] != documents[first]:
+        raise DataError(
+            f"{folder / PRETRAINED}: {first} and {last} were not pre-trained on the same documents, as the corpus has "
+            "changed between them; restore it and remove the folder of the other one, or give another --output-dir"
+        )
+
+
+def _conclude(
+    folder: Path,
+    pretraining: dict[str, dict[str, float]],
+    documents: dict[str, dict[str, int | str]],
+    grids: dict[str, dict[str, GridResults]],
+) -> Ablations:
+    first = next(iter(grids))
+    failed = {
+        f"{variant}/{task}/{name}": error
+        for variant, of_variant in grids.items()
+        for task, grid in of_variant.items()
+        for name, error in grid.failed.items()
+    }
+    scored = {
+        (variant, task): grid
+        for variant, of_variant in grids.items()
+        for task, grid in of_variant.items()
+        if grid.best is not None
+    }
+    compared = [(variant, task) for variant, task in scored if variant != first and (first, task) in scored]
+    pairs = [(scored[first, task], scored[variant, task]) for variant, task in compared]
+    comparisons = [compare(one.output_dir, other.output_dir, metric=one.metric) for one, other in pairs]
+    tests = adjusted([each.comparisons[0].by_example for each in comparisons])
+    differences = dict(zip(compared, tests, strict=True))
+    tasks: dict[str, dict[str, TaskResult]] = {variant: {} for variant in grids}
+    for (variant, task), grid in scored.items():
+        tasks[variant][task] = TaskResult(grid.metric, grid.settings[0], differences.get((variant, task)))
+    results = Ablations(folder, pretraining, documents, tasks, failed, _notes(first, documents[first], tasks, tests))
+    with grid_lock(folder):
+        remove_unfinished(folder)
+        write_json(folder / RESULTS, asdict(results), default=str)
+        write_whole(folder / TABLE, to_csv(ablation_rows(results)))
+    return results
+
+
+def _notes(
+    first: str,
+    documents: Mapping[str, int | str],
+    tasks: Mapping[str, Mapping[str, TaskResult]],
+    tests: Sequence[Test],
+) -> tuple[str, ...]:
+    trained_on = f"{documents['train_documents']} to train on, " if "train_documents" in documents else ""
+    number = sum(test.p is not None for test in tests)
+    notes = [
+        f"one pre-training of each variant, so the differences are those of these {len(tasks)} models; whether the "
+        "variants differ needs several pre-trainings of each: --set train.seed=N with another --output-dir",
+        f"the same documents for all variants, by digest: {trained_on}{documents['held_out_documents']} held out",
+    ]
+    if number:
+        correction = "; p has Holm's correction for their number" if number > 1 else ""
+        notes.insert(1, f"{counted(number, 'comparison')} with {first}{correction}")
+    if any(result.scores.collapsed for of_variant in tasks.values() for result in of_variant.values()):
+        notes.append(
+            f"collapsed: {COLLAPSED}; the scores of such runs say nothing about pre-training: train longer, or give "
+            "another --finetune-set train.learning_rate"
+        )
+    return tuple(notes)

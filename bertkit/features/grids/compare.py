@@ -1,0 +1,241 @@
+"""Comparison of runs, grids and files of predictions on the same examples: is a difference real?"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.data.tables import Table, read_table
+from bertkit.data.tables.classes import is_missing, names_of_labels
+from bertkit.data.tables.labels import infer_problem
+from bertkit.data.tables.table import to_number
+from bertkit.data.tables.table_files import is_table
+from bertkit.features.grids.definition import GRID_FILE, RUNS, read
+from bertkit.features.grids.results import best_cells, collect, limits
+from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.predicted import collapse_of, decision
+from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
+from bertkit.runtime.errors import BertkitError, DataError, RecipeError, noted, raise_all, raise_listed, shown
+from bertkit.tasks.registry import task_of_recipe
+
+_PREDICTION, _GOLD = "prediction", "gold"
+_OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")
+
+
+def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
+    """Compares the predictions of each further system with those of the first one on the same examples.
+
+    A run is compared by its predictions for its validation set, a grid by those of all runs of its best setting. A file
+    of predictions is a table with the columns ``prediction`` and ``gold``.
+
+    Args:
+        systems: run directories, grids or files; at least two.
+        metric: name of a metric of the task; its main metric by default, or the first one that can be computed from
+            predictions. For files ``accuracy`` of classes, or ``pearson``, ``spearmanr`` or ``mse`` of numbers; by
+            default ``gold`` is read as the labels of a table are: words and at most 20 different whole numbers are
+            classes, more than 20 different numbers are numbers.
+
+    Raises:
+        RecipeError: fewer than two systems, or no such metric.
+        DataError: the systems have different examples; a file lacks a column, or a value that can be read; or ``gold``
+            has few different numbers with decimals, which can be classes or numbers.
+        CheckpointError: a folder is neither a run nor a grid.
+
+    Examples:
+        ```python
+        comparisons = bertkit.compare("my-reviews", "my-reviews-2")
+        comparisons.comparisons[0].models  # a sentence
+        ```
+    """
+    if len(systems) == 1 and isinstance(systems[0], (list, tuple)):
+        raise RecipeError("compare: got a list; give its entries as arguments: compare(*runs), or compare('a', 'b')")
+    if len(systems) < 2:
+        raise RecipeError("compare: give two or more run directories, grids or files of predictions")
+    sides: list[System | Table] = []
+    faults: list[str] = []
+    for place in systems:
+        with noted(faults, BertkitError):
+            sides.append(_system(Path(place)))
+    raise_all(faults)
+    tables = [each for each in sides if isinstance(each, Table)]
+    runs = [each for each in sides if isinstance(each, System)]
+    if not tables:
+        return compare_systems(runs, metric)
+    has_numbers, note = _has_numbers(tables, runs, metric)
+    results = compare_systems(_of_numbers(sides) if has_numbers else _of_classes(sides, metric), metric)
+    return dataclasses.replace(results, notes=(*results.notes, note)) if note else results
+
+
+# ---- systems --------------------------------------------------------------------------------------------------------
+
+
+def _system(place: Path) -> System | Table:
+    if not place.exists():
+        raise DataError(f"{place}: does not exist; give a run directory, a grid, or a file of predictions")
+    if place.is_file() and is_table(place):
+        return _table(place)
+    if not (place / GRID_FILE).is_file():
+        return system_of(str(place), [outcome_of(place)])
+    definition = read(place)
+    results = collect(definition, task_of_recipe(definition.recipe), place)
+    if results.best is None:
+        raise DataError(f"{place}: no run of this grid has finished")
+    cells = best_cells(definition, results)
+    folds = sorted({cell.fold for cell in cells if cell.fold is not None})
+    if not folds:
+        of_seeds = system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
+        return dataclasses.replace(of_seeds, notes=tuple(limits(results)))
+    # The folds of one seed together are the training set, predicted by models that did not see the example.
+    seeds = [[cell for cell in cells if cell.seed == seed] for seed in definition.seeds]
+    complete = [of_seed for of_seed in seeds if len(of_seed) == len(folds)]
+    if not complete:
+        raise DataError(f"{place}: no seed of the best setting has finished all folds")
+    of_folds = [
+        system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in of_fold])
+        for of_fold in zip(*(sorted(of_seed, key=lambda cell: cell.fold or 0) for of_seed in complete), strict=True)
+    ]
+    return dataclasses.replace(
+        of_folds[0],
+        runs=[_chain(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
+        references=_chain([fold.references for fold in of_folds]),
+        digests=_chain([fold.digests or [] for fold in of_folds]),
+        same_texts=_numbers_of_folds([fold.same_texts for fold in of_folds]),
+        places=_chain([fold.places for fold in of_folds]),
+        folds=tuple(len(fold.references) for fold in of_folds),
+        notes=tuple(limits(results)),
+    )
+
+
+def _numbers_of_folds(folds: Sequence[np.ndarray | None]) -> np.ndarray:
+    """Returns the numbers of the texts of all folds; copies are in one fold, so those of each count on."""
+    numbers: list[np.ndarray] = []
+    start = 0
+    for of_fold in folds:
+        assert of_fold is not None
+        numbers.append(of_fold + start)
+        start += len(of_fold)
+    return np.concatenate(numbers)
+
+
+def _chain(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    return [each for part in parts for each in part]
+
+
+# ---- files of predictions -------------------------------------------------------------------------------------------
+
+
+def _table(place: Path) -> Table:
+    """Reads a file of predictions."""
+    table = read_table(place)
+    columns = table.select(_PREDICTION, _GOLD)
+    raise_listed(
+        [
+            f"{table.place(row)}: no value for {name!r}"
+            for name, values in columns.items()
+            for row, value in enumerate(values)
+            if not isinstance(value, list) and is_missing(value)
+        ]
+    )
+    return table
+
+
+def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:
+    """Returns whether the values are numbers rather than classes, and a note on it if both were possible."""
+    if metric in _OF_NUMBERS or metric in _OF_CLASSES:
+        return metric in _OF_NUMBERS, ""
+    if runs:
+        return runs[0].has_numbers, ""
+    problem, reason = infer_problem(tables[0], _GOLD, ("--metric accuracy", "--metric pearson"))
+    is_regression = problem == "regression"
+    return is_regression, f"{tables[0].source}: {_GOLD!r} has numbers, {reason}" if is_regression else ""
+
+
+def _columns(system: System | Table) -> list[Sequence[Any]]:
+    """Returns the predictions of each run of a system, and the references, as plain data."""
+    if isinstance(system, Table):
+        return [system.columns[_PREDICTION], system.columns[_GOLD]]
+    return [system.to_labels(values) for values in (*system.runs, system.references)]
+
+
+def _as_file(
+    system: System | Table, columns: Sequence[Sequence[Any]], measure: Any, terms: Any, main_metric: str
+) -> System:
+    """Returns a system with other predictions and references: ``columns`` of each run, and of the references."""
+    *runs, gold = columns
+    if isinstance(system, Table):
+        places = [f"{system.unit} {number}" for number in system.numbers_of_rows]
+        notes = collapse_notes(system.source, [collapse_of(*(map(decision, values) for values in _columns(system)))])
+        return System(system.source, runs, gold, measure, terms, main_metric, list, places=places, notes=notes)
+    return System(system.name, runs, gold, measure, terms, main_metric, list, notes=system.notes)
+
+
+def _of_numbers(systems: Sequence[System | Table]) -> list[System]:
+    """Returns systems whose predictions and references are floats."""
+    columns = [[list(map(to_number, values)) for values in _columns(each)] for each in systems]
+    raise_listed(
+        [
+            f"{each.place(row)}: {name!r} is {shown(each.columns[name][row])}; expected a number"
+            for each, numbers in zip(systems, columns, strict=True)
+            if isinstance(each, Table)
+            for name, values in zip((_PREDICTION, _GOLD), numbers, strict=True)
+            for row, value in enumerate(values)
+            if not math.isfinite(value)
+        ]
+    )
+    pairs = zip(systems, columns, strict=True)
+    return [_as_file(each, numbers, _regression, terms_of, _OF_NUMBERS[0]) for each, numbers in pairs]
+
+
+def _of_classes(systems: Sequence[System | Table], metric: str | None) -> list[System]:
+    """Returns systems whose predictions and references are names of classes; ``1.0`` is ``1`` if all are whole numbers.
+
+    Raises:
+        DataError: a prediction is no number though all references are, and ``metric`` does not say that these are
+            classes; the message lists the places.
+    """
+    texts = [[list(map(str, values)) for values in _columns(each)] for each in systems]
+    are_numbers = all(map(_is_number, texts[0][-1]))
+    if metric is None and are_numbers:
+        raise_listed(
+            [
+                f"{each.place(row)}: {_PREDICTION!r} is {shown(value)}, where all values of {_GOLD!r} are numbers; "
+                "mend or remove the row, or give --metric accuracy if all are names of classes"
+                for each, of_system in zip(systems, texts, strict=True)
+                if isinstance(each, Table)
+                for row, value in enumerate(of_system[0])
+                if not _is_number(value)
+            ]
+        )
+    values = {value for of_system in texts for column in of_system for value in column}
+    names = names_of_labels(value for value in values if _is_number(value) or not are_numbers)
+    named = [[[names.get(value, value) for value in column] for column in of_system] for of_system in texts]
+    pairs = zip(systems, named, strict=True)
+    return [_as_file(each, columns, _accuracy, _accuracy_terms, _OF_CLASSES[0]) for each, columns in pairs]
+
+
+def _is_number(text: str) -> bool:
+    return math.isfinite(to_number(text))
+
+
+def _accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    return {"accuracy": float(np.mean(_right(predictions, references)))}
+
+
+def _accuracy_terms(name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
+    return mean_terms(_right(predictions, references))
+
+
+def _right(predictions: Sequence[Any], references: Sequence[Any]) -> list[bool]:
+    return [one == two for one, two in zip(predictions, references, strict=True)]
+
+
+def _regression(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    values = metrics.regression(np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64))
+    return {name: values[name] for name in _OF_NUMBERS}

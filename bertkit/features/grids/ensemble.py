@@ -1,0 +1,120 @@
+"""Ensembles: the runs of the best setting of a grid as one checkpoint, which averages their outputs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertkit.features.grids.definition import RUNS, read
+from bertkit.features.grids.results import best_cells, collect, limits
+from bertkit.features.grids.workers import main_score
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.networks import ENSEMBLE_FILE
+from bertkit.inference.predicted import all_scores, further_metrics
+from bertkit.runtime.errors import OutputError
+from bertkit.runtime.files import new_folder, write_json, write_whole
+from bertkit.runtime.markdown import code, escape
+from bertkit.runtime.progress import say
+from bertkit.tasks.registry import task_of_recipe
+from bertkit.training.runs.directory import check_output_dir, contents
+
+if TYPE_CHECKING:
+    from bertkit.metrics.adapter import FurtherMetrics
+
+_MEMBERS = "members"
+# Files of a member that are also those of the ensemble.
+_OF_ALL = ("config.json", "tokenizer.json", "tokenizer_config.json", "recipe.yaml")
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Result of `ensemble`.
+
+    Attributes:
+        output_dir: the checkpoint for `bertkit predict` and `bertkit evaluate`.
+        setting: name of the setting of its members.
+        members: names of the runs.
+        scores: score of each member on the validation set.
+        score: score of the ensemble on the validation set; None if the members have different ones, as with folds.
+        metric: metric of the scores.
+        notes: limits of the scores, such as an incomplete grid; also printed to stderr.
+    """
+
+    output_dir: Path
+    setting: str
+    members: tuple[str, ...]
+    scores: tuple[float, ...]
+    score: float | None
+    metric: str
+    notes: tuple[str, ...] = ()
+
+
+def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
+    """Combines the runs of the best setting of a grid into one checkpoint that averages their outputs.
+
+    ``output_dir`` holds copies of the members, so the grid is not needed any more.
+
+    Args:
+        grid: output folder of `bertkit.finetune_grid`.
+        output_dir: a new or empty folder.
+
+    Raises:
+        OutputError: there is no grid, it has no finished run, or ``output_dir`` is in use.
+
+    Examples:
+        ```python
+        bertkit.ensemble("my-grid", output_dir="together")
+        bertkit.load("together").predict("a lovely film")
+        ```
+    """
+    source, place = Path(grid), Path(output_dir)
+    definition = read(source)
+    check_output_dir(place, resume=False, can_resume=False)
+    results = collect(definition, task_of_recipe(definition.recipe), source)
+    if results.best is None:
+        raise OutputError(f"{source}: no run of this grid has finished; repeat its command")
+    cells, notes = best_cells(definition, results), limits(results)
+    for note in notes:
+        say(f"note: {note}")
+    with new_folder(place) as draft:
+        (draft / _MEMBERS).mkdir()
+        for number, cell in enumerate(cells, start=1):
+            run, member = source / RUNS / cell.name, draft / _MEMBERS / f"{number:02}"
+            member.mkdir()
+            for name in contents(run):
+                if name.endswith(".safetensors") or name == "config.json":
+                    shutil.copyfile(run / name, member / name)
+        for name in _OF_ALL:
+            shutil.copyfile(source / RUNS / cells[0].name / name, draft / name)
+        names = tuple(cell.name for cell in cells)
+        members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
+        record = {"members": members, "runs": names, "setting": results.best}
+        write_json(draft / ENSEMBLE_FILE, record)
+        write_whole(draft / "README.md", _description(results.best, names, notes))
+    scores = tuple(float(results.runs[name]["score"]) for name in names)
+    further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
+    score = None if definition.folds is not None else _score(place, further)
+    return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
+
+
+def _score(place: Path, further: FurtherMetrics | None) -> float:
+    outcome = outcome_of(place)
+    scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+    return main_score(outcome.task, {f"eval_{name}": value for name, value in scores.items()})
+
+
+def _description(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:
+    """Returns the README of the folder; an ensemble has no model card, since it is not pushed to the Hub."""
+    members = "\n".join(f"- `{_MEMBERS}/{number:02}`: run {code(run)}" for number, run in enumerate(runs, start=1))
+    limits_of_scores = "".join(f"\n{escape(note)}\n" for note in notes)
+    return f"""# Ensemble of {len(runs)} runs
+
+The outputs (logits) of the members are averaged. They are the runs of the setting {code(setting)}:
+
+{members}
+
+`bertkit predict`, `evaluate` and `compare` and `bertkit.load` take this folder as a checkpoint. It cannot be exported
+or pushed as a whole; each member is an ordinary model without tokenizer, which is that of this folder.
+{limits_of_scores}"""

@@ -1,0 +1,238 @@
+"""Fine-tuning of a grid: many runs of one recipe with different values, seeds and folds."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.features.grids.best import complete_best
+from bertkit.features.grids.definition import GRID_FILE, RUNS, Definition, Setting, check_stored, define, store
+from bertkit.features.grids.results import GridResults, collect, write
+from bertkit.features.grids.search import check_optuna
+from bertkit.features.grids.values import Range, Values
+from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
+from bertkit.inference.predicted import further_metrics
+from bertkit.model.checkpoint.load import check_positions, load_tokenizer, read_config
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import config_changes
+from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, listed, noted
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.locks import FolderInUseError, RunLock
+from bertkit.runtime.placement.resolve import visible_gpus
+from bertkit.tasks.arguments import with_settings
+from bertkit.tasks.base import Task
+from bertkit.tasks.encoding import sharing_encodings
+from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.splits import is_labelled, load_splits
+from bertkit.training.evaluation import best_checkpoint_arguments
+from bertkit.training.runs.directory import check_place, contents
+from bertkit.training.runs.in_progress import RunInProgress
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Facts about a checked grid.
+
+    Attributes:
+        task: the task, with the values learnt from the data.
+        data: split → fingerprint.
+        gpus: number of GPUs, each of which runs one cell at a time; 0 if this process runs the cells itself.
+    """
+
+    task: Task
+    data: Mapping[str, str]
+    gpus: int
+
+
+def finetune_grid(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    output_dir: str | Path,
+    grid: Values = (),
+    search: Values = (),
+    trials: int | None = None,
+    seeds: int | Sequence[int] = 1,
+    folds: int | None = None,
+    worker: bool = False,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> GridResults:
+    """Fine-tunes a recipe with all combinations of values, several seeds and folds, and compares the settings.
+
+    Each run is the one that `bertkit.finetune` makes with the same values; its directory is below
+    ``output_dir/runs``. Only the best run has a report, unless ``train.report`` is set, and only the runs of the best
+    setting predict the test set. Repeating the call continues: finished runs stay, interrupted ones are resumed, and
+    failed ones are tried again.
+
+    Args:
+        recipe, model, data_dir, overrides, settings: as in `bertkit.finetune`.
+        output_dir: folder of the grid; new or empty, or that of the same grid.
+        grid: recipe key → values, or strings such as ``train.learning_rate=2e-5,3e-5`` and ``paper``, the grid of the
+            BERT paper.
+        search: recipe key → `Range` or values to sample from, or strings such as
+            ``train.learning_rate=1e-5..1e-4:log``; instead of ``grid``.
+        trials: number of settings that a search tries.
+        seeds: number of seeds, counted from the recipe's, or the seeds themselves.
+        folds: divide the training set into this number of folds; each is the validation set of one run.
+        worker: take part in a grid that another process, perhaps on another machine, works on in the same folder.
+
+    Returns:
+        The results, also written to ``grid_results.json`` and ``grid_results.csv``; ``best/`` is the best run.
+
+    Raises:
+        BertkitError: an argument, a value or the data are invalid, or the folder holds another grid; then nothing has
+            been trained.
+        TrainingError: worker processes have ended before the grid was complete.
+
+    Examples:
+        ```python
+        grid = {"train.learning_rate": [2e-5, 3e-5]}
+        results = bertkit.finetune_grid(
+            "classification", grid=grid, train_file="reviews.csv", model="my-bert", output_dir="grid"
+        )
+        results.best  # the setting with the best mean
+        ```
+    """
+    folder = Path(output_dir)
+    values = all_values(with_settings(recipe, overrides, settings), model, data_dir)
+    definition, task = prepare(recipe, folder, grid, search, trials, seeds, folds, values)
+    return run(definition, task, folder, worker)
+
+
+def all_values(overrides: Mapping[str, Any] | None, model: str | None, data_dir: str | Path | None) -> dict[str, Any]:
+    """Returns the overrides with a model and a data folder, if these are given."""
+    more = {"model.name_or_path": model, "data.data_dir": data_dir}
+    return {**(overrides or {}), **{key: str(value) for key, value in more.items() if value is not None}}
+
+
+def prepare(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    folder: Path,
+    grid: Values,
+    search: Values,
+    trials: int | None,
+    seeds: int | Sequence[int],
+    folds: int | None,
+    overrides: Mapping[str, Any],
+) -> tuple[Definition, Prepared]:
+    """Checks everything that can be checked before a run: folder, values, placement, checkpoint and data.
+
+    One BertkitError has all faults.
+    """
+    faults: list[str] = []
+    with noted(faults, OutputError):
+        _check_folder(folder)
+    try:
+        definition = define(recipe, overrides, grid, search, trials, seeds, folds)
+    except RecipeError as error:
+        raise RecipeError(listed([*faults, str(error)])) from error
+    if search:
+        check_optuna()
+    return definition, _checked(definition, folder, faults)
+
+
+def _check_folder(folder: Path) -> None:
+    check_place(folder)
+    entries = contents(folder)
+    if entries and GRID_FILE not in entries and entries != [RUNS]:
+        raise OutputError(
+            f"--output-dir {folder}: already contains {', '.join(entries[:3])} and no grid; give another folder"
+        )
+
+
+def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepared:
+    settings = definition.recipe.placement
+    if settings.num_processes not in (None, 1) or settings.strategy != "auto":
+        faults.append("placement: a grid trains each run in one process; remove num_processes and strategy")
+    gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
+    task: Task = task_of_recipe(definition.recipe)
+    data: dict[str, str] = {}
+    recipes = [definition.recipe_of(definition.cells(setting)[0]) for setting in settings_to_check(definition)]
+    of_checkpoints = {dumps([recipe.model, recipe.data.max_seq_length]): recipe for recipe in recipes}
+    for check, checked in ((_check_run, recipes), (_check_checkpoint, list(of_checkpoints.values()))):
+        for recipe in checked:
+            with noted(faults, BertkitError):
+                check(recipe, folder)
+    with noted(faults, BertkitError):
+        further_metrics(getattr(definition.recipe.task, "metrics", ()))
+        task, splits = load_splits(task)
+        data = {name: split.fingerprint for name, split in splits.items()}
+    if faults:
+        raise RecipeError(listed(list(dict.fromkeys(faults))))
+    check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
+    return Prepared(task, data, gpus)
+
+
+def settings_to_check(definition: Definition) -> list[Setting]:
+    """Returns all settings of a grid, or settings with the ends of the ranges of a search."""
+    if not definition.search:
+        return definition.settings()
+    ends = {
+        key: [space.low, space.high] if isinstance(space, Range) else space for key, space in definition.search.items()
+    }
+    number = max(map(len, ends.values()))
+    return [Setting(each, {key: values[each % len(values)] for key, values in ends.items()}) for each in range(number)]
+
+
+def _check_run(recipe: Recipe, folder: Path) -> None:
+    """Checks placement and Trainer arguments, as the run does before it reads data."""
+    if recipe.model.get("name_or_path") is None:
+        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
+    # The process that checks sees all GPUs, a worker only its own.
+    alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
+    run = RunInProgress(alone, folder / RUNS / "new", False, None, **best_checkpoint_arguments(recipe))
+    run.check_arguments()
+
+
+def _check_checkpoint(recipe: Recipe, folder: Path) -> None:
+    """Checks the configuration of the checkpoint with the fields of the recipe, and its tokenizer."""
+    source = str(recipe.model["name_or_path"])
+    config = read_config(source, any_encoder=True).build(config_changes(recipe.model))
+    check_positions(recipe.data.max_seq_length, config, source)
+    load_tokenizer(source, config=config)
+
+
+def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) -> GridResults:
+    """Runs the cells of a checked grid, or takes part in it, and writes the results when all have ended.
+
+    Raises:
+        FolderInUseError: another process works on the grid, and ``worker`` is False.
+        RecipeError: the folder holds another grid.
+        TrainingError: the worker processes have ended before all cells have.
+    """
+    # One process is in charge, so that a command that is given twice by mistake does not become two workers.
+    with nullcontext() if worker else _in_charge(folder):
+        with grid_lock(folder):
+            store(definition, folder, prepared.data)
+            if not worker:
+                forget_failures(folder)
+        if prepared.gpus > 1:
+            work_on_gpus(folder, prepared.gpus)
+            if left := source_of(definition, folder).cells():
+                raise TrainingError(f"{folder}: {len(left)} runs have not ended; repeat the command to continue")
+        else:
+            with sharing_encodings(folder / ENCODED):
+                work(definition, folder)
+        with grid_lock(folder, math.inf):  # another worker may be predicting the test sets
+            shutil.rmtree(folder / ENCODED, ignore_errors=True)
+            tests = [name for name in prepared.data if not is_labelled(name)]
+            complete_best(definition, collect(definition, prepared.task, folder), tests)
+            return write(definition, collect(definition, prepared.task, folder))
+
+
+@contextmanager
+def _in_charge(folder: Path) -> Iterator[None]:
+    """Context with the lock of a grid."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(RunLock(folder))
+        except FolderInUseError as error:
+            raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
+        yield

@@ -1,0 +1,126 @@
+"""The report of a grid: scores of its settings with intervals, collapsed runs and times, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertkit.features.grids.definition import RUNS, read
+from bertkit.features.grids.results import GridResults, SettingResult, collect, settings_of
+from bertkit.features.grids.table import conclusions, notes
+from bertkit.features.grids.values import value_label
+from bertkit.metrics import score_range
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.files import check_new_file, read_record, write_whole
+from bertkit.runtime.pages.page import render_page
+from bertkit.runtime.progress import duration
+from bertkit.tasks.registry import task_of_recipe
+
+PAGE = "report.html"
+
+_WIDTH = 460  # pixels of the axis
+
+
+class Drawn(NamedTuple):
+    """A setting of the drawing and of the table.
+
+    Attributes:
+        row: its statistics.
+        name: its values in a few words.
+        scores: place in pixels, score as text, and whether the run has collapsed, for each finished run.
+        mean, low, high: places in pixels; None where they are not known.
+        notes: failed and collapsed runs.
+        time: wall time of its finished runs together; empty if unknown.
+    """
+
+    row: SettingResult
+    name: str
+    scores: list[tuple[float, str, bool]]
+    mean: float | None
+    low: float | None
+    high: float | None
+    notes: str
+    time: str
+
+
+def report_grid(grid: str | Path, *, output: str | Path | None = None) -> Path:
+    """Writes the report of a grid of `bertkit.finetune_grid`, finished or not: one HTML file without links to others.
+
+    Args:
+        grid: output folder of the grid.
+        output: the file, which must not exist. By default ``report.html`` in the folder of the grid, replaced if it
+            exists.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        OutputError: there is no grid, or the file exists or cannot be written.
+        DataError: no run of the grid has finished.
+
+    Examples:
+        ```python
+        bertkit.report_grid("my-grid", output="grid.html")
+        ```
+    """
+    folder = Path(grid)
+    definition = read(folder)
+    if output is not None:
+        check_new_file(Path(output), f"--output {output}")
+    results = collect(definition, task_of_recipe(definition.recipe), folder)
+    if not any(row.n for row in results.settings):
+        raise DataError(f"{folder}: no run of this grid has finished; repeat its command")
+    cells = {each.name: [cell.name for cell in definition.cells(each)] for each in settings_of(definition, folder)}
+    page = folder / PAGE if output is None else Path(output)
+    write_whole(
+        page, render_page("bertkit.features.grids", "grid.html", None, "grid.css", **_content(results, cells, folder))
+    )
+    return page
+
+
+def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
+    """Returns what the template shows; ``cells`` has the names of the runs of each setting."""
+    records = [record for record in results.runs.values() if record.get("score") is not None]
+    scores = [record["score"] for record in records]
+    names = {name.removeprefix("eval_") for record in records for name in record["metrics"]}
+    ends = [end for row in results.settings for end in (row.low, row.high) if end is not None]
+    low, most = min([0.0, *scores, *ends]), score_range(results.metric, names)[1]
+    high = max([*scores, *ends, low + 1e-9]) if most is None else most
+
+    def place(value: float | None) -> float | None:
+        return None if value is None else round(_WIDTH * (value - low) / (high - low), 1)
+
+    drawn = [_drawn(results, row, cells[row.name], folder, place) for row in results.settings]
+    return {
+        "results": results,
+        "folder": folder.name,
+        "settings": drawn,
+        "conclusions": [f"{line.removeprefix('* ')}." for line in conclusions(results)],
+        "ticks": [(_WIDTH * part / 4, f"{low + (high - low) * part / 4:.4g}") for part in range(5)],
+        "width": _WIDTH,
+    }
+
+
+def _drawn(
+    results: GridResults, row: SettingResult, cells: Sequence[str], folder: Path, place: Callable[[float | None], Any]
+) -> Drawn:
+    runs = {name: results.runs[name] for name in cells if name in results.runs}
+    scores = [
+        (place(record["score"]), f"{name}: {record['score']:.4f}", name in row.collapsed)
+        for name, record in runs.items()
+        if record.get("score") is not None
+    ]
+    values = [f"{key.partition('.')[2]} {value_label(value)}" for key, value in row.values.items()]
+    seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in runs]
+    known = [each for each in seconds if isinstance(each, int | float)]
+    return Drawn(
+        row,
+        ", ".join(values) or "the recipe",
+        scores,
+        place(row.mean),
+        place(row.low),
+        place(row.high),
+        notes(row),
+        duration(sum(known)) if known else "",
+    )

@@ -1,0 +1,291 @@
+"""Results of a grid: statistics of each setting, the best one, its best run, and out-of-fold predictions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.features.grids.definition import RUNS, Cell, Definition, Record, Setting
+from bertkit.features.grids.search import Search
+from bertkit.features.grids.workers import record_of
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.networks import mean_outputs
+from bertkit.inference.predicted import OUT_OF_FOLD_FILE, out_of_fold_rows
+from bertkit.metrics import score_limits
+from bertkit.metrics.intervals import mean_interval
+from bertkit.metrics.statistics import expected_best
+from bertkit.runtime.files import new_folder, remove_unfinished, write_json, write_json_lines, write_whole
+from bertkit.runtime.formats import to_csv
+from bertkit.runtime.pages.summary import Summarized, Summary
+from bertkit.runtime.progress import counted
+from bertkit.tasks.base import Task, per_example
+from bertkit.tasks.folds import fold_of_each
+from bertkit.training.runs.directory import contents
+from bertkit.training.runs.listing import GRID_RESULTS
+
+COLLAPSED = "a run that predicts the same for all examples"
+RESULTS, TABLE, BEST = GRID_RESULTS, "grid_results.csv", "best"
+NO_TEST_SET = "no score of a test set was used"
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """Scores of the runs of one setting.
+
+    Attributes:
+        name: name of the setting, the start of the names of its run directories.
+        values: recipe values by dotted key.
+        n: number of finished runs.
+        mean, sd, median, min, max: statistics of their main metric; ``sd`` is that of a sample, None for one run.
+        low, high: ends of the 95 % interval of the mean over runs (Student's t, within the range of the score); None
+            for one run, or equal scores.
+        collapsed: names of the runs that predict the same for all examples.
+        failed: names of the runs that failed.
+        pruned: whether the search left out the other runs.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    n: int
+    mean: float | None
+    sd: float | None
+    median: float | None
+    min: float | None
+    max: float | None
+    low: float | None
+    high: float | None
+    collapsed: tuple[str, ...]
+    failed: tuple[str, ...]
+    pruned: bool = False
+
+
+@dataclass(frozen=True)
+class GridResults(Summarized):
+    """Results of `bertkit.finetune_grid`, also written to ``grid_results.json``.
+
+    Attributes:
+        output_dir: output folder of the grid.
+        task: name of the task.
+        metric: metric of all scores, averaged over the validation sets if there are several.
+        settings: results of the settings, in the order of the grid.
+        runs: name of a run directory → its record: ``score`` and ``metrics``, or ``error``.
+        best: name of the setting with the highest mean among those with the most finished runs; None without any.
+        best_run: name of its run with the highest score, of which ``best/`` is a copy.
+        note: how the best setting was chosen, and what that means for its score.
+        expected_best: expected mean of the best of 1 to k settings, (k,), drawn from those with the most finished runs
+            (`bertkit.metrics.statistics.expected_best`).
+        unfinished: number of runs that have not ended.
+        test: ``n``, ``mean``, ``sd``, ``low`` and ``high`` of the runs of the best setting on the test set, as in
+            `SettingResult`; None without a labelled one.
+        out_of_fold: scores of the out-of-fold predictions of the best setting; None without folds.
+    """
+
+    output_dir: Path
+    task: str
+    metric: str
+    settings: tuple[SettingResult, ...]
+    runs: Mapping[str, Record]
+    best: str | None
+    best_run: str | None
+    note: str
+    expected_best: tuple[float, ...] = ()
+    unfinished: int = 0
+    test: Mapping[str, float | None] | None = None
+    out_of_fold: Mapping[str, float] | None = None
+
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        scores = [(each.name, "–" if each.mean is None else each.mean) for each in self.settings]
+        return Summary(f"Grid {self.output_dir}: {self.metric}", scores, [f"best: {self.best}; {self.note}"])
+
+    @property
+    def best_setting(self) -> SettingResult | None:
+        """Returns the row of the best setting."""
+        return next((row for row in self.settings if row.name == self.best), None)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Returns the errors of the failed runs by name."""
+        return {name: str(record["error"]) for name, record in self.runs.items() if "error" in record}
+
+
+def settings_of(definition: Definition, folder: Path) -> list[Setting]:
+    """Returns the settings of a grid, or those that a search has tried so far."""
+    return Search(definition, folder).settings() if definition.search else definition.settings()
+
+
+def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
+    """Reads the records of all cells and computes the statistics; writes nothing."""
+    pruned = Search(definition, folder).pruned() if definition.search else set()
+    rows: list[SettingResult] = []
+    runs: dict[str, Record] = {}
+    score_range = (-math.inf, math.inf)
+    settings = settings_of(definition, folder)
+    unfinished = max((definition.trials or 0) - len(settings), 0) * definition.runs_per_setting
+    for setting in settings:
+        records = {cell.name: record_of(folder, cell) for cell in definition.cells(setting)}
+        ended = {name: record for name, record in records.items() if record is not None}
+        # Tracebacks name places of this machine, and stay in the records.
+        runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in ended.items()}
+        names = {key.removeprefix("eval_") for record in ended.values() for key in record.get("metrics", ())}
+        score_range = score_limits(task.main_metric, names)
+        rows.append(_row(setting, ended, setting.number in pruned, score_range))
+        unfinished += 0 if setting.number in pruned else len(records) - len(ended)
+    # A mean over fewer runs is not comparable: those that are missing diverged, or were pruned.
+    most = max((row.n for row in rows), default=0)
+    means = {row.name: row.mean for row in rows if row.n == most and row.mean is not None}
+    best = max(means, key=lambda name: means[name], default=None)
+    of_best = {name: run for name, run in runs.items() if name.startswith(f"{best}-seed=") and "score" in run}
+    return GridResults(
+        output_dir=folder,
+        task=task.name,
+        metric=task.main_metric,
+        settings=tuple(rows),
+        runs=runs,
+        best=best,
+        best_run=max(of_best, key=lambda name: of_best[name]["score"], default=None),
+        note=_note(len(means)),
+        expected_best=tuple(expected_best(list(means.values()))) if means else (),
+        unfinished=unfinished,
+        test=_test(list(of_best.values()), score_range),
+    )
+
+
+def _note(compared: int) -> str:
+    if compared < 2:
+        return f"no other setting to choose from; {NO_TEST_SET}"
+    return (
+        f"the best of {compared} settings by the mean score on the validation set, so this score is too high for other "
+        f"data; {NO_TEST_SET}"
+    )
+
+
+def _test(records: Sequence[Record], score_range: tuple[float, float]) -> dict[str, float | None] | None:
+    scores = [record["test_score"] for record in records if "test_score" in record]
+    return {"n": len(scores), **_mean(scores, score_range)} if scores else None
+
+
+def limits(results: GridResults) -> list[str]:
+    """Returns what a reader of a score of the best setting has to know: how it was chosen, and which runs count."""
+    notes, folder = [], results.output_dir
+    if results.unfinished:
+        notes.append(
+            f"{folder}: this grid is not complete, with {counted(results.unfinished, 'run')} left, so another setting "
+            "may become the best one; repeat its command"
+        )
+    if len(results.expected_best) > 1:
+        notes.append(f"{folder}: {results.best} is {results.note}")
+    if (row := results.best_setting) and row.collapsed:
+        notes.append(
+            f"{folder}: {len(row.collapsed)} of {row.n} runs have collapsed: they predict the same for all examples"
+        )
+    return notes
+
+
+def _row(
+    setting: Setting, records: Mapping[str, Record], pruned: bool, score_range: tuple[float, float]
+) -> SettingResult:
+    scores = [record["score"] for record in records.values() if "score" in record]
+    return SettingResult(
+        name=setting.name,
+        values=dict(setting.values),
+        n=len(scores),
+        **_mean(scores, score_range),
+        median=statistics.median(scores) if scores else None,
+        min=min(scores, default=None),
+        max=max(scores, default=None),
+        collapsed=tuple(name for name, record in records.items() if record.get("collapsed")),
+        failed=tuple(name for name, record in records.items() if "error" in record),
+        pruned=pruned,
+    )
+
+
+def _mean(scores: Sequence[float], score_range: tuple[float, float]) -> dict[str, float | None]:
+    """Returns the mean, standard deviation and 95 % interval of scores of runs, within the range of the score."""
+    interval = mean_interval(scores)
+    low, high = (
+        (None, None) if interval is None else (max(interval[0], score_range[0]), min(interval[1], score_range[1]))
+    )
+    mean = statistics.mean(scores) if scores else None
+    return {"mean": mean, "sd": statistics.stdev(scores) if len(scores) > 1 else None, "low": low, "high": high}
+
+
+def best_cells(definition: Definition, results: GridResults) -> list[Cell]:
+    """Returns the finished cells of the best setting."""
+    [setting] = [each for each in settings_of(definition, results.output_dir) if each.name == results.best]
+    return [cell for cell in definition.cells(setting) if "score" in results.runs.get(cell.name, {})]
+
+
+def write(definition: Definition, results: GridResults) -> GridResults:
+    """Writes all files of the results, and returns these with out-of-fold scores; called by one worker at a time."""
+    folder = results.output_dir
+    remove_unfinished(folder)
+    if results.best is not None and definition.folds is not None:
+        cells = best_cells(definition, results)
+        if len(cells) == definition.runs_per_setting:
+            results = dataclasses.replace(results, out_of_fold=_write_out_of_fold(cells, folder))
+    if results.best_run is not None:
+        _copy_best(folder, results.best_run)
+    write_whole(folder / TABLE, to_csv(setting_rows(results)))
+    plain = {**dataclasses.asdict(results), "output_dir": str(folder)}
+    write_json(folder / RESULTS, plain)
+    return results
+
+
+def _copy_best(folder: Path, best_run: str) -> None:
+    """Copies the best run to ``best/`` without its intermediate checkpoints, unless it is there already."""
+    place, marker = folder / BEST, folder / RUNS / best_run
+    names = [name for name in contents(marker) if not name.startswith("checkpoint-")]
+    if place.is_dir():
+        if contents(place) == names and (place / "run.json").read_bytes() == (marker / "run.json").read_bytes():
+            return
+        shutil.rmtree(place)
+    with new_folder(place) as draft:
+        for name in names:
+            copy = shutil.copytree if (marker / name).is_dir() else shutil.copyfile
+            copy(marker / name, draft / name)
+
+
+def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
+    """Writes predictions by the models that were not trained on the examples; returns their number and scores.
+
+    With several seeds the outputs of their models are averaged.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    sides: list[tuple[Sequence[Any], Sequence[Any]]] = []
+    for fold in sorted({cell.fold for cell in cells if cell.fold is not None}):
+        outcomes = [outcome_of(folder / RUNS / cell.name) for cell in cells if cell.fold == fold]
+        mean = dataclasses.replace(outcomes[0], outputs=mean_outputs([each.outputs for each in outcomes]))
+        sides.append(mean.predictions_and_references())
+        _, splits = mean.task.load(["train"])
+        indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
+        of_fold = out_of_fold_rows(mean, indices, [fold] * len(indices))
+        rows |= {row["index"]: row for row in of_fold}
+    write_json_lines(folder / OUT_OF_FOLD_FILE, [rows[index] for index in sorted(rows)])
+    predictions, references = map(_joined, zip(*sides, strict=True))
+    scores = per_example(mean.task).compute_metrics(predictions, references)
+    return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [each for part in parts for each in part]
+
+
+def setting_rows(results: GridResults) -> list[dict[str, Any]]:
+    """Returns a row for each setting, with a column for each recipe value and all digits."""
+    keys = list(dict.fromkeys(key for row in results.settings for key in row.values))
+    rows = []
+    for setting in results.settings:
+        row = {field.name: getattr(setting, field.name) for field in dataclasses.fields(SettingResult)}
+        row |= {name: len(row[name]) for name in ("collapsed", "failed")}
+        values = row.pop("values")
+        rows.append({"name": row.pop("name"), **{key: values.get(key) for key in keys}, **row})
+    return rows

@@ -1,0 +1,163 @@
+"""Sampling of settings with Optuna; the trials are in a journal in the output folder."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.features.grids.definition import Cell, Definition, Record, Setting
+from bertkit.features.grids.values import Range
+from bertkit.runtime.errors import importing
+from bertkit.runtime.files import disk_faults, write_whole
+
+if TYPE_CHECKING:
+    import optuna
+
+JOURNAL = "optuna.journal"
+_SEEDS = 2**32  # the limit of numpy
+
+
+def check_optuna() -> None:
+    """Raises RecipeError unless Optuna is installed."""
+    with importing("--search", "search"):
+        import optuna  # noqa: F401
+
+
+class Search:
+    """Trials of a search; all methods are called by one process at a time, which holds the lock of the grid.
+
+    The proposal for a trial depends only on the seed, its number and the trials that have ended, so that a search by
+    one worker is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. A
+    setting below the median of the others after as many runs is pruned: its other runs are left out.
+    """
+
+    def __init__(self, definition: Definition, folder: Path):
+        self.definition, self.folder = definition, folder
+
+    @contextmanager
+    def _study(self, number: int = 0) -> Iterator[optuna.Study]:
+        """Yields the study, with the sampler of trial ``number``."""
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        path = self.folder / JOURNAL
+        _remove_incomplete_line(path)
+        with warnings.catch_warnings(), disk_faults(path):
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            seed = (self.definition.seeds[0] * 10_007 + number) % _SEEDS
+            yield optuna.create_study(
+                # The lock of the grid is held; that of Optuna would be left behind by a killed process.
+                storage=JournalStorage(JournalFileBackend(str(path), lock_obj=_no_lock())),
+                study_name="grid",
+                direction="maximize",
+                load_if_exists=True,
+                sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+                pruner=optuna.pruners.MedianPruner(),
+            )
+
+    def settings(self) -> list[Setting]:
+        """Returns the settings of all trials so far."""
+        return [self._setting(trial) for trial in self._trials() if self._is_sampled(trial)]
+
+    def pruned(self) -> set[int]:
+        """Returns the numbers of the pruned trials."""
+        return {trial.number for trial in self._trials() if trial.state.name == "PRUNED"}
+
+    def failed(self) -> list[Setting]:
+        """Returns the settings of trials that ended with a failed run, which a repeated command tries again."""
+        trials = [trial for trial in self._trials() if trial.state.name == "FAIL"]
+        return [self._setting(trial) for trial in trials if self._is_sampled(trial)]
+
+    def _trials(self) -> list[optuna.trial.FrozenTrial]:
+        if not (self.folder / JOURNAL).is_file():
+            return []
+        with self._study() as study:
+            return study.get_trials(deepcopy=False)
+
+    def _setting(self, trial: optuna.trial.FrozenTrial) -> Setting:
+        return Setting(trial.number, {key: trial.params[key] for key in self.definition.search})
+
+    def _is_sampled(self, trial: optuna.trial.FrozenTrial) -> bool:
+        """Returns whether a trial has all its values: a process may be killed before it has written them."""
+        return self.definition.search.keys() <= trial.params.keys()
+
+    def advance(self, record_of: Callable[[Cell], Record | None]) -> list[Setting]:
+        """Reports finished cells to the study and ends trials; returns the settings that are still running."""
+        import optuna
+        from optuna.trial import TrialState
+
+        running: list[Setting] = []
+        with self._study() as study:
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                if not self._is_sampled(trial):
+                    continue
+                setting = self._setting(trial)
+                records = [record_of(cell) for cell in self.definition.cells(setting)]
+                ended = [record for record in records if record is not None]
+                if any("error" in record for record in ended):
+                    if len(ended) == len(records):
+                        study.tell(trial.number, state=TrialState.FAIL)
+                    else:
+                        running.append(setting)
+                    continue
+                handle = optuna.Trial(study, trial._trial_id)
+                for step in range(records.index(None) if None in records else len(records)):
+                    if step not in trial.intermediate_values:
+                        handle.report(statistics.mean(record["score"] for record in ended[: step + 1]), step)
+                if None not in records:
+                    study.tell(trial.number, statistics.mean(record["score"] for record in ended))
+                elif records[0] is not None and handle.should_prune():
+                    study.tell(trial.number, state=TrialState.PRUNED)
+                else:
+                    running.append(setting)
+        return running
+
+    def ask(self) -> Setting | None:
+        """Samples the next setting; None if all trials have begun."""
+        import optuna
+
+        trials = self._trials()
+        begun = next((trial.number for trial in trials if not self._is_sampled(trial)), None)
+        if begun is None and len(trials) >= (self.definition.trials or 0):
+            return None
+        number = len(trials) if begun is None else begun
+        with self._study(number) as study:
+            trial = study.ask() if begun is None else optuna.Trial(study, trials[begun]._trial_id)
+            return Setting(number, {key: _sampled(trial, key, space) for key, space in self.definition.search.items()})
+
+
+def _sampled(trial: optuna.Trial, key: str, space: Range | list[Any]) -> Any:
+    if not isinstance(space, Range):
+        return trial.suggest_categorical(key, space)
+    if isinstance(space.low, int) and isinstance(space.high, int):
+        return trial.suggest_int(key, space.low, space.high, log=space.log)
+    return trial.suggest_float(key, space.low, space.high, log=space.log)
+
+
+def _remove_incomplete_line(path: Path) -> None:
+    """Removes the end of a journal that a killed process has not written completely."""
+    content = path.read_bytes() if path.is_file() else b""
+    if content and not content.endswith(b"\n"):
+        write_whole(path, content[: content.rfind(b"\n") + 1])
+
+
+def _no_lock() -> Any:
+    from optuna.storages.journal import JournalFileOpenLock
+
+    class NoLock(JournalFileOpenLock):
+        def __init__(self) -> None:
+            pass
+
+        def acquire(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            pass
+
+    return NoLock()

@@ -1,0 +1,254 @@
+"""Tables of the results of grids, comparisons and ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+from bertkit.features.grids.results import BEST, COLLAPSED, GridResults, SettingResult, setting_rows
+from bertkit.features.grids.values import value_label
+from bertkit.inference.comparison import Comparison, Comparisons
+from bertkit.inference.predicted import OUT_OF_FOLD_FILE
+from bertkit.runtime.errors import shown
+from bertkit.runtime.formats import Format, ResultTable
+
+if TYPE_CHECKING:
+    from bertkit.features.grids.ablations import Ablations
+    from bertkit.metrics.statistics import Test
+
+_OPTIONAL = ("median", "min", "max", "95 % interval")  # left out from the front if the terminal is narrow
+_EXAMPLES = 3  # of each side of a comparison
+_OF_DIFFERENCE = "95 % interval of it"
+
+
+def grid_table(results: GridResults, width: int | None = None, format: Format = "text") -> str:
+    """Formats the settings, one line each, with the best one marked, and lines on the best run and on failed runs.
+
+    Args:
+        results: results of a grid.
+        width, format: as of `ResultTable.formatted`. Statistics that do not fit into the terminal are left out.
+    """
+    keys = list(dict.fromkeys(key for row in results.settings for key in row.values))
+    columns = {"": [" *"[row.name == results.best] for row in results.settings]}
+    columns |= {key.partition(".")[2]: [value_label(row.values.get(key)) for row in results.settings] for key in keys}
+    columns |= {
+        "n": [str(row.n) for row in results.settings],
+        "mean ± sd": [_mean(row) for row in results.settings],
+        "median": [_number(row.median) for row in results.settings],
+        "min": [_number(row.min) for row in results.settings],
+        "max": [_number(row.max) for row in results.settings],
+        "95 % interval": [_interval(row) for row in results.settings],
+        "notes": [notes(row) for row in results.settings],
+    }
+    if not any(columns["notes"]):
+        del columns["notes"]
+    heading = f"{results.task}: {results.metric} on the validation set"
+    table = ResultTable(columns, setting_rows(results), heading, conclusions(results), _OPTIONAL)
+    return table.formatted(format, width)
+
+
+def conclusions(results: GridResults) -> list[str]:
+    """Returns lines on the best setting, its run, and collapsed and failed runs."""
+    lines = []
+    if results.best is not None:
+        lines.append(f"* {results.note}")
+        if len(results.expected_best) > 1:
+            lines.append(_expected_best(results.expected_best))
+        if results.test is not None:
+            lines.append(f"* on the test set: {_test(results.test)}")
+        collapsed = any(results.best_run in row.collapsed for row in results.settings)
+        lines.append(
+            f"best run: {results.output_dir / BEST}, a copy of {results.best_run}, the best of its setting"
+            + (", which has collapsed" if collapsed else "")
+        )
+    if results.out_of_fold is not None:
+        score = results.out_of_fold.get(results.metric)
+        of_metric = "" if score is None else f", {results.metric} {score:.4f}"
+        lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD_FILE}{of_metric}")
+    if any(row.collapsed for row in results.settings):
+        lines.append(f"collapsed: {COLLAPSED}")
+    return [*lines, *failures(results.failed, f" of {len(results.runs)}")]
+
+
+def failures(failed: Mapping[str, str], of: str = "") -> list[str]:
+    """Formats the errors of failed runs, a line each, and their number."""
+    lines = [f"failed: {name}: {error}" for name, error in failed.items()]
+    return [*lines, f"{len(failed)}{of} runs failed; repeat the command to try them again"] if failed else []
+
+
+def _expected_best(scores: Sequence[float]) -> str:
+    """Formats the expected best scores for budgets of 1, 2, 4, … settings and of all."""
+    budgets = [2**power for power in range(len(scores).bit_length()) if 2**power < len(scores)]
+    parts = [f"{scores[budget - 1]:.4f} of {budget}" for budget in (*budgets, len(scores))]
+    return f"expected best of a budget of settings (Dodge et al. 2019): {', '.join(parts)}"
+
+
+def _test(scores: Mapping[str, float | None]) -> str:
+    mean, sd, low, high = (scores[name] for name in ("mean", "sd", "low", "high"))
+    interval = "" if low is None else f", 95 % interval {low:.4f}–{high:.4f}"
+    return f"{mean:.4f}" + ("" if sd is None else f" ± {sd:.4f}") + f"{interval}, n = {scores['n']}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _mean(row: SettingResult) -> str:
+    return _number(row.mean) + ("" if row.sd is None else f" ± {row.sd:.4f}")
+
+
+def _interval(row: SettingResult) -> str:
+    return "-" if row.low is None else f"{row.low:.4f}–{row.high:.4f}"
+
+
+def notes(row: SettingResult) -> str:
+    """Formats the numbers of failed and collapsed runs, and whether the search pruned the setting."""
+    facts: Sequence[tuple[bool | int, str]] = (
+        (len(row.failed), f"{len(row.failed)} failed"),
+        (len(row.collapsed), f"{len(row.collapsed)} collapsed"),
+        (row.pruned, "pruned"),
+    )
+    return ", ".join(text for holds, text in facts if holds)
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def comparison_table(results: Comparisons, format: Format = "text") -> str:
+    """Formats comparisons.
+
+    Args:
+        results: results of a comparison.
+        format: ``text`` has the verdict on each run, scores, the answers to both questions, agreement, and some
+            examples; the other formats of `ResultTable.formatted` have a row for each comparison.
+    """
+    if format != "text":
+        return _comparison_rows(results).formatted(format)
+    lines = [results.heading]
+    for name, sentences in results.verdicts.items():
+        lines += ["", name, *(f"  {sentence}" for sentence in sentences)]
+    for comparison in results.comparisons:
+        lines += ["", *_comparison_lines(comparison, results.examples)]
+    return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
+
+
+def _comparison_rows(results: Comparisons) -> ResultTable:
+    columns: dict[str, list[str]] = {}
+    rows: list[dict[str, Any]] = []
+    for each in results.comparisons:
+        test = each.by_example
+        cells = {
+            "A": each.a,
+            "B": each.b,
+            f"{results.metric} of A": _scores(each.scores_a),
+            f"{results.metric} of B": _scores(each.scores_b),
+            "B − A": "undefined" if test.difference is None else f"{test.difference:+.4f}",
+            _OF_DIFFERENCE: _interval_of(test),
+            "p": _p(test),
+        }
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
+        rows.append(
+            {"a": each.a, "b": each.b, "metric": results.metric, "examples": results.examples}
+            | {"mean_a": _mean_of(each.scores_a), "n_a": len(each.scores_a)}
+            | {"mean_b": _mean_of(each.scores_b), "n_b": len(each.scores_b)}
+            | _of_test(test)
+        )
+    sentences = [sentence for each in results.comparisons for sentence in (each.models, each.settings)]
+    return ResultTable(columns, rows, results.heading, [*sentences, *(f"note: {note}" for note in results.notes)])
+
+
+def _of_test(test: Test | None) -> dict[str, float | None]:
+    """Returns the cells of a difference in CSV."""
+    values = [test.difference, test.low, test.high, test.p, test.adjusted_p] if test else [None] * 5
+    return dict(zip(("difference", "difference_low", "difference_high", "p", "adjusted_p"), values, strict=True))
+
+
+def _interval_of(test: Test | None) -> str:
+    return "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}"
+
+
+def _comparison_lines(comparison: Comparison, examples: int) -> list[str]:
+    lines = [
+        f"A {_scores(comparison.scores_a)}  {comparison.a}",
+        f"B {_scores(comparison.scores_b)}  {comparison.b}",
+        *(sentence.replace("? ", "?\n  ", 1) for sentence in (comparison.models, comparison.settings)),
+    ]
+    counts = comparison.agreement
+    if counts is not None:
+        first = " of the first runs" if max(len(comparison.scores_a), len(comparison.scores_b)) > 1 else ""
+        lines += [
+            f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
+            f"{counts.neither}; same prediction: {counts.same} of {examples}",
+        ]
+    return [*lines, *_examples("A", comparison.only_a), *_examples("B", comparison.only_b)]
+
+
+def _mean_of(scores: Sequence[float | None]) -> float | None:
+    """Returns the mean, None if a score is undefined."""
+    defined = [score for score in scores if score is not None]
+    return mean(defined) if len(defined) == len(scores) else None
+
+
+def _scores(scores: Sequence[float | None]) -> str:
+    average = _mean_of(scores)
+    if average is None:
+        return "undefined"
+    defined = [score for score in scores if score is not None]
+    return f"{average:.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
+
+
+def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [
+        f"only {side} is right: {row['place']}, gold {shown(row['gold'])}, A {shown(row['a'])}, B {shown(row['b'])}"
+        for row in rows[:_EXAMPLES]
+    ]
+
+
+# ---- ablations -------------------------------------------------------------------------------------------------------
+
+
+def ablation_rows(results: Ablations) -> list[dict[str, Any]]:
+    """Returns a row for each variant and task, with all digits."""
+    return [
+        {"variant": variant, "task": task, "metric": result.metric}
+        | {name: getattr(result.scores, name) for name in ("n", "mean", "sd", "low", "high")}
+        | _of_test(result.difference)
+        | {"collapsed": len(result.scores.collapsed)}
+        for variant, of_variant in results.tasks.items()
+        for task, result in of_variant.items()
+    ]
+
+
+def _p(test: Test) -> str:
+    text = test.p_text if test.adjusted_p is None else test.adjusted_text
+    return text.removeprefix("p ").removeprefix("= ")
+
+
+def ablations_table(results: Ablations, width: int | None = None, format: Format = "text") -> str:
+    """Formats a line for each variant and task, with the difference from the first variant.
+
+    Args:
+        results: results of the ablations.
+        width, format: as of `ResultTable.formatted`. Intervals that do not fit into the terminal are left out.
+    """
+    first = next(iter(results.tasks))
+    rows = []
+    for variant, of_variant in results.tasks.items():
+        for task, result in of_variant.items():
+            row, test = result.scores, result.difference
+            cells = {"variant": variant, "task": task, "metric": result.metric, "n": str(row.n)}
+            cells |= {
+                "mean ± sd": _mean(row),
+                "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",
+                f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
+                _OF_DIFFERENCE: _interval_of(test),
+                "p": "" if test is None else _p(test),
+                "notes": notes(row),
+            }
+            rows.append(cells)
+    columns = {name: column for name in rows[0] if any(column := [row[name] for row in rows])} if rows else {}
+    lines = [*(f"note: {note}" for note in results.notes), *failures(results.failed)]
+    optional = ("95 % interval", _OF_DIFFERENCE)
+    return ResultTable(columns, ablation_rows(results), "", lines, optional).formatted(format, width)

@@ -1,0 +1,129 @@
+"""Comparison of several runs: scores, the answers of `bertkit.compare`, curves, and settings that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertkit.features.reporting.charts import overlaid, readable
+from bertkit.features.reporting.content import Content, Score
+from bertkit.features.reporting.reported import Cell, DataTable, Section, number, sides_of
+from bertkit.inference.comparison import compare_systems, system_of
+from bertkit.inference.predicted import Outcome
+from bertkit.metrics.pretraining import TOKENS
+from bertkit.recipe.files import without_paths
+
+_BLOCKS = ("task", "model", "data", "train")
+_CURVES = ("loss", "eval_loss")
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Comparison of runs.
+
+    Attributes:
+        names: name of each run.
+        scores: a row per metric, a column per run.
+        differences: each further run compared with the first one: both names, and the answers in words.
+        settings: recipe values that differ.
+        curves: curves of all runs in the same charts; None without any.
+    """
+
+    names: tuple[str, ...]
+    scores: DataTable
+    differences: tuple[tuple[str, str], ...]
+    settings: DataTable
+    curves: Section | None
+
+
+def comparison_of(
+    names: Sequence[str], contents: Sequence[Content], outcomes: Sequence[Outcome | None]
+) -> RunComparison:
+    """Compares runs."""
+    values = [{score.name: score for score in content.scores} for content in contents]
+    metrics = dict.fromkeys(name for of_run in values for name in of_run)
+    history = {name: content.run.history for name, content in zip(names, contents, strict=True)}
+    token_losses = [names[0] for names in TOKENS.values()]
+    main = [f"eval_{outcome.task.main_metric}" for outcome in outcomes if outcome is not None][:1]
+    return RunComparison(
+        names=tuple(names),
+        scores=DataTable(
+            "Scores on the validation set, with 95 % intervals",
+            ("metric", *names),
+            [(_with_units(name, values), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics],
+            note=_collapsed(names, outcomes),
+        ),
+        differences=tuple(_differences(names, outcomes)),
+        settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
+        curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
+    )
+
+
+def _with_units(name: str, values: Sequence[Mapping[str, Score]]) -> str:
+    """Returns a metric with what it is a score of, if that is the same in all runs."""
+    units = {of_run[name].units for of_run in values if name in of_run}
+    return f"{readable(name)} ({next(iter(units))})" if len(units) == 1 and all(units) else readable(name)
+
+
+def _cell(score: Score | None) -> str | None:
+    if score is None or score.value is None:
+        return None if score is None else "undefined"
+    interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
+    return f"{number(score.value)}{interval}"
+
+
+def _collapsed(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> str:
+    collapsed = [
+        name for name, outcome in zip(names, outcomes, strict=True) if outcome is not None and outcome.collapse
+    ]
+    return f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else ""
+
+
+def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[tuple[str, str]]:
+    """Returns the answers to the questions of `bertkit.compare` for each further run, or why there are none."""
+    first = outcomes[0]
+    refusals = [_refusal(first, other) for other in outcomes[1:]]
+    compared = [
+        (name, outcome)
+        for name, outcome, refusal in zip(names[1:], outcomes[1:], refusals, strict=True)
+        if outcome is not None and not refusal
+    ]
+    sentences: dict[str, str] = {}
+    if compared and first is not None:
+        systems = [system_of(name, [outcome]) for name, outcome in ((names[0], first), *compared)]
+        sentences = {each.b: f"{each.models} {each.settings}" for each in compare_systems(systems).comparisons}
+    return [
+        (f"A: {names[0]}, B: {name}.", sentences.get(name, refusal))
+        for name, refusal in zip(names[1:], refusals, strict=True)
+    ]
+
+
+def _refusal(a: Outcome | None, b: Outcome | None) -> str:
+    """Returns why two runs are not compared; empty if they are."""
+    if a is None or b is None:
+        return "not compared, since a run has no predictions."
+    if type(a.task) is not type(b.task) or a.task.main_metric != b.task.main_metric:
+        return "not compared, since the runs have different tasks."
+    if a.digests() != b.digests():
+        return "not compared, since the runs have different validation examples."
+    if sides_of(a) is None or sides_of(b) is None:
+        return "not compared, since the task does not score single examples."
+    return ""
+
+
+def _settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
+    """Returns the recipe values that are not the same in all runs."""
+    blocks = [recipe.to_dict() for recipe in recipes]
+    rows: list[tuple[Cell, ...]] = []
+    for block in _BLOCKS:
+        values: list[Mapping[str, Any]] = [each[block] for each in blocks]
+        for key in sorted({key for each in values for key in each}):
+            of_runs = [each.get(key) for each in values]
+            if any(value != of_runs[0] for value in of_runs):
+                rows.append((f"{block}.{key}", *(str(without_paths(_plain(value))) for value in of_runs)))
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    return "–" if value is None else value if isinstance(value, (str, list, Mapping)) else str(value)

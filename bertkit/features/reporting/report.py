@@ -1,0 +1,241 @@
+"""Reports of runs: of one at its end, of one again, or of several side by side.
+
+`bertkit.runtime.pages.page` renders the page; its charts are drawn by matplotlib.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bertkit.features.reporting.charts import readable
+from bertkit.features.reporting.comparison import comparison_of
+from bertkit.features.reporting.content import Content, card_parts, content_of
+from bertkit.features.reporting.explain import check_explained, with_words
+from bertkit.features.reporting.reported import Chart, Section, is_number, number, pieces
+from bertkit.features.reporting.run_files import RunFiles, read_run
+from bertkit.features.sharing.card_facts import CardReport
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.predicted import Outcome
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.files import check_new_file, into_folder, write_whole
+from bertkit.runtime.pages.page import render_page
+from bertkit.tasks.splits import FineTuningData
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+REPORT, FIGURES = "report.html", "figures"
+_WITHIN_NAME = re.compile(r"(?<=\w)[_/](?=\w)")
+_BEFORE_PERCENT = re.compile(r"(?<=\d) (?=%)")
+_PNG_DPI = 160  # 6.4 inches are 1,024 pixels
+
+
+def report(*runs: str | Path, output: str | Path | None = None, texts: bool = True, explain: int = 0) -> Path:
+    """Writes the report of a run, or of several runs side by side: one HTML file without links to others.
+
+    The predictions for the validation set are computed again from the checkpoint. A run that has not finished gives a
+    partial report.
+
+    Args:
+        runs: run directories of `bertkit.finetune` and `bertkit.pretrain`, at least one.
+        output: the file, which must not exist. By default ``report.html`` in the directory of a single run, replaced
+            if it exists, with the figures in ``figures``; for several runs a new ``report.html`` in the working
+            directory.
+        texts: show texts of the validation set: wrong predictions, frequent spans, and notes that may quote texts.
+        explain: number of wrong predictions, the most confident ones, whose words are marked by what they add to the
+            predicted label, as in `bertkit.explain`; for labels and numbers of texts.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        RecipeError: no run is given, or one of them twice; or ``explain`` does not fit.
+        CheckpointError: a folder holds no run.
+        DataError: the data of the run cannot be read, or have changed since the run.
+        OutputError: the file exists or cannot be written.
+
+    Examples:
+        ```python
+        bertkit.report("my-reviews", output="report.html")
+        ```
+    """
+    folders = [Path(run) for run in runs]
+    if not folders:
+        raise RecipeError("report: give one or more run directories")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise RecipeError("report: give each run once")
+    of_runs = [read_run(folder) for folder in folders]
+    target = Path(output) if output is not None else Path(REPORT) if len(folders) > 1 else None
+    if target is not None:
+        check_new_file(target, f"--output {target}")
+    outcomes = [_outcome(run) for run in of_runs]
+    for outcome in outcomes:
+        check_explained(explain, texts, outcome)
+    contents = [
+        content_of(run, outcome, texts=texts, finished=run.is_finished)
+        for run, outcome in zip(of_runs, outcomes, strict=True)
+    ]
+    if explain:
+        contents = [
+            replace(each, mistakes=tuple(with_words(each.mistakes, each.run.folder, explain))) for each in contents
+        ]
+    if target is None:
+        return _write(folders[0], contents[0])
+    names = _names(folders)
+    comparison = comparison_of(names, contents, outcomes) if len(contents) > 1 else None
+    title = contents[0].title if comparison is None else " · ".join(names)
+    drawn = [draw_run(content, f"run{number}") for number, content in enumerate(contents, start=1)]
+    write_whole(target, render(title, drawn, comparison))
+    return target
+
+
+def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
+    """Writes the report of a run that has just ended, and returns what the model card shows of it."""
+    content = content_of(read_run(folder), outcome, texts=True, finished=True)
+    _write(folder, content)
+    chart, table = card_parts(content.sections)
+    if chart is None and content.sections:  # pre-training: the first curves
+        chart = next((part for part in content.sections[0].parts if isinstance(part, Chart)), None)
+    return CardReport(
+        figure=f"{FIGURES}/{chart.name}.png" if chart is not None else "",
+        alt=chart.alt if chart is not None else "",
+        table=() if table is None else (table.columns, *table.rows),
+    )
+
+
+def _outcome(run: RunFiles) -> Outcome | None:
+    """Returns the outputs of a run's model for its validation set; None for pre-training and unfinished runs."""
+    if not run.is_finished or not isinstance(run.recipe.data, FineTuningData):
+        return None
+    return outcome_of(run.folder, with_training=True)
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Returns the shortest ends of the paths that differ from each other."""
+    parts = [folder.resolve().parts for folder in folders]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-length:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(map(str, folders))
+
+
+def _write(folder: Path, content: Content) -> Path:
+    """Writes the page and the figures of a run into its directory."""
+    drawn = draw_run(content, "run1", with_png=True)
+    page = render(content.title, [drawn])
+    with into_folder(folder) as draft:
+        (draft / REPORT).write_text(page, encoding="utf-8")
+        if drawn.pictures:
+            (draft / FIGURES).mkdir()
+        for name, picture in drawn.pictures.items():
+            (draft / FIGURES / f"{name}.png").write_bytes(picture.png)
+    return folder / REPORT
+
+
+class DrawnRun(NamedTuple):
+    """The content of a run, the start of all ids of its part of the page, and its pictures by the name of the chart."""
+
+    content: Content
+    prefix: str
+    pictures: dict[str, Picture]
+
+
+def draw_run(content: Content, prefix: str, with_png: bool = False) -> DrawnRun:
+    """Draws all charts of a run."""
+    return DrawnRun(content, prefix, _pictures(content.sections, with_png))
+
+
+def _pictures(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
+    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
+    return {chart.name: _picture(chart, with_png) for chart in charts}
+
+
+def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
+    """Returns the HTML of a page."""
+    return render_page(
+        "bertkit.features.reporting",
+        "report.html",
+        "table.js",
+        filters={
+            "number": number,
+            "pieces": pieces,
+            "is_number": is_number,
+            "readable": readable,
+            "breakable": breakable,
+        },
+        tests={"chart": lambda part: isinstance(part, Chart)},
+        title=title,
+        runs=runs,
+        comparison=comparison,
+        pictures={} if comparison is None or comparison.curves is None else _pictures([comparison.curves]),
+    )
+
+
+def breakable(text: str) -> Markup:
+    """Returns text as HTML whose lines may end within the name of a class or a path, but not before a %.
+
+    >>> breakable("card_lost <b>, 3.4 %")
+    Markup('card_<wbr>lost &lt;b&gt;, 3.4\\xa0%')
+    """
+    from markupsafe import Markup, escape
+
+    return Markup(_WITHIN_NAME.sub(r"\g<0><wbr>", _BEFORE_PERCENT.sub("\xa0", str(escape(text)))))
+
+
+class Picture(NamedTuple):
+    """A drawn chart: the URL of an SVG image, with the image in it; the contents of a PNG file; the width in pixels."""
+
+    svg: str
+    png: bytes
+    width: int
+
+
+def _picture(chart: Chart, with_png: bool) -> Picture:
+    """Draws a chart; the same chart gives the same bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with _style():
+        figure = Figure(figsize=chart.size, layout="constrained")
+        FigureCanvasAgg(figure)
+        chart.draw(figure.subplots())
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        if with_png:
+            figure.savefig(png, format="png", dpi=_PNG_DPI, metadata={"Software": None})
+    url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
+    return Picture(url, png.getvalue(), round(chart.size[0] * 96))
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Context in which matplotlib draws in the style of the report, not in the user's, and prints nothing."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # notices on its caches and fonts
+    try:
+        from matplotlib import rc_context, rcParamsDefault
+
+        with (
+            warnings.catch_warnings(),
+            as_file(files("bertkit.features.reporting") / "templates" / "report.mplstyle") as path,
+        ):
+            warnings.simplefilter("ignore")  # characters that its font lacks; browsers have them
+            defaults = {key: value for key, value in rcParamsDefault.items() if key != "backend"}
+            with rc_context(defaults), rc_context(fname=path):
+                yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,223 @@
+"""`bertkit.reproduce`: a table of the BERT paper as grids of fine-tunings, with the paper's scores beside ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bertkit.features.grids.definition import Definition
+from bertkit.features.grids.grid import Prepared, all_values, prepare
+from bertkit.features.grids.grid import run as run_grid
+from bertkit.features.grids.results import GridResults
+from bertkit.features.grids.values import Values
+from bertkit.features.grids.workers import grid_lock
+from bertkit.features.reproducing.candidates import Candidate, candidate_of
+from bertkit.features.reproducing.data import MissingError, data_values
+from bertkit.features.reproducing.paper import SOURCE, PaperTable, paper_run, paper_table, table_names
+from bertkit.features.reproducing.scores import ReproducedRow, Reproduction, average_of, row_of
+from bertkit.features.reproducing.table import reproduction_table
+from bertkit.runtime.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed, noted
+from bertkit.runtime.files import remove_unfinished, write_json, write_whole
+from bertkit.runtime.formats import Format
+from bertkit.runtime.options import several
+from bertkit.runtime.progress import say
+from bertkit.training.runs.directory import check_contents
+
+GRIDS = "grids"
+_FORMS: dict[str, Format] = {"txt": "text", "tex": "latex", "md": "markdown"}
+_WIDEST = 10_000  # characters of a line in files
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+
+
+def reproduce(
+    table: str,
+    *,
+    model: str | Sequence[str],
+    output_dir: str | Path,
+    data_dir: str | Path | None = None,
+    tasks: Sequence[str] | None = None,
+    grid: Values = (),
+    seeds: int = 3,
+    overrides: Mapping[str, Any] | None = None,
+) -> Reproduction:
+    """Fine-tunes checkpoints on the tasks of a table of the BERT paper, and sets the scores beside the paper's.
+
+    A checkpoint is compared with the paper's model of its size. Checkpoints of other sizes, and runs on a part of the
+    data, have scores but no difference. Repeating the call continues: finished runs stay, and tables in the same folder
+    share them.
+
+    Args:
+        table: ``table-1`` (GLUE), ``table-2`` (SQuAD 1.1), ``table-3`` (SQuAD 2.0), ``table-4`` (SWAG), ``table-5``
+            (pre-training tasks), ``table-6`` (sizes) or ``table-7`` (named entities).
+        model: checkpoints to fine-tune, folders or Hub ids. Tables 5 and 6 have a row for each.
+        output_dir: folder of the runs and the results; new or empty, or that of earlier calls.
+        data_dir: folder with GLUE's folders, or with ``glue/``, ``squad/``, ``swag/`` and ``conll2003/``. Without it
+            the data are loaded from the Hub.
+        tasks: names of the tasks, such as ``rte``; all of the table by default.
+        grid: recipe key → values to try for each task, as in `bertkit.finetune_grid`; the scores are those of the best
+            setting on dev. The paper does so on GLUE: ``train.learning_rate=5e-5,4e-5,3e-5,2e-5``.
+        seeds: fine-tunings of each checkpoint on each task with each setting.
+        overrides: recipe values by dotted key, the same for every task.
+
+    Raises:
+        BertkitError: an argument, a checkpoint or data are invalid, no task has data, or the folder holds other files;
+            then nothing has been trained.
+
+    Examples:
+        ```python
+        results = bertkit.reproduce("table-1", model=["my-bert"], tasks=["sst2"], data_dir="GLUE", output_dir="out")
+        results.rows[0].paper, results.rows[0].mean  # of each model of the paper; ours
+        ```
+    """
+    folder = Path(output_dir)
+    paper, candidates, chosen = _checked(table, several(model), tasks, seeds, folder)
+    place = None if data_dir is None else Path(data_dir)
+    prepared, missing = _prepared(chosen, candidates, folder, place, grid, seeds, overrides)
+    grids: dict[tuple[str, str], GridResults] = {}
+    for number, ((name, task), (definition, facts)) in enumerate(prepared.items(), start=1):
+        say(f"{number}/{len(prepared)} {name}: {task}")
+        grids[name, task] = run_grid(definition, facts, folder / GRIDS / _folder_name(name) / task, worker=False)
+    rows = [
+        row_of(candidate, row, grids.get((candidate.name, row.run)), missing.get((candidate.name, row.run), ""))
+        for candidate in candidates
+        for row in paper.rows
+        if row.run in chosen
+    ]
+    failed = {
+        f"{name}/{task}/{run}": error for (name, task), grid in grids.items() for run, error in grid.failed.items()
+    }
+    if paper.average:
+        rows += [mean for candidate in candidates if (mean := average_of(candidate, paper, rows)) is not None]
+    results = Reproduction(
+        folder,
+        paper.name,
+        paper.title,
+        paper.page,
+        paper.section,
+        SOURCE,
+        tuple(paper.systems),
+        tuple(rows),
+        failed,
+        _notes(paper, candidates, rows, seeds),
+    )
+    _write(results)
+    return results
+
+
+# ---- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _checked(
+    table: str, models: Sequence[str], tasks: Sequence[str] | None, seeds: int, folder: Path
+) -> tuple[PaperTable, list[Candidate], list[str]]:
+    """Returns the table, the checkpoints and the names of the tasks."""
+    known = table_names()
+    if table not in known:
+        raise RecipeError(f"unknown table {table!r}; expected one of {', '.join(known)}{did_you_mean(table, known)}")
+    paper, faults, candidates = paper_table(table), [], []
+    chosen = paper.tasks if tasks is None else several(tasks)
+    faults += [
+        f"--tasks: {table} has no task {task!r}; expected {', '.join(paper.tasks)}{did_you_mean(task, paper.tasks)}"
+        for task in chosen
+        if task not in paper.tasks
+    ]
+    if not chosen or len(set(chosen)) < len(chosen):
+        faults.append(f"--tasks: expected one or more of {', '.join(paper.tasks)}, each once")
+    if seeds < 1:
+        faults.append(f"--seeds: {seeds} is not at least 1")
+    for path in models:
+        with noted(faults, BertkitError):
+            candidates.append(candidate_of(path, paper))
+    names = [candidate.name for candidate in candidates]
+    faults += [f"--model: two checkpoints have the name {name}" for name in sorted(set(names)) if names.count(name) > 1]
+    if not models:
+        faults.append("--model: give a checkpoint, a folder or a Hub id")
+    with noted(faults, OutputError):
+        check_contents(folder, (GRIDS, *(f"{name}.{form}" for name in known for form in ("json", *_FORMS))))
+    if faults:
+        raise RecipeError(listed(faults))
+    return paper, candidates, chosen
+
+
+def _prepared(
+    tasks: Sequence[str],
+    candidates: Sequence[Candidate],
+    folder: Path,
+    data_dir: Path | None,
+    grid: Values,
+    seeds: int,
+    overrides: Mapping[str, Any] | None,
+) -> tuple[dict[tuple[str, str], tuple[Definition, Prepared]], dict[tuple[str, str], str]]:
+    """Checks all grids; returns the definitions by name of checkpoint and task, and why others cannot be run.
+
+    Raises:
+        BertkitError: one message with all faults; or nothing can be run.
+    """
+    if data_dir is not None and not data_dir.is_dir():
+        raise DataError(f"--data-dir {data_dir}: no such folder")
+    prepared, missing, faults = {}, {}, []
+    for candidate in candidates:
+        for task in tasks:
+            run, place = paper_run(task), folder / GRIDS / _folder_name(candidate.name) / task
+            try:
+                layers = _layers(run.values, candidate)
+                values = {**run.values, **layers, **data_values(run, data_dir), **(overrides or {})}
+                of_run = all_values(values, candidate.path, None)
+                prepared[candidate.name, task] = prepare(run.recipe, place, grid, (), None, seeds, None, of_run)
+            except MissingError as reason:
+                missing[candidate.name, task] = str(reason)
+            except BertkitError as error:
+                ours = ", ".join(f"{key}={value}" for key, value in run.values.items() if key not in (overrides or {}))
+                faults.append(f"{task}: {error}" + (f"\n(from the paper: {ours}; --set changes it)" if ours else ""))
+    if faults:
+        raise RecipeError(listed(list(dict.fromkeys(faults))))
+    if not prepared:
+        reasons = [f"{task}: {reason}" for (_, task), reason in missing.items()]
+        raise DataError(f"nothing to reproduce:\n{listed(list(dict.fromkeys(reasons)))}")
+    return prepared, missing
+
+
+def _layers(values: Mapping[str, Any], candidate: Candidate) -> dict[str, Any]:
+    """Returns the layers that a feature-based run reads, for the number of layers of the checkpoint."""
+    layers, number = values.get("model.feature_layers"), candidate.size.layers
+    if layers == "all":
+        return {"model.feature_layers": list(range(1, number + 1))}
+    if layers is not None and max(map(abs, layers)) > number:
+        raise MissingError(f"{candidate.name} has only {number} layers")
+    return {}
+
+
+def _folder_name(model: str) -> str:
+    return _UNSAFE.sub("_", model)
+
+
+def _notes(
+    paper: PaperTable, candidates: Sequence[Candidate], rows: Sequence[ReproducedRow], seeds: int
+) -> tuple[str, ...]:
+    notes = [candidate.note for candidate in candidates if candidate.note]
+    notes += [f"{candidate.name} has the size of {candidate.system}" for candidate in candidates if candidate.system]
+    known = {candidate.system for candidate in candidates}
+    if len(paper.systems) > 2 and (without := [system for system in paper.systems if system not in known]):
+        notes.append(f"no checkpoint for {', '.join(without)}: give it with --model")
+    if any(row.set != row.our_set for row in paper.rows):
+        notes.append(
+            "the paper's scores are of the test sets, by the leaderboard, and ours of the development sets, so that a "
+            "difference is also one of the sets"
+        )
+    if any(row.setting for row in rows):
+        notes.append("each score is of the setting that is best on dev; those on dev are too high for other data")
+    if seeds == 1:
+        notes.append("one run of each: no intervals; give --seeds")
+    return (*notes, *paper.notes)
+
+
+def _write(results: Reproduction) -> None:
+    folder, name = results.output_dir, results.table
+    with grid_lock(folder):
+        remove_unfinished(folder)
+        write_json(folder / f"{name}.json", asdict(results), default=str)
+        for ending, form in _FORMS.items():
+            write_whole(folder / f"{name}.{ending}", reproduction_table(results, _WIDEST, form) + "\n")

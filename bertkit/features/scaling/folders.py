@@ -1,0 +1,373 @@
+"""`predict_folder` and `embed_folder`: folders, patterns and URLs of files in, a folder of files out."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import bertkit
+from bertkit.features.scaling.computing import Computer, Form, Job
+from bertkit.features.scaling.inputs import InputFile, Shard, find_inputs, shards_of
+from bertkit.features.scaling.output import RECORD, OutputFolder
+from bertkit.features.scaling.pool import Done, Worker, compute_shards
+from bertkit.features.scaling.rows import opened
+from bertkit.features.scaling.workers import ProcessWorker, ray_workers
+from bertkit.inference.predicted import predicted
+from bertkit.inference.predictor import load_configured_task
+from bertkit.inference.unsure import check_unsure_below, unsure_on_validation
+from bertkit.model.checkpoint.remote import at_revision
+from bertkit.runtime.errors import DataError, RecipeError, listed, noted
+from bertkit.runtime.locks import FolderInUseError, RunLock, is_locked
+from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.placement.processes import Workers, usable_cores
+from bertkit.runtime.placement.ray_cluster import import_ray
+from bertkit.runtime.placement.resolve import visible_gpus
+from bertkit.runtime.progress import Bar, counted, say
+from bertkit.runtime.reading.paths import TEXT, is_url
+
+OnError = Literal["stop", "skip"]
+SHARD_ROWS = 8192
+"""Rows of a shard: some seconds to minutes of work, and eight blocks of the computation."""
+_SHARD_ROWS_OF_TOKENS = 256  # a vector for each token fills the memory
+_MOST_NOTES = 10  # on files with other separators and encodings
+_RECORD_SECONDS = 10.0  # between two writes of the record of finished shards
+
+
+@dataclass(frozen=True)
+class FolderResult:
+    """Result of a command over a folder, of all its runs.
+
+    Attributes:
+        output_dir: path or URL.
+        files: number of input files.
+        shards: number of shards; of which ``computed`` by this run.
+        rows: rows with results.
+        rejected: rows that could not be read, in ``rejected/``.
+    """
+
+    output_dir: str
+    files: int
+    shards: int
+    computed: int
+    rows: int
+    rejected: int
+
+
+def predict_folder(
+    checkpoint: str | Path,
+    input: str | Path,
+    output_dir: str | Path,
+    *,
+    output_format: Form = "jsonl",
+    on_error: OnError = "stop",
+    workers: Workers | None = None,
+    shard_rows: int = SHARD_ROWS,
+    all_probabilities: bool = False,
+    threshold: float | None = None,
+    unsure_below: float | None = None,
+    text_columns: Sequence[str] | None = None,
+    aggregation: str | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    per_line: bool = True,
+) -> FolderResult:
+    """Predicts for the rows of files and writes a folder of files with the columns of the rows and the predictions.
+
+    An input file gives one file of results for each ``shard_rows`` rows, in order: ``a/x.csv`` gives
+    ``a/x.csv.000000.jsonl``, ``a/x.csv.000001.jsonl``, …. If the call is repeated, shards that are finished are not
+    computed again. The files do not depend on ``workers``, except for its ``threads``.
+
+    Args:
+        checkpoint: a run directory or a Hub id.
+        input: a file, folder or pattern of ``.parquet``, ``.jsonl``, ``.csv``, ``.tsv``, ``.xlsx`` and ``.txt`` (one
+            text a line) files, or a URL of `fsspec` of one of these. Separators of columns and encodings are recognised
+            as by `bertkit.data.tables.read_table`.
+        output_dir: a new or empty folder, or the folder of the same call; or a URL.
+        output_format: ``jsonl`` or ``parquet``.
+        on_error: ``stop`` ends at a row that cannot be read; ``skip`` writes it to ``rejected/`` with the reason.
+        workers: who computes; this process, unless given.
+        shard_rows: rows of a shard.
+        all_probabilities, threshold, unsure_below, text_columns, aggregation, precision, revision: as for
+            `bertkit.inference.files.predict_stream`.
+        per_line: take a line of a ``.txt`` file for a text without asking; if False, a folder with ``.txt`` files of
+            several lines is refused, since each file may be one text.
+
+    Raises:
+        DataError: there is no input; a row cannot be read; or all rows were rejected.
+        OutputError: the output folder holds something else, or cannot be written.
+        BertkitError: the checkpoint or an option is unusable; or workers keep dying.
+
+    Examples:
+        ```python
+        result = bertkit.predict_folder("my-reviews", "tables/", "labels")
+        result.rows
+        ```
+    """
+    configured: dict[str, Any] = {
+        "all_probabilities": all_probabilities,
+        "threshold": threshold,
+        "text_columns": None if text_columns is None else list(text_columns),
+        "aggregation": aggregation,
+    }
+    name = at_revision(_absolute(checkpoint), revision)
+    task, _ = load_configured_task(name, **configured)
+    if predicted(task).reads_neighbours:
+        raise DataError(
+            f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
+        )
+    options = {**configured, "precision": precision}
+    if unsure_below is not None:
+        check_unsure_below(task, unsure_below)
+        say(unsure_on_validation(name, unsure_below))
+        options["unsure_below"] = unsure_below
+    job = Job("predict", name, _output(str(output_dir)), output_format, on_error, options=options)
+    return _run(job, str(input), workers or Workers(), shard_rows, revision, per_line)
+
+
+def embed_folder(
+    checkpoint: str | Path,
+    input: str | Path,
+    output_dir: str | Path,
+    *,
+    output_format: Form = "parquet",
+    on_error: OnError = "stop",
+    workers: Workers | None = None,
+    shard_rows: int | None = None,
+    text_column: str | None = None,
+    pooling: Literal["cls", "mean", "max", "none"] | None = None,
+    layers: Sequence[int] = (-1,),
+    max_seq_length: int | None = None,
+    stride: int | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    per_line: bool = True,
+) -> FolderResult:
+    """Computes vectors of the texts of files; writes their rows with ``embedding``, or ``tokens`` without pooling.
+
+    Args:
+        checkpoint, input, output_dir, output_format, on_error, workers: as for `predict_folder`.
+        shard_rows: rows of a shard; 8,192, or 256 without pooling, unless given.
+        text_column, pooling, layers, max_seq_length, stride, precision, revision: as for
+            `bertkit.inference.vector_files.embed_texts`.
+        per_line: as for `predict_folder`.
+
+    Raises:
+        BertkitError: as for `predict_folder`.
+
+    Examples:
+        ```python
+        result = bertkit.embed_folder("my-bert", "tables/", "vectors")
+        result.rows  # in Parquet files with a column embedding
+        ```
+    """
+    if pooling == "none" and output_format == "parquet":
+        raise RecipeError("--pooling none in a folder is written as JSON lines only; give --output-format jsonl")
+    options = {
+        "text_column": text_column,
+        "pooling": pooling,
+        "layers": list(layers),
+        "max_seq_length": max_seq_length,
+        "stride": stride,
+        "precision": precision,
+    }
+    name = at_revision(_absolute(checkpoint), revision)
+    job = Job("embed", name, _output(str(output_dir)), output_format, on_error, options=options)
+    rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
+    return _run(job, str(input), workers or Workers(), rows, revision, per_line)
+
+
+def _absolute(path: str | Path) -> str:
+    """Returns the absolute path of an existing folder, since workers may run in other folders; else the name."""
+    return os.path.abspath(path) if os.path.isdir(path) else str(path)
+
+
+def _output(path: str) -> str:
+    return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
+
+
+def _run(
+    job: Job, source: str, workers: Workers, shard_rows: int, revision: str | None, per_line: bool
+) -> FolderResult:
+    if shard_rows < 1:
+        raise RecipeError(f"--shard-rows {shard_rows}: expected at least 1")
+    if workers.engine == "ray":
+        import_ray()  # a missing extra is reported before anything is read
+    job = dataclasses.replace(job, threads=workers.threads)
+    files, passed_over = find_inputs(source, job.output)
+    if passed_over:
+        say(f"--input {source}: {passed_over}")
+    if not per_line and (len(files) > 1 or passed_over):  # a folder, not one file
+        _check_lines(files, source)
+    record = {
+        "bertkit": bertkit.__version__,
+        "command": job.kind,
+        "checkpoint": checkpoint_digest(job.checkpoint, revision),
+        "settings": job.options | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
+    }
+    with _lock(job.folder.local, workers.part):
+        is_new = job.folder.prepare(record, files)
+        try:
+            shards = _shards(job.folder, files, shard_rows)
+        except DataError:  # nothing is computed, so the folder may serve the mended command
+            if is_new:
+                job.folder.remove(RECORD)
+            raise
+        try:
+            return _compute(job, files, shards, workers)
+        finally:
+            job.folder.clean()
+
+
+def _check_lines(files: Sequence[InputFile], source: str) -> None:
+    """Checks that no ``.txt`` file has several lines, so that a line and a file are the same; DataError if one has."""
+    for file in (file for file in files if file.form == TEXT):
+        with opened(file.path, file.packing, on_other=lambda note: None) as stream:
+            if len(list(itertools.islice(stream, 2))) > 1:
+                raise DataError(
+                    f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, or "
+                    "--per-file, with --output FILE in place of --output-dir, if each file is one"
+                )
+
+
+def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:
+    """Returns the lock of an output folder, or of a part, beside which only other parts are computed; none of a URL."""
+    if folder is None:
+        return nullcontext()
+    if part is not None:
+        if is_locked(folder):
+            raise FolderInUseError(f"{folder}: a command without --part is computing all of it; wait for it or stop it")
+        return RunLock(folder / f".part-{part.replace('/', '-of-')}")
+    for of_part in folder.glob(".part-*-of-*"):
+        if is_locked(of_part):
+            raise FolderInUseError(f"{folder}: a command with --part is computing here; wait for it or stop it")
+        shutil.rmtree(of_part, ignore_errors=True)  # of a killed command
+    return RunLock(folder)
+
+
+def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:
+    shards = folder.read_shards()
+    if shards is not None:
+        paths = {file.relative: file for file in files}  # the input may have been moved
+        return [dataclasses.replace(shard, file=paths[shard.file.relative]) for shard in shards]
+    shards = []
+    faults: list[str] = []
+    notes: list[str] = []
+    empty = 0
+    with Bar("counting rows", "files") as bar:
+        for number, file in enumerate(files, 1):
+            with noted(faults):
+                of_file = shards_of(file, shard_rows, notes.append)
+                shards += of_file
+                empty += not of_file
+            bar(number, len(files))
+    if faults:
+        raise DataError(listed(faults))
+    for note in notes[:_MOST_NOTES]:
+        say(note)
+    if len(notes) > _MOST_NOTES:
+        say(f"and so on, {counted(len(notes) - _MOST_NOTES, 'more note')} on separators and encodings")
+    if empty:
+        say(f"{counted(empty, 'file')} without rows")
+    folder.write_shards(shards)
+    return shards
+
+
+def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], workers: Workers) -> FolderResult:
+    if workers.share is not None:
+        number, parts = workers.share
+        shards = shards[number - 1 :: parts]
+    known = job.folder.read_finished()
+    finished = job.folder.finished(shards, known)
+    left = [shard for shard in shards if shard not in finished]
+    # Changed results keep their record until they are computed again: those without one count as complete.
+    changed = {shard: known[shard.name] for shard in left if shard.name in known}
+    if changed:
+        say(f"{job.output}: the results of {counted(len(changed), 'shard')} have changed; they are computed again")
+    total = sum(shard.rows for shard in shards)
+    before = done = total - sum(shard.rows for shard in left)
+    if before:
+        say(f"{job.output}: {len(finished)} of {len(shards)} shards are finished already")
+    what = "predicting" if job.kind == "predict" else "embedding"
+    try:
+        written = time.monotonic()
+        with Bar(what, "rows") as bar, _computing(job, workers, left) as computed:
+            for each in computed:
+                done += each.shard.rows
+                finished[each.shard] = each.finished
+                bar(done - before, total - before)
+                if workers.part is None and time.monotonic() - written > _RECORD_SECONDS:
+                    job.folder.write_finished(changed | finished)
+                    written = time.monotonic()
+    finally:
+        if workers.part is None:  # results without a record were complete when they appeared
+            job.folder.write_finished(changed | finished)
+    rejected = sum(each.rejected for each in finished.values())
+    if total and rejected == total and workers.part is None:
+        raise DataError(f"{job.output}: all {total} rows were rejected; the reasons are in rejected/")
+    return FolderResult(job.output, len(files), len(shards), len(left), total - rejected, rejected)
+
+
+@contextmanager
+def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[Iterator[Done]]:
+    """Yields the shards as they are finished; there are no more workers than shards, and they end with the block."""
+    if not shards:
+        yield iter(())
+    elif workers.engine == "ray":
+        with (
+            ray_workers(job, workers.ray_address, workers.number) as (make, count),
+            closing(compute_shards(make, min(count, len(shards)), shards, job.folder.finished)) as done,
+        ):
+            yield done
+    elif (count := min(_local_workers(workers), len(shards))) > 1:
+        say(f"{count} processes")
+
+        def make_process(number: int) -> Worker:
+            return ProcessWorker(job, number, visible_gpus())
+
+        with closing(compute_shards(make_process, count, shards, job.folder.finished)) as done:
+            yield done
+    else:
+        with closing(_in_this_process(job, shards)) as done:
+            yield done
+
+
+def _local_workers(workers: Workers) -> int:
+    """Returns the number of processes of this machine; by default one per GPU, or as many as have cores."""
+    return workers.number or visible_gpus() or max(1, usable_cores() // workers.threads)
+
+
+def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        computer = Computer(job)
+        for shard in shards:
+            yield Done(shard, computer.compute(shard))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def checkpoint_digest(checkpoint: str, revision: str | None) -> str:
+    """Returns an identifier of a checkpoint: of a folder, a digest of its files; of a Hub id, its name."""
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        return checkpoint if revision is None else f"{checkpoint}@{revision}"
+    digest = hashlib.sha256()
+    kinds = (".json", ".safetensors", ".bin", ".onnx", ".txt", ".model", ".data")
+    for path in sorted(each for each in folder.rglob("*") if each.suffix in kinds and each.is_file()):
+        name = path.relative_to(folder)
+        if name.parts[0].startswith("checkpoint-") or path.name.endswith("_results.json"):
+            continue  # states of the training, which inference does not read
+        with path.open("rb") as stream:
+            digest.update(f"{name}:{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    return f"sha256:{digest.hexdigest()[:16]}"

@@ -1,0 +1,101 @@
+"""The rows of shards: a file that can only be read forwards, or by row groups, is not read from its start for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from bertkit.features.scaling.inputs import InputFile, Shard
+from bertkit.features.scaling.rows import (
+    RawRow,
+    Row,
+    arrow_row,
+    decoded_row,
+    open_parquet,
+    opened,
+    raw_rows,
+    sheet_rows,
+)
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.reading.paths import PARQUET, XLSX
+from bertkit.runtime.reading.text import iterating
+
+_BATCH = 1024  # rows of Parquet in memory at a time
+
+
+class RowReader:
+    """Reads shards one after the other.
+
+    The file of a shard stays open until a shard of another file, or an earlier one of the same file, is read: so a
+    worker decompresses a file once, and decodes each row group of a Parquet file once, if it gets shards in order.
+    """
+
+    def __init__(self) -> None:
+        self._opened = ExitStack()
+        self._file: InputFile | None = None
+        self._rows: Iterator[Any] = iter(())
+        self._next = 0  # number of the row that `_rows` yields next, from 0
+
+    def rows(self, shard: Shard) -> Iterator[Row]:
+        """Yields the rows of a shard in order.
+
+        Raises:
+            DataError: the file cannot be read, or has changed since it was cut into shards.
+        """
+        if self._file != shard.file or self._next > shard.first_row or not shard.is_read_on:
+            self._open(shard)
+        last = shard.first_row + shard.rows
+        try:
+            for raw in self._rows:
+                self._next += 1
+                if self._next > shard.first_row:
+                    yield self._row(raw, shard)
+                if self._next == last:
+                    return
+        except BaseException as error:
+            opened, self._opened = self._opened, ExitStack()
+            self.close()
+            opened.__exit__(type(error), error, error.__traceback__)  # raises the DataError of a file that is damaged
+            raise
+        self.close()
+        raise DataError(f"{shard.file.path}: has fewer rows than when the work began; give another output folder")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._opened.close()
+        self._file, self._rows = None, iter(())
+
+    def _open(self, shard: Shard) -> None:
+        self.close()
+        file = shard.file
+        if file.form == PARQUET:
+            stored = self._opened.enter_context(open_parquet(file.path))
+            self._next, self._rows = _from_row_group(stored, shard.first_row)
+        elif file.form == XLSX:
+            self._next, self._rows = 0, self._opened.enter_context(iterating(sheet_rows(file.path)))
+        else:
+            on_other = (lambda note: None) if shard.is_recoded else None  # noted when the file was cut
+            stream = self._opened.enter_context(opened(file.path, file.packing, shard.offset, on_other))
+            self._next = shard.first_row
+            self._rows = raw_rows(stream, file.form, shard.columns, shard.delimiter, shard.offset, shard.first_line)
+        self._file = file
+
+    def _row(self, raw: Row | RawRow | tuple[Any, int], shard: Shard) -> Row:
+        if isinstance(raw, Row):
+            return raw
+        if isinstance(raw, RawRow):
+            return Row(decoded_row(raw, shard.file.form, shard.columns), self._next, raw.line)
+        return Row(arrow_row(*raw), self._next, None)
+
+
+def _from_row_group(file: Any, row: int) -> tuple[int, Iterator[tuple[Any, int]]]:
+    """Returns the first row of the row group that has a row of a Parquet file, and the batches and indices of the rows
+    from there on."""
+    first = group = 0
+    while group < file.metadata.num_row_groups and first + file.metadata.row_group(group).num_rows <= row:
+        first += file.metadata.row_group(group).num_rows
+        group += 1
+    groups = list(range(group, file.metadata.num_row_groups))
+    batches = file.iter_batches(_BATCH, row_groups=groups, use_threads=False)
+    return first, ((batch, index) for batch in batches for index in range(batch.num_rows))

@@ -1,0 +1,289 @@
+"""The HTTP application: admission of requests, reading of bodies, and answers as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from bertkit import __version__
+from bertkit.features.serving.batching import Batcher, Metrics, report
+from bertkit.features.serving.requests import (
+    BodyTooLarge,
+    InvalidRequest,
+    Overloaded,
+    RequestError,
+    ServerFault,
+    SlowBody,
+    Unauthorized,
+    Unavailable,
+    WrongContentType,
+    parsed,
+)
+from bertkit.features.serving.server import Limits
+from bertkit.features.serving.services import Route, Service, not_served
+from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import say
+
+# All POST routes that some checkpoint answers; those of others are refused with the reason.
+_KNOWN = ("/", "/predict", "/rerank", "/embed", "/similarity", "/v1/embeddings", "/embeddings")
+
+_CLIENT_LEFT = 499  # in the metrics, as in those of nginx
+_ENDS = "the server ends"
+
+
+class _Server:
+    """State of the application, and the handling that all routes share."""
+
+    def __init__(self, service: Service, name: str, limits: Limits, token: str | None):
+        self.service = service
+        self.name = name
+        self.limits = limits
+        self.metrics = Metrics()
+        self.batcher = Batcher(service, limits.max_batch_tokens, self.metrics)
+        self._token = None if token is None else token.encode()
+        self._taken = 0
+        # The bodies that are arriving, in the order of their beginning, and those that are given up, with their errors.
+        self._arriving: dict[asyncio.Timeout, None] = {}
+        self._given_up: dict[asyncio.Timeout, RequestError] = {}
+
+    def post(self, path: str, route: Route | None) -> Callable[[Request], Any]:
+        """Returns the handler of a POST route; without ``route`` it refuses."""
+
+        async def handle(request: Request) -> Response:
+            started = time.perf_counter()
+            try:
+                self._authorize(request)
+                if route is None:
+                    raise not_served(path, self.service)
+                response = _json(await self._answer(request, route))
+            except ClientDisconnect:
+                response = Response(status_code=_CLIENT_LEFT)  # which nobody gets
+            except RequestError as error:
+                response = _refusal(error)
+            except Exception as error:
+                report(error)
+                response = _refusal(ServerFault("a bug of the server; its log has the place"))
+            self.metrics.requests.labels(path, response.status_code).inc()
+            self.metrics.seconds.observe(time.perf_counter() - started)
+            return response
+
+        return handle
+
+    def get(self, answer: Callable[[], Response]) -> Callable[[Request], Any]:
+        """Returns the handler of a GET route that needs the token."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                self._authorize(request)
+            except RequestError as error:
+                return _refusal(error)
+            return answer()
+
+        return handle
+
+    def health(self) -> Response:
+        """Returns the answer to GET /health."""
+        if self.batcher.is_working:
+            return Response(status_code=200)
+        return _refusal(Unavailable("the server computes no requests any more"))
+
+    def end(self) -> None:
+        """Answers the requests that are not done with 503, and later ones too; called in the event loop."""
+        unfinished = self.batcher.refuse(_ENDS) + len(self._arriving)
+        for body in list(self._arriving):
+            self._give_up(body, Unavailable(_ENDS))
+        if unfinished:
+            say(f"bertkit serve: {unfinished} requests were not done before the end, and get 503")
+
+    def info(self) -> dict[str, Any]:
+        """Returns the answer to GET /info, with the names of text-embeddings-inference."""
+        return {
+            "model_id": self.name,
+            "model_sha": None,
+            "model_dtype": self.service.dtype,
+            "model_type": self.service.model_type(),
+            "task": self.service.what,
+            "routes": sorted(self.service.routes()),
+            "device": self.service.device,
+            "max_concurrent_requests": self.limits.max_concurrent_requests,
+            "max_input_length": self.service.longest,
+            "max_batch_tokens": self.limits.max_batch_tokens,
+            "max_client_batch_size": self.limits.max_client_batch_size,
+            "max_request_tokens": self.limits.max_request_tokens,
+            "max_body_bytes": self.limits.max_body_bytes,
+            "auto_truncate": False,
+            "version": __version__,
+        }
+
+    def usage(self) -> str:
+        """Returns the answer to GET /docs: what can be asked, as plain text, which loads nothing."""
+        keys = {}
+        for path, route in self.service.routes().items():
+            body: type[BaseModel] = route.body if isinstance(route.body, type) else route.body(b"{}")
+            keys[path] = ", ".join(body.model_fields)
+        width = max(map(len, keys))
+        return "\n".join(
+            [
+                f"{self.name}: {self.service.what}, served by bertkit {__version__}",
+                "",
+                "POST a JSON object with the header Content-Type: application/json. Its keys, by path:",
+                *(f"  {path:{width}}  {names}" for path, names in keys.items()),
+                "A wrong object is answered with what is wrong. huggingface_hub.InferenceClient and the clients of",
+                "text-embeddings-inference and OpenAI send these forms; bertkit's docs/guides/serving.md has examples.",
+                "",
+                "GET /info for task, labels and limits, /health, /metrics. `bertkit demo` is a page to try texts on.\n",
+            ]
+        )
+
+    def _authorize(self, request: Request) -> None:
+        if self._token is None:
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        # Compared in constant time, so that the time of an answer tells nothing about the token.
+        same = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token)
+        if scheme.lower() != "bearer" or not same:
+            raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
+
+    async def _answer(self, request: Request, route: Route) -> Any:
+        body = await self._body(request)
+        # Counted from here on, so that clients whose bodies arrive slowly keep nobody out.
+        if self._taken >= self.limits.max_concurrent_requests:
+            raise Overloaded(f"{self._taken} requests are being answered; try again later")
+        self._taken += 1
+        try:
+            model = route.body if isinstance(route.body, type) else route.body(body)
+            return await _unless_gone(request, route.answer(parsed(body, model), self.batcher.submit))
+        finally:
+            self._taken -= 1
+
+    async def _body(self, request: Request) -> bytes:
+        """Reads a body, which is refused by its declared size before it is read, or at the limit.
+
+        Raises:
+            RequestError: it is too large, is not declared as JSON, or does not arrive in time.
+        """
+        most = self.limits.max_body_bytes
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise WrongContentType("expected the header Content-Type: application/json")
+        declared = request.headers.get("content-length", "0")
+        if not declared.isdecimal() or int(declared[:20]) > most or len(declared) > 20:
+            raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
+        parts, size = [], 0
+        timeout = asyncio.timeout(self.limits.body_timeout)
+        try:
+            async with timeout:
+                self._arrives(timeout)
+                async for part in request.stream():
+                    size += len(part)
+                    if size > most:
+                        raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
+                    parts.append(part)
+        except TimeoutError:
+            late = SlowBody(f"the body did not arrive within {self.limits.body_timeout:g} seconds")
+            raise self._given_up.get(timeout, late) from None
+        finally:
+            self._arriving.pop(timeout, None)
+            self._given_up.pop(timeout, None)
+        if not size:
+            raise InvalidRequest("the body is empty; expected a JSON object")
+        return b"".join(parts)
+
+    def _arrives(self, body: asyncio.Timeout) -> None:
+        """Notes a body that begins to arrive. Of too many, which would fill the memory, the oldest is given up."""
+        self._arriving[body] = None
+        most = self.limits.max_concurrent_requests
+        if len(self._arriving) > most:
+            late = SlowBody(f"the body had not arrived when those of {most} later requests began; try again later")
+            self._give_up(next(iter(self._arriving)), late)
+
+    def _give_up(self, body: asyncio.Timeout, error: RequestError) -> None:
+        del self._arriving[body]
+        self._given_up[body] = error
+        body.reschedule(asyncio.get_running_loop().time())
+
+
+async def _unless_gone(request: Request, answer: Awaitable[Any]) -> Any:
+    """Returns an answer, or cancels it when the client closes the connection.
+
+    Raises:
+        ClientDisconnect: it has closed the connection.
+    """
+    answering = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection is received
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
+
+
+def build_app(service: Service, name: str, limits: Limits, token: str | None = None) -> FastAPI:
+    """Returns the ASGI application that serves a checkpoint; its ``state.end`` answers what is not done with 503.
+
+    Args:
+        service: what the checkpoint answers.
+        name: of the checkpoint, without its folder.
+        limits: on requests and batches.
+        token: bearer token that all routes except ``/health`` need; ``None`` needs none.
+    """
+    server = _Server(service, name, limits, token)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        server.batcher.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(server.batcher.stop)
+
+    async def health(_: Request) -> Response:
+        return server.health()
+
+    # The pages of FastAPI load scripts from other hosts; /docs is a text of ours.
+    app = FastAPI(title="bertkit", version=__version__, lifespan=lifespan, openapi_url=None)
+    routes = service.routes()
+    for path in _KNOWN:
+        app.add_api_route(path, server.post(path, routes.get(path)), methods=["POST"])
+    app.add_api_route("/info", server.get(lambda: _json(server.info())), methods=["GET"])
+    app.add_api_route("/docs", server.get(lambda: Response(server.usage(), media_type="text/plain")), methods=["GET"])
+    app.add_api_route("/metrics", server.get(lambda: _metrics(server.metrics)), methods=["GET"])
+    app.add_api_route("/health", health, methods=["GET"])
+    app.add_exception_handler(HTTPException, _http_error)
+    app.state.end = server.end
+    return app
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Answers an unknown path or method in the form of all other errors; a browser asks with GET."""
+    assert isinstance(error, HTTPException)
+    what = str(error.detail)
+    if error.status_code == 405 and request.method == "GET":
+        what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
+    elif error.status_code == 404:
+        what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
+    return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
+
+
+def _metrics(metrics: Metrics) -> Response:
+    return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _refusal(error: RequestError) -> Response:
+    return _json({"error": str(error), "error_type": error.error_type}, error.status, error.headers)
+
+
+def _json(content: Any, status: int = 200, headers: Any = None) -> Response:
+    return Response(dumps(content), status, headers, "application/json")

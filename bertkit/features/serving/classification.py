@@ -1,0 +1,139 @@
+"""Text classification and regression over HTTP and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from bertkit.features.serving.requests import Strict
+from bertkit.features.serving.served import Served, View, served
+from bertkit.runtime.errors import DataError
+from bertkit.tasks.base import MOST_PROBABLE, Outputs, largest, one_array, softmax
+from bertkit.tasks.classification.decisions import sigmoid
+from bertkit.tasks.classification.stock import StockClassification
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.splits import Columns
+
+
+class TextPair(Strict):
+    """One input: a text, or for pairs two."""
+
+    text: str
+    text_pair: str | None = None
+
+
+class Parameters(Strict):
+    """The ``parameters`` of a request.
+
+    Attributes:
+        top_k: number of labels in an answer, the most probable; ``None`` is 10, and all that are predicted.
+        function_to_apply: function from logits to scores; ``None`` is that of `bertkit predict`.
+    """
+
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
+
+
+class ServedClassification(Served):
+    """Classification of texts or pairs, and regression."""
+
+    task: TextClassification
+    input_type = str | TextPair
+    parameters = Parameters
+    nests = True
+    classifies_texts = True
+
+    def __init__(self, task: TextClassification):
+        super().__init__(task)
+        self.fields = self._columns_of_texts()
+        self.shows = "line" if task.problem_type == "regression" else "bars"
+        self.reads_whole_texts = task.data.long_text == "chunk"
+        self.ranks_texts = len(self.fields) == 2 and len(task.task.label_names) <= 1
+
+    def _columns_of_texts(self) -> Sequence[str]:
+        return list(self.task.task.text_columns)
+
+    def input_of(self, texts: Sequence[str]) -> TextPair:
+        return TextPair(**dict(zip(TextPair.model_fields, texts, strict=False)))
+
+    def columns(self, inputs: Sequence[str | TextPair]) -> dict[str, list[Any]]:
+        return self._named([_texts(each, len(self.fields)) for each in inputs])
+
+    def _named(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+        for number, row in enumerate(rows, start=1):
+            if len(row) != len(self.fields):
+                form = '{"text": …, "text_pair": …}' if len(self.fields) == 2 else "a text"
+                names = " and ".join(self.fields)
+                raise DataError(f"input {number}: expected {form}, since this checkpoint reads {names}")
+        return {name: [row[position] for row in rows] for position, name in enumerate(self.fields)}
+
+    def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
+        """Returns for each example ``label`` and ``score`` of the best labels in descending order.
+
+        With thresholds, and for multi-label problems, ``predicted`` says which labels `bertkit predict` gives; without
+        ``top_k`` all of these are in the answer.
+        """
+        logits = one_array(outputs)
+        names = self._label_names()
+        scores = self._scores(logits, parameters.function_to_apply)
+        of_rows = self._predicted(logits) if self.task.has_thresholds else [np.arange(0)] * len(scores)
+        answers = []
+        for row, predicted in zip(scores, of_rows, strict=True):
+            best = largest(row, parameters.top_k or MOST_PROBABLE, also=() if parameters.top_k else predicted)
+            answers.append([{"label": names[label], "score": float(row[label])} for label in best])
+            if self.task.has_thresholds:
+                for label, answer in zip(best, answers[-1], strict=True):
+                    answer["predicted"] = bool(label in predicted)
+        return answers
+
+    def _label_names(self) -> Sequence[str]:
+        return self.task.task.label_names or [self.task.task.label_column]
+
+    def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
+        if function == "none" or (function is None and self.task.problem_type == "regression"):
+            return logits
+        if function is None:
+            return self.task.probabilities(logits)
+        return sigmoid(logits) if function == "sigmoid" else softmax(logits)
+
+    def _predicted(self, logits: np.ndarray) -> list[np.ndarray]:
+        predicted = self.task.predicted(logits)
+        return [np.flatnonzero(row) for row in predicted] if predicted.ndim == 2 else list(predicted[:, None])
+
+    def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
+        if "score" in prediction:
+            return View(f"{prediction['score']:.4f}")
+        bars = dict(sorted(prediction["probabilities"].items(), key=lambda each: -each[1]))
+        title = prediction["label"] if "label" in prediction else ", ".join(prediction["labels"]) or "no label"
+        return View(title, bars)
+
+
+class ServedStockClassification(ServedClassification):
+    """Classification by a checkpoint that does not record its columns: nothing says that it reads no pairs."""
+
+    task: StockClassification
+
+    def __init__(self, task: StockClassification):
+        super().__init__(task)
+        self.ranks_texts = len(task.task.label_names) <= 1
+
+    def _columns_of_texts(self) -> Sequence[str]:
+        return ("text", "text_pair") if self.task.reads_pairs else ("text",)
+
+    def _named(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+        if all(len(row) == 2 for row in rows):
+            return {"text": [row[0] for row in rows], "text_pair": [row[1] for row in rows]}
+        return super()._named(rows)
+
+
+served.register(TextClassification, ServedClassification)
+served.register(StockClassification, ServedStockClassification)
+
+
+def _texts(one_input: str | TextPair, columns: int) -> list[str]:
+    if isinstance(one_input, str):
+        return one_input.split("\t") if columns == 2 else [one_input]
+    return [one_input.text] if one_input.text_pair is None else [one_input.text, one_input.text_pair]

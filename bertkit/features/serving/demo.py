@@ -1,0 +1,303 @@
+"""``bertkit demo``: serves the gradio page of a checkpoint until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from bertkit.features.serving.explain import Inside, inside_of
+from bertkit.features.serving.served import View, served
+from bertkit.features.serving.server import As, default_use, listening, run_app
+from bertkit.inference.loaded import LoadedCheckpoint, load
+from bertkit.inference.predictor import Predictor
+from bertkit.recipe.files import read_recipe_file, run_name
+from bertkit.runtime.errors import BertkitError, importing
+from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.progress import unreported
+from bertkit.tasks.base import Task
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import hub_dataset
+
+# With this header the browser blocks everything that the page loads from other hosts.
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; frame-ancestors 'self' https://huggingface.co"
+)
+_SHUTDOWN = 5  # seconds; a page keeps a connection open
+_LONGEST = 20_000  # characters of a text box
+_EXAMPLES = 5
+_LONGEST_EXAMPLE = 2000  # characters
+_FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
+_MONOSPACE = ["ui-monospace", "monospace"]
+Computed = TypeVar("Computed")
+
+
+def demo(
+    checkpoint: str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    as_: As | None = None,
+    device: Literal["auto", "cpu"] = "auto",
+    precision: Precision = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    allowed_hosts: Sequence[str] = (),
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
+
+    The page shows the probabilities of labels as bars, entities and answers marked in their text, the tokens for masks,
+    or the similarity of two sentences; its examples are texts of the run's validation set. The tab "Inside" has what
+    words add to a prediction, or what a pre-trained checkpoint fills in. It sends nothing to other hosts and loads
+    nothing from them.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        host: address to listen on; the default accepts connections of this machine only.
+        port: port to listen on; 0 takes a free one.
+        as_: as for `bertkit.serve`.
+        device, precision, revision, trust_remote_code: as for `bertkit.load`.
+        allowed_hosts: as for `bertkit.serve`; but all names if none is given and ``host`` is ``0.0.0.0`` or ``::``.
+        ready: called with the address when connections are accepted.
+
+    Raises:
+        RecipeError: the extra ``demo`` is missing, or the address cannot be listened on.
+        CheckpointError: the checkpoint cannot be loaded.
+
+    Examples:
+        ```python
+        bertkit.demo("my-reviews", port=7860)  # until Ctrl-C
+        ```
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    with importing("demo:", "demo"):
+        import gradio  # noqa: F401
+    with listening(host, port) as listener:
+        from bertkit.features.serving.connections import Hosts
+
+        address = listener.getsockname()[0]
+        # A page on all interfaces is public, as on a Space, whose name is not known here.
+        public = ip_address(address.partition("%")[0]).is_unspecified and not allowed_hosts
+        hosts = Hosts(host, address, ["*"] if public else allowed_hosts)
+        loaded = load(
+            checkpoint, device=device, precision=precision, revision=revision, trust_remote_code=trust_remote_code
+        )
+        app = build_demo(loaded, run_name(checkpoint), as_)
+        run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", hosts, _SHUTDOWN, ready)
+
+
+def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> Any:
+    """Returns the ASGI application with the page at ``/``, titled with the ``name`` of the checkpoint."""
+    import gradio
+    from fastapi import FastAPI
+
+    use = as_ or default_use(loaded)
+    form = form_of(loaded, use)
+    page = build_page(form, name, inside_of(loaded, use, form.fields, form.examples))
+    app = FastAPI(openapi_url=None)
+
+    @app.middleware("http")
+    async def with_policy(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers["Content-Security-Policy"] = _POLICY
+        return response
+
+    return gradio.mount_gradio_app(app, page, path="/", theme=page.theme, footer_links=[])
+
+
+class Form(NamedTuple):
+    """Inputs, computation and outputs of a page.
+
+    Attributes:
+        title: name of the task.
+        fields: labels of the text boxes.
+        view: computes the prediction for their texts.
+        examples: texts to click on.
+        shows: the part of a view that is shown besides its title.
+    """
+
+    title: str
+    fields: Sequence[str]
+    view: Callable[[Sequence[str]], View]
+    examples: Sequence[Sequence[str]]
+    shows: Literal["line", "bars", "marks"] = "line"
+
+
+def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
+    """Returns the form of a checkpoint.
+
+    Args:
+        loaded: the checkpoint.
+        use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.features.serving.server.default_use` decides.
+    """
+    if use == "predict":
+        return _of_task(loaded.predictor, examples_of_run(loaded.name, loaded.predictor.task))
+    return _of_masks(loaded) if use == "fill-mask" else _of_vectors(loaded)
+
+
+def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
+    task = served(predictor.task)
+
+    def view(texts: Sequence[str]) -> View:
+        (prediction,) = predictor.predict_columns(task.columns([task.input_of(texts)]), unreported)
+        return task.view(prediction, texts)
+
+    return Form(f"{task.task.name}: {task.task.pipeline_tag}", task.fields, view, examples, task.shows)
+
+
+def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
+    """Returns the texts of up to five examples of a run's validation set, if it is still on this machine.
+
+    The list is empty for a checkpoint without a recipe, for data from the Hub, and for files that are gone.
+    """
+    path = Path(checkpoint) / "recipe.yaml"
+    if not path.is_file():
+        return []
+    try:
+        read_recipe_file(path)
+        of_run = task_of_recipe(load_recipe(str(path)))
+        if hub_dataset(of_run) is not None and getattr(of_run.data, "data_dir", None) is None:
+            return []
+        _, splits = of_run.load(["validation"])
+        examples = splits["validation"].examples[: _EXAMPLES * 4]
+        rows = [served(task).texts_of(examples, row) for row in range(len(next(iter(examples.values()))))]
+    except (BertkitError, OSError, KeyError, StopIteration):
+        return []
+    return [row for row in rows if all(0 < len(text.strip()) <= _LONGEST_EXAMPLE for text in row)][:_EXAMPLES]
+
+
+def _of_masks(loaded: LoadedCheckpoint) -> Form:
+    mask = loaded.mask_filler.tokenizer.mask_token
+
+    def view(texts: Sequence[str]) -> View:
+        first = loaded.fill_mask(texts[0], top_k=5)[0]
+        best = [guesses[0] for guesses in first]
+        bars = {guess.token: guess.probability for guess in first[0]}
+        return View(best[0].text if len(best) == 1 else ", ".join(guess.token for guess in best), bars)
+
+    return Form("masked words", [f"text with {mask}"], view, [[f"The capital of France is {mask}."]], "bars")
+
+
+def _of_vectors(loaded: LoadedCheckpoint) -> Form:
+    def view(texts: Sequence[str]) -> View:
+        one, other = loaded.embed(list(texts))
+        return View(f"cosine similarity {float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other))):.4f}")
+
+    return Form("similarity of sentences", ["sentence", "other sentence"], view, [])
+
+
+def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
+    """Returns the page as gradio ``Blocks``, which load nothing from other hosts."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
+    import gradio
+
+    theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
+    with gradio.Blocks(title=name, analytics_enabled=False) as page:
+        gradio.Markdown(f"# {_plain(name)}\n{_plain(form.title)}")
+        if inside is None:
+            _add_prediction(form)
+        else:
+            with gradio.Tab("Prediction"):
+                boxes = _add_prediction(form)
+            with gradio.Tab("Inside", id="inside") as tab:
+                others = _add_inside(inside)
+            if len(boxes) == len(others):  # the texts of the prediction
+                tab.select(lambda *texts: list(texts) if len(texts) > 1 else texts[0], boxes, others, api_name=False)
+    page.theme = theme
+    return page
+
+
+def _add_prediction(form: Form) -> list[Any]:
+    """Adds the boxes, the button and the outputs of a prediction; returns the boxes."""
+    import gradio
+
+    boxes = _boxes(form.fields, "text")
+    button = gradio.Button("Predict", variant="primary", elem_id="predict")
+    outputs = [gradio.Textbox(label="prediction", interactive=False, elem_id="prediction")]
+    if form.shows == "bars":
+        outputs.append(gradio.Label(label="probabilities", elem_id="bars", show_heading=False))
+    if form.shows == "marks":
+        outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
+
+    def predict(*texts: str) -> Any:
+        view = _computed(lambda: form.view(texts), texts)
+        if form.shows == "line":
+            return view.title
+        return view.title, dict(view.bars) if form.shows == "bars" else marked(view)
+
+    _connect(predict, button, boxes, outputs, form.examples)
+    return boxes
+
+
+def _add_inside(inside: Inside) -> list[Any]:
+    """Adds the boxes, the button and the frame of the tab; returns the boxes."""
+    import gradio
+
+    boxes = _boxes(inside.fields, "inside-text")
+    button = gradio.Button("Show the inside", variant="primary", elem_id="show-inside")
+    frame = gradio.HTML(elem_id="inside")
+
+    def show(*texts: str) -> str:
+        return _computed(lambda: inside.html(texts), texts[:-1] if inside.can_be_empty else texts)
+
+    _connect(show, button, boxes, [frame], inside.examples)
+    return boxes
+
+
+def _boxes(fields: Sequence[str], name: str) -> list[Any]:
+    import gradio
+
+    return [
+        gradio.Textbox(label=field, lines=6 if field == "context" else 2, max_length=_LONGEST, elem_id=f"{name}-{at}")
+        for at, field in enumerate(fields)
+    ]
+
+
+def _connect(
+    compute: Callable[..., Any], button: Any, boxes: list[Any], outputs: list[Any], examples: Sequence[Sequence[str]]
+) -> None:
+    """Lets a button and the last box compute, and shows examples below."""
+    import gradio
+
+    for asks in (button.click, boxes[-1].submit):
+        asks(compute, boxes, outputs, api_name=False)
+    if examples:
+        gradio.Examples([list(each) for each in examples], boxes)
+
+
+def _computed(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
+    """Returns what is computed of texts, none of which may be empty; shows faults on the page."""
+    import gradio
+
+    if not all(text.strip() for text in texts):
+        raise gradio.Error("Write a text first.", print_exception=False)
+    try:
+        return compute()
+    except BertkitError as error:
+        raise gradio.Error(str(error), print_exception=False) from None
+
+
+def marked(view: View) -> list[tuple[str, str | None]]:
+    """Returns the pieces of a text, each with its label or ``None``.
+
+    >>> from bertkit.features.serving.served import Mark
+    >>> marked(View("", text="Ada lives in Rome.", marks=[Mark(0, 3, "PER"), Mark(13, 17, "LOC")]))
+    [('Ada', 'PER'), (' lives in ', None), ('Rome', 'LOC'), ('.', None)]
+    """
+    pieces: list[tuple[str, str | None]] = []
+    text, done = view.text or "", 0
+    for mark in view.marks:
+        pieces += [(text[done : mark.start], None), (text[mark.start : mark.end], mark.label)]
+        done = mark.end
+    return [piece for piece in [*pieces, (text[done:], None)] if piece[0]]
+
+
+def _plain(text: str) -> str:
+    """Returns text without Markdown's signs."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+-.!<>|~" else sign for sign in text)

@@ -1,0 +1,290 @@
+"""``bertkit serve``: loads a checkpoint and serves it until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertkit.inference.loaded import load
+from bertkit.recipe.files import run_name
+from bertkit.runtime.errors import RecipeError, importing
+from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.progress import say
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from bertkit.features.serving.connections import Hosts
+    from bertkit.features.serving.services import Service
+    from bertkit.inference.loaded import LoadedCheckpoint
+
+As = Literal["predict", "fill-mask", "embed"]
+_MASKED_LM_HEADS = ("ForMaskedLM", "ForPreTraining")
+_SWITCH_SECONDS = 0.0005
+_BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits on requests and batches.
+
+    Attributes:
+        max_batch_tokens: tokens of the requests that are computed together, about; a longer request is alone.
+        max_concurrent_requests: requests that are taken at the same time; more are answered with 429.
+        max_client_batch_size: texts of a request.
+        max_request_tokens: tokens of a request, with special tokens, over all its texts and their windows.
+        max_body_bytes: bytes of a body.
+        body_timeout: seconds for the arrival of a body.
+        shutdown_timeout: seconds that requests have to end after SIGTERM or Ctrl-C.
+    """
+
+    max_batch_tokens: int = 4096
+    max_concurrent_requests: int = 512
+    max_client_batch_size: int = 32
+    max_request_tokens: int = 32768
+    max_body_bytes: int = 2_000_000
+    body_timeout: float = 30.0
+    shutdown_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise RecipeError(f"--{field.name.replace('_', '-')}: expected a positive number, got {value}")
+
+
+def serve(
+    checkpoint: str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    as_: As | None = None,
+    device: Literal["auto", "cpu"] = "auto",
+    precision: Precision = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    token: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    limits: Limits | None = None,
+    ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serves a checkpoint over HTTP until SIGTERM or Ctrl-C; then answers the requests that it has taken and returns.
+
+    POST ``/`` takes and gives what Hugging Face's Inference API defines for the task, so that
+    ``huggingface_hub.InferenceClient(model="http://127.0.0.1:8000")`` works; other routes are those of
+    text-embeddings-inference, and OpenAI's ``/v1/embeddings``. Answers are those of ``bertkit predict``, ``fill-mask``
+    and ``embed``.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        host: address to listen on; the default accepts connections of this machine only.
+        port: port to listen on; 0 takes a free one.
+        as_: what the checkpoint is served as; ``None`` decides by its head: ``predict`` if it was fine-tuned,
+            ``fill-mask`` with a masked-LM head, else ``embed``.
+        device, precision, revision, trust_remote_code: as for `bertkit.load`.
+        token: bearer token that all routes except ``/health`` need; ``None`` needs none.
+        allowed_hosts: names of hosts that requests may be addressed to, besides those of loopback and ``host``:
+            ``example.org``, ``*.example.org`` for the names below it, or ``*`` for all. With ``0.0.0.0`` or ``::`` as
+            ``host``, all IP addresses and the name of the machine are among them.
+        limits: on requests and batches; ``None`` is the default of each.
+        ready: called with the address, such as ``http://127.0.0.1:8000``, when connections are accepted.
+
+    Raises:
+        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, or an allowed host is no name.
+        CheckpointError: the checkpoint cannot be loaded.
+
+    Examples:
+        ```python
+        bertkit.serve("my-reviews", port=8000)  # until Ctrl-C
+        ```
+    """
+    _check_extra()
+    if token is not None and (not token or not token.isascii() or not token.isprintable()):
+        raise RecipeError("--token: expected printable ASCII characters")
+    limits = limits or Limits()
+    with listening(host, port) as listener:
+        from bertkit.features.serving.app import build_app
+        from bertkit.features.serving.connections import Hosts
+
+        hosts = Hosts(host, listener.getsockname()[0], allowed_hosts)
+        loaded = load(
+            checkpoint,
+            device=device,
+            batch_size=_BATCH_SIZE,
+            precision=precision,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
+        service = service_of(loaded, as_, limits)
+        if token is None and not _is_loopback(host):
+            say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
+        app = build_app(service, run_name(checkpoint), limits, token)
+        message = f"serving {checkpoint} ({service.what}) at {{address}}; Ctrl-C ends it"
+        run_app(app, listener, message, hosts, limits.shutdown_timeout, ready, app.state.end)
+
+
+def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Service:
+    """Returns what a checkpoint is served as, with its weights loaded.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be served so.
+    """
+    from bertkit.features.serving.pretrained import EmbedService, FillService
+    from bertkit.features.serving.services import PredictService
+
+    sizes = (limits.max_client_batch_size, limits.max_request_tokens)
+    as_ = as_ or default_use(loaded)
+    service: Service
+    if as_ == "predict":
+        service = PredictService(loaded.predictor, *sizes)
+    elif as_ == "fill-mask":
+        service = FillService(loaded, *sizes)
+    else:
+        service = EmbedService(loaded, run_name(loaded.name), *sizes)
+    _copy_weights(service.model)
+    return service
+
+
+def _copy_weights(model: Any) -> None:
+    """Replaces weights that are mapped from the files of a checkpoint by copies.
+
+    With mapped ones, files that are overwritten in place change the answers, and truncated ones end the process.
+    """
+    for module in model.modules():
+        for weights in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            weights.data = weights.data.clone()
+
+
+def default_use(loaded: LoadedCheckpoint) -> As:
+    """Returns what a checkpoint is used for by its head: that of its fine-tuning, masks, or vectors."""
+    if loaded.is_fine_tuned:
+        return "predict"
+    return "fill-mask" if loaded.architecture.endswith(_MASKED_LM_HEADS) else "embed"
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Binds a socket, before a model is loaded, so that a port in use is reported at once.
+
+    Raises:
+        RecipeError: the address is in use, not allowed or not of this machine.
+    """
+    if not 0 <= port <= 65535:
+        raise RecipeError(f"--port {port}: expected 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise RecipeError(f"--host {host}: {getattr(error, 'strerror', None) or error}") from error
+    with listener:
+        try:
+            if sys.platform != "win32":
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError as error:
+            raise RecipeError(
+                f"--host {host} --port {port}: {error.strerror or error}; give another --port, or 0 for a free one"
+            ) from error
+        yield listener
+
+
+def _address(listener: socket.socket) -> str:
+    """Returns the URL of a bound socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_app(
+    app: Any,
+    listener: socket.socket,
+    message: str,
+    hosts: Hosts,
+    shutdown_timeout: float,
+    ready: Callable[[str], None] | None = None,
+    at_timeout: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs an ASGI application until SIGTERM or Ctrl-C, and ends the requests that it has taken.
+
+    Args:
+        app: the application.
+        listener: a bound socket.
+        message: printed when connections are accepted, with ``{address}`` replaced.
+        hosts: names that requests may be addressed to.
+        shutdown_timeout: seconds that requests have to end.
+        ready: called with the address when connections are accepted.
+        at_timeout: called when requests have not ended in time; answers them.
+    """
+    import uvicorn
+
+    from bertkit.features.serving.connections import HostCheck, HttpServer, Lingering
+
+    # No access log: a query string could hold texts.
+    config = uvicorn.Config(
+        HostCheck(Lingering(app), hosts),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+    )
+    server = HttpServer(config, shutdown_timeout, at_timeout)
+    with _signals_end(server), _short_turns():
+        listener.listen(config.backlog)  # connections wait until uvicorn takes them
+        say(message.replace("{address}", _address(listener)))
+        if hosts.any_address and "*" not in hosts.names:
+            say(f"answers requests to IP addresses and to {', '.join(hosts.names)}; --allowed-host NAME adds a name")
+        if ready is not None:
+            ready(_address(listener))
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def _signals_end(server: uvicorn.Server) -> Iterator[None]:
+    """Lets signals end a server also before it takes them itself, and lets the process go on after its end: uvicorn
+    raises the signal again then."""
+    handlers: dict[int, Any] = {}
+    try:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            handlers[each] = signal.signal(each, server.handle_exit)
+    except ValueError:  # not the main thread: uvicorn takes no signals either
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Lets the thread that computes take turns with the event loop more often.
+
+    Each operation of torch releases the interpreter's lock; with Python's 5 ms it would wait for as long to get it back
+    whenever the event loop is busy.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_extra() -> None:
+    with importing("serve:", "serve"):
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401

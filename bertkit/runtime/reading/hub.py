@@ -1,0 +1,58 @@
+"""The Hub: one attempt where its host is not known, and local names that a name may have been meant for."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from bertkit.runtime.errors import did_you_mean
+
+_KNOWN_SECONDS = 60.0  # for which the answer of the name service is taken for the same
+
+
+@contextmanager
+def one_attempt() -> Iterator[None]:
+    """Runs the block, in which libraries ask the Hub, in their offline mode if the host of the Hub has no address.
+
+    They would ask again and again for half a minute. In the offline mode they read their caches at once.
+    """
+    from huggingface_hub import constants
+
+    host, now = urlsplit(constants.ENDPOINT).hostname or "", int(time.monotonic() // _KNOWN_SECONDS)
+    if constants.HF_HUB_OFFLINE or getproxies() or _has_address(host, now):
+        yield
+        return
+    modules = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]
+    try:
+        for module in modules:
+            module.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for module in modules:
+            module.HF_HUB_OFFLINE = False
+
+
+@cache
+def _has_address(host: str, when: int) -> bool:
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True
+
+
+def near_local_name(name: str) -> str:
+    """Returns the end of a message about a name that is no local file or folder: a similar one beside it, or none."""
+    place = Path(name).expanduser()
+    try:
+        names = [str(place.parent / each.name) for each in place.parent.iterdir() if not each.name.startswith(".")]
+    except OSError:
+        return ""
+    return did_you_mean(str(place), names)

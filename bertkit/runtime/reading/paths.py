@@ -1,0 +1,173 @@
+"""Paths and URLs: the files that they name, the format of a file by its suffixes, and names below a folder."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from bertkit.runtime.errors import DataError
+
+TEXT, JSON_LINES, PARQUET = FORMS = (".txt", ".jsonl", ".parquet")
+XLSX = ".xlsx"
+COMPRESSIONS = (".gz", ".zst")
+FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
+
+_SHEET = f"{XLSX}#"  # the name of a sheet follows
+
+# Protocols may be chained, as in simplecache::s3://bucket/store; without :// the name is that of a file. A protocol of
+# one letter is a drive of Windows.
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+
+
+# ---- formats and files -----------------------------------------------------------------------------------------------
+
+
+class FileKind(NamedTuple):
+    """Format and compression of a file, from its suffixes.
+
+    Attributes:
+        form: suffix of the format, without that of the compression; one of ``FORMS`` for a corpus.
+        compression: suffix of the compression, one of ``COMPRESSIONS``, or empty.
+    """
+
+    form: str
+    compression: str
+
+
+def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
+    """Returns the kind of a file by its name, ignoring case, or None if it is none of ``forms``.
+
+    >>> file_kind("wiki/AA.JSONL.gz"), file_kind("notes.md"), file_kind("wiki.gz")
+    (FileKind(form='.jsonl', compression='.gz'), None, None)
+    """
+    root, compression = os.path.splitext(name.lower())
+    if compression not in COMPRESSIONS:
+        root, compression = name.lower(), ""
+    form = os.path.splitext(root)[1]
+    return FileKind(form, compression) if form in forms else None
+
+
+def workbook_and_sheet(path: str | Path) -> tuple[str, str | None]:
+    """Returns the file or URL of a workbook and the sheet that is named after it; no sheet for other files.
+
+    >>> workbook_and_sheet("s3://mail/2024.xlsx#May"), workbook_and_sheet(Path("a#b.csv"))
+    (('s3://mail/2024.xlsx', 'May'), ('a#b.csv', None))
+    """
+    whole = str(path)
+    at = whole.lower().find(_SHEET)
+    if at < 0 or (not is_url(whole) and os.path.exists(whole)):
+        return whole, None
+    end = at + len(XLSX)
+    return whole[:end], whole[end + 1 :]
+
+
+def find_files(pattern: str, faults: list[str]) -> list[Path]:
+    """Returns the files that a path or pattern names, in a fixed order, each once; adds errors to ``faults``.
+
+    A file stands for itself. A folder stands for all files below it in a supported format, sorted by name; names that
+    start with a dot, ``__MACOSX`` and files in other formats are skipped. A pattern (``*``, ``?``, ``[abc]``, and
+    ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A leading ``~``
+    is the home folder.
+    """
+    path = Path(os.path.expanduser(pattern))
+    if path.exists() or not glob.has_magic(str(path)):
+        return _files_at(path, faults)
+    matches = sorted(glob.glob(str(path), recursive=True), key=lambda match: Path(match).parts)
+    matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
+    if not matches:
+        faults.append(f"{pattern}: this pattern matches no file or folder")
+    # A ** matches a folder and also its contents, so duplicates are removed.
+    return list(dict.fromkeys(file for match in matches for file in _files_at(Path(match), faults)))
+
+
+def _files_at(path: Path, faults: list[str]) -> list[Path]:
+    if path.is_dir():
+        files = _files_below(path)
+        if not files:
+            faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
+        return files
+    if not path.exists():
+        faults.append(f"{path}: no such file or folder")
+    elif file_kind(path.name) is not None:
+        return [path]
+    elif path.suffix.lower() in COMPRESSIONS:
+        faults.append(
+            f"{path}: {path.suffix} does not tell the format of the compressed file; "
+            f"rename it to end in {', '.join(form + path.suffix.lower() for form in FORMS)}"
+        )
+    else:
+        kind = path.suffix or "a file without suffix"
+        faults.append(
+            f"{path}: {kind} is not supported; expected {FORMS_IN_WORDS}, also compressed as "
+            f"{' or '.join(COMPRESSIONS)}; if it is plain UTF-8 text, rename it to end in {TEXT}"
+        )
+    return []
+
+
+def _files_below(folder: Path) -> list[Path]:
+    files = []
+    for parent, folders, names in os.walk(folder):
+        # Archives made on macOS contain a binary "._name.txt" file for every file.
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
+        files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
+    return sorted(files, key=lambda file: file.relative_to(folder).parts)
+
+
+# ---- names below a folder --------------------------------------------------------------------------------------------
+
+
+def is_below(name: Any) -> bool:
+    """Returns whether a name, joined to a folder, is a path below the folder; links are not followed.
+
+    >>> [is_below(name) for name in ("a/x.csv", "..x", "../x", "a/../../x", "/x", "a\\0", ".", "", None)]
+    [True, True, False, False, False, False, False, False, False]
+    """
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    path = PurePath(name)
+    return bool(path.parts) and not path.anchor and ".." not in path.parts
+
+
+def leads_out(path: Path, folder: Path) -> bool:
+    """Returns whether links on the way to a path, which need not exist, lead out of a folder."""
+    return not path.resolve().is_relative_to(folder.resolve())
+
+
+# ---- URLs ------------------------------------------------------------------------------------------------------------
+
+
+def is_url(path: str) -> bool:
+    """Returns whether a name is a URL of `fsspec`, with its protocol, and not the path of an existing file.
+
+    >>> is_url("s3://bucket/a.csv"), is_url("simplecache::s3://bucket/store"), is_url("zip://a.csv::b.zip")
+    (True, True, True)
+    >>> is_url("reviews/a.csv"), is_url("wikimedia/wikipedia"), is_url("o::p"), is_url("a/b://c")
+    (False, False, False, False)
+    """
+    return _URL.match(path) is not None and not Path(path).exists()
+
+
+def filesystem(path: str, name: str) -> tuple[Any, str]:
+    """Returns the file system of `fsspec` that a path or URL belongs to, and the path within it.
+
+    Args:
+        path: path or URL; a leading ``~`` of a path is the home folder.
+        name: name of the path in messages.
+
+    Raises:
+        DataError: the protocol is unknown, or its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+    from fsspec.implementations.local import LocalFileSystem
+
+    if not is_url(path):  # url_to_fs would take o::p for a chain of protocols, and return the path o
+        return LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
+    try:
+        files: tuple[Any, str] = url_to_fs(path)
+    except (ImportError, ValueError, OSError) as error:
+        raise DataError(f"{name}: {error}; install the package of this protocol, or copy the files") from error
+    return files

@@ -1,0 +1,237 @@
+"""Evaluation of a fine-tuned model: scores, what its task learns from the validation set, verdict, and predictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from transformers import EvalPrediction
+
+from bertkit.inference.predicted import Outcome, all_scores
+from bertkit.inference.predicted import predicted as predicted_of
+from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict, loss_still_falls, sentences_on
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import most_epochs
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.processes import failing_together
+from bertkit.runtime.progress import is_score, say
+from bertkit.tasks.base import Outputs, Task, task_record
+from bertkit.tasks.registry import command_of
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
+from bertkit.training.heads import divide_logits
+from bertkit.training.runs.directory import numeric_metrics
+from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.trainer import BertkitTrainer
+
+if TYPE_CHECKING:
+    from bertkit.metrics.adapter import FurtherMetrics
+
+_AGAINST_COLLAPSE = (
+    "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
+    "label"
+)
+_FEW_STEPS = 100  # below which a new head is often undertrained, as in the rule few-steps of checks
+_HIGHEST_RATE = 2e-4  # that is proposed
+_SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
+
+
+class Scores:
+    """Computes the scores of the split that the trainer has evaluated.
+
+    Attributes:
+        task: the task; at the end of the training the one that has learned from the validation set.
+        further: the metrics of ``task.metrics``.
+        trainer: the trainer, which has the scores as ``compute_metrics``.
+    """
+
+    trainer: BertkitTrainer
+
+    def __init__(
+        self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any], further: FurtherMetrics | None
+    ):
+        self.task, self.further = task, further
+        self._splits, self._features = splits, features
+
+    def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
+        name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
+        columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
+        return self.of(outcome.predictions, *columns)
+
+    def of(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        """Computes the scores of outputs; RecipeError if the main metric is not among them."""
+        scores = all_scores(self.task, outputs, features, examples, self.further)
+        if self.task.main_metric not in scores:
+            raise RecipeError(
+                f"task.main_metric: {self.task.main_metric!r} is not a score of this task; expected one of "
+                f"{', '.join(scores)}"
+            )
+        return scores
+
+
+def learn_from_validation(
+    task: Task, evaluation: Mapping[str, float], run: RunInProgress, trainer: BertkitTrainer
+) -> Task:
+    """Returns the task with the settings fitted to the validation set, and saves them with the model.
+
+    A temperature goes into the weights of the last layer, so that whatever loads the model has it.
+    """
+    task, message = task.learn_from(evaluation)
+    if not message:
+        return task
+    say(message)
+    temperature = getattr(task.task, "temperature", None)
+    is_in_weights = temperature is not None and divide_logits(trainer.model, temperature)
+    if is_in_weights:
+        task = task.with_settings(temperature=1.0)
+    config = trainer.model.config
+    config.bertkit_task = task_record(task)
+    with run.files() as folder:
+        if is_in_weights:
+            trainer.save_weights(folder)
+            trainer.forget_outputs()
+        elif run.is_main_process:
+            config.save_pretrained(folder)
+    return task
+
+
+def validation_outcome(
+    task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]
+) -> Outcome:
+    """Returns the outputs of the last evaluation; a collective call."""
+    outputs, split = trainer.outputs(features["validation"]), splits["validation"]
+    columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
+    training = ColumnsOf(splits["train"].examples)
+    source, places = (split.source, split.fingerprint), (split.numbers, split.unit)
+    return Outcome(task, outputs, *columns, *source, training, *places)
+
+
+def record_outcome(outcome: Outcome, run: RunInProgress) -> None:
+    """Records and warns of predictions that are all the same."""
+    if outcome.collapse:
+        say(f"warning: {outcome.collapse} on {outcome.scored}; {_AGAINST_COLLAPSE}")
+        run.record.collapse = outcome.collapse
+
+
+# ---- verdict --------------------------------------------------------------------------------------------------------
+
+
+def verdict_on_run(
+    outcome: Outcome, history: Sequence[Mapping[str, Any]], results: Mapping[str, float], recipe: Recipe
+) -> Verdict:
+    """Returns the verdict on a finished run, with what to try next.
+
+    Args:
+        outcome: the outputs for the validation set.
+        history: the entries that the Trainer logged, in order.
+        results: all results of the run.
+        recipe: the recipe of the run.
+    """
+    facts, falling = predicted_of(outcome.task).facts(outcome), loss_still_falls(outcome, history)
+    return Verdict(
+        sentences_on(facts, outcome, history, results),
+        propose(facts, bool(falling), bool(outcome.collapse), recipe, history),
+    )
+
+
+def propose(
+    facts: Facts, is_falling: bool, has_collapsed: bool, recipe: Recipe, history: Sequence[Mapping[str, Any]] = ()
+) -> Proposal | None:
+    """Returns what to try: longer, at another rate, with weights of the classes, or with folds; None for nothing.
+
+    The causes are tried in the order of how much they hide: a model that has learnt little says nothing of its classes,
+    and one that has not fitted its training examples nothing of rare ones. Weights are proposed only where they differ.
+
+    Args:
+        facts: what the predictions for the validation set say.
+        is_falling: the validation loss still falls.
+        has_collapsed: all predictions are the same.
+        recipe: the recipe of the run.
+        history: the entries that the Trainer logged, in order; without it, the length of an epoch is unknown.
+    """
+    train, command = recipe.train, command_of(recipe.kind)
+    rate = float(train.get("learning_rate", 5e-5))
+    # Models of folds have found for how long to train.
+    longer = () if recipe.data.scores_all_rows else _longer(train, history)
+    higher = f"--learning-rate {float(f'{3 * rate:.2g}'):g}"
+    can_be_higher = 3 * rate <= _HIGHEST_RATE
+    steps = max((int(entry.get("step", 0)) for entry in history), default=0)
+    is_poor = has_collapsed or facts.lacks_classes or NO_BETTER in facts.sentences
+    if facts.learnt_little and can_be_higher:
+        return Proposal("longer and at a higher rate", command, (*longer, higher))
+    if is_poor and 0 < steps < _FEW_STEPS and longer:
+        return Proposal("longer", command, longer)
+    if has_collapsed and not facts.learnt_little:
+        lower = f"--learning-rate {min(rate / 2, _SAFE_RATE):g}"
+        return Proposal("longer and at a lower rate" if longer else "at a lower rate", command, (*longer, lower))
+    if is_falling or facts.learnt_little or facts.is_underfit:
+        if longer:
+            return Proposal("longer", command, longer)
+        if can_be_higher and not is_falling:
+            return Proposal("at a higher rate", command, (higher,))
+    elif facts.lacks_rare and hasattr(recipe.task, "label_names") and not train.get("class_weights"):
+        return Proposal("with more weight for rare classes", command, ("--class-weights balanced",))
+    files = [getattr(recipe.data, f"{name}_file", None) for name in ("train", "validation")]
+    if facts.is_wide and recipe.data.folds is None and files[0] is not None and files[1] is None:
+        return Proposal("scores of all rows, by cross-validation", command, ("--folds 5",), "folds")
+    return None
+
+
+def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns the option of a run of twice the length, but of no more than `most_epochs`; none if it has these."""
+    lengths = [entry["step"] / entry["epoch"] for entry in history if entry.get("step") and entry.get("epoch")]
+    of_epoch = round(lengths[-1]) if lengths else None
+    most = math.inf if not of_epoch else most_epochs(of_epoch)
+    if (train.get("max_steps") or -1) > 0:
+        option, now, limit = "--max-steps", float(train["max_steps"]), most * (of_epoch or 1)
+    else:
+        option, now, limit = "--num-train-epochs", float(train.get("num_train_epochs", 3)), most
+    longer = min(2 * now, limit)
+    return (f"{option} {longer:g}",) if longer > now else ()
+
+
+# ---- predictions ----------------------------------------------------------------------------------------------------
+
+
+def score_and_predict_the_rest(
+    task: Task,
+    run: RunInProgress,
+    trainer: BertkitTrainer,
+    splits: dict[str, Split],
+    features: dict[str, Any],
+    evaluation: dict[str, float],
+) -> dict[str, float]:
+    """Adds the scores of the other validation sets to ``evaluation``; predicts test sets; writes `splits_to_write`."""
+    predicted: dict[str, Any] = {}
+    written = splits_to_write(task, list(features))
+    for name in [name for name in features if name != "train"]:
+        scored = is_scored(name)
+        if name != "validation":
+            outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
+            if scored:
+                suffix = name.removeprefix("validation")
+                scores = {
+                    f"{key}{suffix}": value for key, value in numeric_metrics(outcome.metrics).items() if is_score(key)
+                }
+                evaluation = run.write("eval", evaluation | scores)
+            else:
+                suffix = suffix_of(name)
+                predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
+                predicted[f"predict_samples{suffix}"] = len(features[name])
+                run.write("predict", predicted)
+        if name in written:
+            outputs = trainer.outputs(features[name])  # a collective call: all processes take part
+            columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
+            with failing_together():
+                if run.is_main_process:
+                    say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
+    return evaluation
+
+
+def suffix_of(name: str) -> str:
+    """Returns what the names of the results of a split without labels end in: nothing for ``test``.
+
+    >>> suffix_of("test"), suffix_of("test_mismatched"), suffix_of("diagnostic")
+    ('', '_mismatched', '_diagnostic')
+    """
+    return name.removeprefix("test") if name.startswith("test") else f"_{name}"

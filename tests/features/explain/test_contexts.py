@@ -1,0 +1,111 @@
+"""A word in its contexts: vectors, pictures, groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bertkit import load
+from bertkit.features import explain
+from bertkit.features.explain.contexts import _layer
+from bertkit.runtime.errors import DataError, RecipeError
+
+ROWS = [
+    ("the plot is a good film", "one"),
+    ("a film or a plot", "two"),
+    ("Plot is lovely", "one"),
+    ("awful or bad story", "two"),
+    ("bad plot, awful plot", "two"),
+]
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS))
+    return tmp_path / "texts.csv"
+
+
+@pytest.mark.numeric
+def test_vectors_are_those_of_embed(checkpoint, table):
+    contexts = explain(checkpoint, word="plot", texts=table)
+    assert contexts.labels == ["one", "two", "one", "two", "two"]
+    assert contexts.without == 1
+    assert contexts.vectors.shape == (3, 5, 32)
+    (one, (within, between)), (other, _) = contexts.cosines_of_labels(2)
+    cosines = contexts.layers[2].cosines
+    assert (one, other) == ("one", "two")
+    assert within == pytest.approx(cosines[0, 2])
+    assert between == pytest.approx(cosines[[0, 2]][:, [1, 3, 4]].mean())
+    for layer in range(3):
+        tokens = load(checkpoint).embed(ROWS[0][0], pooling="none", layers=[layer])[0]
+        np.testing.assert_allclose(contexts.vectors[layer, 0], tokens.vectors[tokens.tokens.index("plot")], atol=1e-5)
+
+
+def test_a_file_of_lines_has_no_labels(checkpoint, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(text for text, _ in ROWS))
+    contexts = explain(checkpoint, word="plot", texts=tmp_path / "texts.txt")
+    assert contexts.labels is None
+    assert contexts.best_layer is None
+    assert contexts.html().count('class="layer"') == 3
+
+
+def test_groups_that_differ_are_separated():
+    generator = np.random.default_rng(0)
+    labels = ["a"] * 10 + ["b"] * 10
+    apart = generator.normal(size=(20, 8)) * 0.1 + 5
+    apart[10:, 0] += 3
+    layer = _layer(apart, labels, np.arange(20))
+    assert layer.accuracy == 1
+    assert layer.within > 0.8
+    assert layer.between < -0.8
+    assert layer.variance[0] > 0.9
+    points = layer.points[:, 0]
+    assert points[:10].max() < points[10:].min() or points[:10].min() > points[10:].max()
+    same = _layer(generator.normal(size=(20, 8)) + 5, labels, np.arange(20))
+    assert same.accuracy < 0.9
+    assert abs(same.within - same.between) < 0.4
+
+
+def test_a_probe_has_not_seen_a_copy_of_the_text():
+    """Vectors of random labels: a probe knows those whose copies it was fitted to."""
+    generator = np.random.default_rng(0)
+    vectors, labels = np.tile(generator.normal(size=(20, 64)), (5, 1)), list("ab" * 10) * 5
+    assert _layer(vectors, labels, np.arange(100)).accuracy > 0.95
+    assert _layer(vectors, labels, np.tile(np.arange(20), 5)).accuracy < 0.8
+
+
+def test_equal_vectors_give_no_directions():
+    layer = _layer(np.full((4, 8), 0.1), ["a", "a", "b", "b"], np.arange(4))
+    assert np.isfinite(layer.points).all()
+    assert layer.cosines.tolist() == np.zeros((4, 4)).tolist()
+
+
+def test_a_page_has_every_text_escaped(checkpoint, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n" + '"the plot <b>x</b>",<i>y</i>\n' * 4)
+    page = explain(checkpoint, word="plot", texts=tmp_path / "texts.csv").html()
+    assert "<b>x" not in page
+    assert "<i>y" not in page
+    assert "&lt;i&gt;y" in page
+
+
+def test_a_text_without_a_label_is_refused(checkpoint, table):
+    table.write_text(table.read_text().replace(",two", ",", 1))
+    with pytest.raises(DataError, match=r"texts\.csv, line 3: no value for 'label'"):
+        explain(checkpoint, word="plot", texts=table)
+
+
+def test_the_column_of_the_texts_is_asked_for(checkpoint, tmp_path):
+    (tmp_path / "x.csv").write_text("passage,author\na,b\n")
+    with pytest.raises(
+        DataError, match=r"x\.csv: no column 'text'; available: 'passage', 'author'; give the column of"
+    ):
+        explain(checkpoint, word="plot", texts=tmp_path / "x.csv")
+
+
+def test_a_rare_word_is_refused(checkpoint, table):
+    with pytest.raises(DataError, match="1 occurrence of 'lovely' as a word; expected three or more"):
+        explain(checkpoint, word="lovely", texts=table)
+    with pytest.raises(RecipeError, match="word needs texts"):
+        explain(checkpoint, word="plot")
+    with pytest.raises(RecipeError, match="texts: only with word; give word instead of text"):
+        explain(checkpoint, "a plot", texts=table)

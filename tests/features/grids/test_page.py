@@ -1,0 +1,56 @@
+"""The report of a grid: what it shows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from bertkit import report_grid
+from bertkit.features.grids.definition import define, store
+from bertkit.runtime.errors import DataError, OutputError
+
+
+def test_a_grid_is_drawn_with_all_its_runs(grid, tmp_path):
+    results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2)
+    page = report_grid(tmp_path / "out")
+    assert page == tmp_path / "out" / "report.html"
+    source = page.read_text()
+    assert "learning_rate 0.001" in source
+    assert "learning_rate 0.002 (best)" in source or "learning_rate 0.001 (best)" in source
+    titles = dict(re.findall(r"<title>(\S+): 0\.\d{4}(, collapsed)?</title>", source))
+    assert titles.keys() == results.runs.keys()
+    collapsed = {name for row in results.settings for name in row.collapsed}
+    assert {name for name, is_collapsed in titles.items() if is_collapsed} == collapsed
+    for row in results.settings:
+        assert f"{row.mean:.4f}" in source
+        assert row.low is None or f"{row.low:.4f} to {row.high:.4f}" in source
+    assert "http" not in source.replace("http-equiv", "")
+    (tmp_path / "mine.html").write_text("mine")
+    with pytest.raises(OutputError, match="exists"):
+        report_grid(tmp_path / "out", output=tmp_path / "mine.html")
+
+
+def test_an_interval_below_zero_is_in_the_drawing(tmp_path):
+    definition = define("finetune/glue/stsb", {}, (), (), None, 2, None)
+    store(definition, tmp_path, {})
+    [setting] = definition.settings()
+    for cell, score in zip(definition.cells(setting), (0.05, 0.4), strict=True):
+        (tmp_path / "records").mkdir(exist_ok=True)
+        record = {"score": score, "metrics": {"eval_pearson": score, "eval_spearmanr": score}, "collapsed": False}
+        (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+    source = report_grid(tmp_path).read_text()
+    [line] = re.findall(r'<line x1="(-?[\d.]+)" y1="(?:[\d.]+)" x2="([\d.]+)" y2="(?:[\d.]+)"/>', source)
+    assert 20 <= float(line[0]) < float(line[1])
+
+
+def test_what_is_no_grid_is_refused(grid, tmp_path):
+    with pytest.raises(OutputError):
+        report_grid(tmp_path)
+    grid(grid=["train.learning_rate=1e-3"])
+    for path in (tmp_path / "out").rglob("*.json"):
+        if '"score"' in path.read_text() and path.name != "grid_results.json":
+            path.unlink()
+    with pytest.raises(DataError, match="no run of this grid has finished"):
+        report_grid(tmp_path / "out")

@@ -1,0 +1,147 @@
+"""Results of a grid from its records: the best setting, its score on other data, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from statistics import mean, stdev
+
+import pytest
+
+import bertkit
+from bertkit.features.grids.definition import define
+from bertkit.features.grids.results import collect, limits
+from bertkit.features.grids.table import grid_table
+from bertkit.recipe.fields import TRAIN_DEFAULTS
+from bertkit.tasks.registry import task_of_recipe
+
+
+@pytest.fixture
+def collected(tmp_path):
+    """Collects a grid of learning rates with two seeds from the scores of its runs; None has not ended."""
+
+    def collect_scores(*scores, collapsed=(), **keys):
+        rates = ",".join(f"{number + 1}e-5" for number in range(len(scores) // 2))
+        definition = define("finetune/glue/rte", {}, [f"train.learning_rate={rates}"], (), None, 2, None)
+        (tmp_path / "records").mkdir()
+        cells = [cell for setting in definition.settings() for cell in definition.cells(setting)]
+        for number, (cell, score) in enumerate(zip(cells, scores, strict=True)):
+            record = {"score": score, "metrics": {}, "collapsed": number in collapsed}
+            record |= {key: values[number] for key, values in keys.items()}
+            if score is not None:
+                (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+        return collect(definition, task_of_recipe(definition.recipe), tmp_path)
+
+    return collect_scores
+
+
+def test_the_best_of_several_settings_has_a_note(collected):
+    results = collected(0.5, 0.6, 0.7, 0.8, 0.6, 0.65)
+    assert results.best == "02-learning_rate=2e-05"
+    assert results.note.startswith(
+        "the best of 3 settings by the mean score on the validation set, so this score is too"
+    )
+    low, middle, high = 0.55, 0.625, 0.75
+    best_of_two = (low + 3 * middle + 5 * high) / 9  # of the nine pairs that two draws can give
+    assert results.expected_best[:2] == pytest.approx(((low + middle + high) / 3, best_of_two))
+    assert len(results.expected_best) == 3
+    text = grid_table(results)
+    assert "* the best of 3 settings" in text
+    assert "(Dodge et al. 2019): 0.6417 of 1, 0.6861 of 2, 0.7102 of 3" in text
+    assert [results.best in note for note in limits(results)] == [True]
+
+
+def test_intervals_end_at_the_range_of_the_score(collected):
+    """Student's t of two runs gives 0.85 ± 1.91."""
+    [row] = collected(0.7, 1.0).settings
+    assert (row.low, row.high) == (0.0, 1.0)
+
+
+def test_seeds_alone_are_no_choice(collected):
+    results = collected(0.5, 0.6)
+    assert "no other setting to choose from" in results.note
+    assert limits(results) == []
+    assert "Dodge" not in grid_table(results)
+
+
+def test_collapsed_runs_are_named(collected):
+    results = collected(0.5, 0.6, 0.7, 0.8, collapsed=(2, 3))
+    [_, note] = limits(results)
+    assert "2 of 2 runs have collapsed: they predict the same for all examples" in note
+    text = grid_table(results)
+    assert "2 collapsed" in text
+    assert "a copy of 02-learning_rate=2e-05-seed=43, the best of its setting, which has collapsed" in text
+
+
+def test_runs_that_have_not_ended_are_counted(collected, tmp_path):
+    results = collected(0.5, 0.6, 0.9, None)
+    assert (results.best, results.unfinished) == ("01-learning_rate=1e-05", 1)
+    [note] = limits(results)
+    assert note.startswith(f"{tmp_path}: this grid is not complete, with 1 run left, so another setting may become the")
+
+
+def test_trials_that_have_not_begun_are_counted(tmp_path):
+    definition = define("finetune/glue/rte", {}, (), ["train.learning_rate=1e-5..1e-4"], 4, 3, None)
+    assert collect(definition, task_of_recipe(definition.recipe), tmp_path).unfinished == 12
+
+
+def test_the_best_setting_has_a_test_score(collected):
+    results = collected(0.5, 0.6, 0.7, 0.8, test_score=[0.9, 0.9, 0.5, 0.51])
+    assert results.test["n"] == 2
+    assert results.test["mean"] == pytest.approx(0.505)
+    assert results.test["low"] == pytest.approx(0.505 - 12.7062 * stdev([0.5, 0.51]) / 2**0.5, abs=1e-4)
+    assert "* on the test set: 0.5050 ± 0.0071, 95 % interval 0.4415–0.5685, n = 2" in grid_table(results)
+
+
+def test_the_best_setting_alone_predicts_the_test_set(grid, table, checkpoint, tmp_path, quick):
+    with_tests = {"data.test_file": str(table)}
+    results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2, overrides=with_tests)
+    folders = {path.parent for path in results.output_dir.glob("runs/*/predict_results.json")}
+    assert folders == {results.output_dir / "runs" / f"{results.best}-seed={seed}" for seed in (42, 43)}
+    metrics = [json.loads((folder / "predict_results.json").read_text()) for folder in folders]
+    assert results.test["mean"] == pytest.approx(mean(each["predict_accuracy"] for each in metrics))
+    assert results.test["n"] == len(metrics) == 2
+    # A process was killed between the results of a run and its record.
+    record = results.output_dir / "records" / f"{results.best_run}.json"
+    known = json.loads(record.read_text())
+    del known["test_score"]
+    record.write_text(json.dumps(known))
+    again = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2, overrides=with_tests)
+    assert again.test == results.test
+    # As a single run predicts it.
+    rate = results.best_setting.values["train.learning_rate"]
+    values = {**quick, **with_tests, "data.train_file": str(table), "train.learning_rate": rate}
+    values["train.seed"] = int(results.best_run[-2:])
+    alone = bertkit.finetune("classification", output_dir=tmp_path / "alone", model=str(checkpoint), overrides=values)
+    best = results.output_dir / "best"
+    of_best = json.loads((best / "all_results.json").read_text())
+    assert alone.metrics["predict_accuracy"] == of_best["predict_accuracy"]
+    files = [folder / "predictions.jsonl" for folder in (alone.output_dir, best)]
+    labels = [[json.loads(line)["label"] for line in file.read_text().splitlines()] for file in files]
+    assert labels[0] == labels[1]
+
+
+def test_a_test_set_without_labels_is_predicted_by_the_best_run(grid, tmp_path):
+    (tmp_path / "test.jsonl").write_text('{"text": "a lovely film"}\n{"text": "an awful plot"}\n')
+    for _ in range(2):  # a repeated command predicts it by no other run
+        results = grid(seeds=2, overrides={"data.test_file": str(tmp_path / "test.jsonl")})
+        [predicted] = results.output_dir.glob("runs/*/predictions.jsonl")
+        assert predicted.parent.name == results.best_run
+    assert results.test is None
+
+
+def test_the_best_run_alone_has_a_report(grid, monkeypatch):
+    monkeypatch.delitem(TRAIN_DEFAULTS, "report")
+    results = grid(seeds=2)
+    assert [path.parent.name for path in results.output_dir.glob("runs/*/report.html")] == [results.best_run]
+    assert (results.output_dir / "best" / "report.html").is_file()
+
+
+def test_an_ensemble_of_an_incomplete_grid_says_so(grid, tmp_path, capsys):
+    results = grid(seeds=2)
+    next((results.output_dir / "records").glob("*seed=43.json")).unlink()
+    ensemble = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
+    note = ensemble.notes[0]
+    assert "this grid is not complete, with 1 run left" in note
+    assert f"note: {note}" in capsys.readouterr().err
+    assert "this grid is not complete" in (tmp_path / "ensemble" / "README.md").read_text()
+    assert len(ensemble.members) == 1

@@ -1,0 +1,116 @@
+"""Searches: sampled settings, a journal that continues, and pruning."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bertkit.features.grids import workers
+from bertkit.features.grids.definition import define
+from bertkit.features.grids.search import JOURNAL, Search
+from bertkit.features.grids.workers import SampledCells
+
+pytest.importorskip("optuna", reason="needs the extra search")
+
+
+@pytest.fixture
+def searched(tmp_path):
+    """A search of eight trials with three seeds, and its source of cells."""
+    spaces = ["train.learning_rate=1e-5..1e-3:log", "train.global_train_batch_size=4..64", "data.max_seq_length=16,32"]
+    definition = define("finetune/glue/rte", {}, (), spaces, 8, 3, None)
+    return definition, SampledCells(definition, tmp_path)
+
+
+def finish(folder, cell, score):
+    place = folder / workers.RECORDS / f"{cell.name}.json"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(json.dumps({"score": score, "metrics": {}, "collapsed": False}))
+
+
+def worked(definition, source, folder, stops=()):
+    """Settles cells with made-up scores, as one worker; a new source where the worker was killed."""
+    done = 0
+    while found := source.cells():
+        finish(folder, found[0], 1 - abs(found[0].setting.values["train.learning_rate"] - 1e-4) * 100)
+        done += 1
+        if done in stops:
+            source = SampledCells(definition, folder)
+            with (folder / JOURNAL).open("ab") as journal:
+                journal.write(b'{"op_code": 4, "wor')  # a line that is cut off
+    return source.search
+
+
+def test_values_in_range_and_bad_settings_pruned(searched, tmp_path):
+    definition, source = searched
+    found = worked(definition, source, tmp_path)
+    settings = found.settings()
+    assert [setting.number for setting in settings] == list(range(8))
+    for setting in settings:
+        assert 1e-5 <= setting.values["train.learning_rate"] <= 1e-3
+        assert setting.values["train.global_train_batch_size"] in range(4, 65)
+        assert setting.values["data.max_seq_length"] in (16, 32)
+    records = len(list((tmp_path / workers.RECORDS).iterdir()))
+    assert records == 24 - 2 * len(found.pruned())  # a setting is pruned after its first run
+    assert len({setting.name for setting in settings}) == 8
+
+
+def test_an_interrupted_search_samples_the_same_values(searched, tmp_path, tmp_path_factory):
+    definition, source = searched
+    whole = worked(definition, source, tmp_path).settings()
+    other = tmp_path_factory.mktemp("other")
+    assert worked(definition, SampledCells(definition, other), other, stops=(1, 5, 6, 11)).settings() == whole
+
+
+def test_several_workers_share_the_trials(searched, tmp_path):
+    """While all cells of a trial are taken, a worker begins the next one."""
+    _, source = searched
+    first = source.cells()
+    assert len(first) == 3
+    assert source.more()
+    assert [cell.setting.number for cell in source.cells()] == [0, 0, 0, 1, 1, 1]
+    for _ in range(6):
+        assert source.more()
+    assert not source.more()
+
+
+def test_a_trial_without_its_values_gets_them(searched, tmp_path):
+    """A process that was killed between the trial and its values."""
+    definition, _ = searched
+    search = Search(definition, tmp_path)
+    with search._study() as study:
+        study.ask()
+    assert search.settings() == []
+    assert search.ask().number == 0
+    assert len(search.settings()) == 1
+
+
+def test_a_failed_run_ends_its_trial(searched, tmp_path):
+    _, source = searched
+    for cell in source.cells():
+        finish(tmp_path, cell, 0.5)
+    failed = source.search.settings()[0].name
+    (tmp_path / workers.RECORDS / f"{failed}-seed=43.json").write_text('{"error": "diverged"}')
+    assert source.cells()[0].setting.number == 1
+
+
+def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
+    definition, source = searched
+    failed = source.cells()[1]
+    for cell in source.cells():
+        finish(tmp_path, cell, 0.5)
+    (tmp_path / workers.RECORDS / f"{failed.name}.json").write_text('{"error": "diverged"}')
+    worked(definition, source, tmp_path)
+    assert source.cells() == []
+    workers.forget_failures(tmp_path)
+    repeated = SampledCells(definition, tmp_path)
+    assert repeated.cells() == [failed]
+    finish(tmp_path, failed, 0.6)
+    assert repeated.cells() == []
+
+
+def test_the_runs_of_a_search(grid):
+    results = grid(search=["train.learning_rate=1e-4..1e-2:log"], trials=2)
+    assert [row.n for row in results.settings] == [1, 1]
+    assert results.best in {row.name for row in results.settings}
+    assert grid(search=["train.learning_rate=1e-4..1e-2:log"], trials=2) == results

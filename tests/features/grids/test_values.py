@@ -1,0 +1,48 @@
+"""Values of grids and ranges of searches: what is read from the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from bertkit.features.grids.values import PAPER, Range, spaces_of
+
+
+def test_values_are_those_of_a_recipe():
+    faults = []
+    given = ["train.learning_rate=2e-5,3e-5", "data.pooling=mean,null", "task.text_columns=[a, b],[c]"]
+    found = spaces_of("--grid", given, faults)
+    assert not faults
+    assert found == {
+        "train.learning_rate": [2e-5, 3e-5],
+        "data.pooling": ["mean", None],
+        "task.text_columns": [["a", "b"], ["c"]],
+    }
+    assert spaces_of("--grid", ["paper", "train.weight_decay=0"], faults) == {**PAPER, "train.weight_decay": [0]}
+    assert spaces_of("--grid", "paper", faults) == PAPER
+    assert spaces_of("--grid", {"train.learning_rate": (1e-5, 2e-5)}, faults) == {"train.learning_rate": [1e-5, 2e-5]}
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train.learning_rate=1e-5..1e-4:log", Range(1e-5, 1e-4, log=True)),
+        ("train.num_train_epochs=2..4", Range(2, 4)),
+        ("train.weight_decay=-0.5..0.5", Range(-0.5, 0.5)),
+        ("train.global_train_batch_size=16,32", [16, 32]),
+    ],
+)
+def test_ranges(text, expected):
+    faults = []
+    key = text.partition("=")[0]
+    assert spaces_of("--search", [text], faults) == spaces_of("--search", {key: expected}, faults) == {key: expected}
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    "text", ["a..b", "1..1", "2..1", "0..1:log", "1..inf", "true..2", "1..2:exp", ",", "[", "1,,2"]
+)
+def test_no_ranges(text):
+    faults = []
+    spaces_of("--search", [f"train.learning_rate={text}"], faults)
+    assert faults or isinstance(spaces_of("--search", [f"train.learning_rate={text}"], [])["train.learning_rate"], list)

@@ -1,0 +1,258 @@
+"""Shards and their rows: every row of a file once, in order, whatever its neighbours are."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertkit.data.tables import read_table
+from bertkit.features.scaling import inputs, shard_rows
+from bertkit.features.scaling.inputs import Shard, described, find_inputs, shards_of
+from bertkit.features.scaling.shard_rows import RowReader
+from bertkit.runtime.errors import DataError
+
+
+def cut(path, size):
+    [file], _ = find_inputs(str(path))
+    return shards_of(file, size)
+
+
+def rows(path, size):
+    reader = RowReader()
+    return [row for shard in cut(path, size) for row in reader.rows(shard)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 20, 100])
+@pytest.mark.parametrize("name", ["b.csv", "part/c.jsonl", "part/d.parquet"])
+def test_shards_have_the_rows_of_the_table(corpus, name, size):
+    table = read_table(corpus / name)
+    found = rows(corpus / name, size)
+    assert [row.values for row in found] == [
+        {column: values[at] for column, values in table.columns.items()} for at in range(len(table))
+    ]
+    assert [row.row for row in found] == list(range(1, len(table) + 1))
+    assert [row.line for row in found] == (list(table.lines) if table.lines else [None] * len(table))
+
+
+CELLS = [["id", "text", "naïve"], *([str(row), f"Café {row}, {row % 3 * 'wörd '}end", '"a"'] for row in range(9))]
+
+
+def write_cells(path):
+    """Writes the cells; the separator and the encoding are the first parts of the name."""
+    if path.suffix == ".xlsx":
+        from openpyxl import Workbook
+
+        book = Workbook()
+        for row in [CELLS[0], [], *CELLS[1:]]:
+            book.active.append(row)
+        book.create_sheet("empty")
+        book.save(path)
+        return
+    separator, encoding = path.name.split(".")[:2]
+    separator = {"semicolon": ";", "tab": "\t", "comma": ","}[separator]
+    written = io.StringIO()
+    csv.writer(written, delimiter=separator).writerows(CELLS)
+    data = written.getvalue().encode(encoding)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "semicolon.utf-8.csv",
+        "semicolon.utf-8-sig.tsv",
+        "tab.cp1252.csv",
+        "tab.utf-16.txt.csv",
+        "comma.cp1252.csv.gz",
+        "semicolon.utf-16-be.csv",
+        "a.xlsx",
+    ],
+)
+def test_other_separators_encodings_and_sheets(tmp_path, capsys, name):
+    """The reader of folders gives the rows that the reader of single files gives, from any shard on, and says so."""
+    write_cells(tmp_path / name)
+    table = read_table(tmp_path / name)
+    notes = capsys.readouterr().err
+    assert table.columns["text"] == [text for _, text, _ in CELLS[1:]]
+    expected = [{column: values[at] for column, values in table.columns.items()} for at in range(len(table))]
+    found = rows(tmp_path / name, 4)
+    assert [row.values for row in found] == expected
+    assert [row.row if row.line is None else row.line for row in found] == list(table.lines)
+    assert sorted(capsys.readouterr().err.splitlines()) == sorted(notes.splitlines())
+    shards = cut(tmp_path / name, 2)
+    last = RowReader()
+    assert [row.values for row in last.rows(shards[-1])] == expected[-1:]
+    assert [row.values for row in last.rows(shards[1])] == expected[2:4]
+    last.close()
+    assert [Shard.from_json(each) for each in described(shards)] == shards
+
+
+def test_text_and_json_in_other_encodings(tmp_path):
+    (tmp_path / "a.txt").write_bytes("Café\nnaïve\n".encode("utf-16"))
+    (tmp_path / "b.jsonl").write_bytes('{"text": "Café"}\n{"text": "naïve"}\n'.encode("cp1252"))
+    for name in ("a.txt", "b.jsonl"):
+        assert [row.values["text"] for row in rows(tmp_path / name, 1)] == ["Café", "naïve"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 50])
+@pytest.mark.parametrize("packed", [False, True])
+def test_bad_rows_do_not_hide_the_others(tmp_path, size, packed):
+    data = b'\xef\xbb\xbfid,text\r\n1,"a, ""b""\r\nc"\r\n2,\xff\r\n\r\n3,x,y\r\n4,"ok"z\r\n5,\xc3\xa9\r\n6,"open\r\n'
+    path = tmp_path / ("x.csv.gz" if packed else "x.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    found = rows(path, size)
+    assert [row.line for row in found] == [2, 4, 6, 7, 8, 9]
+    assert [row.values for row in found if isinstance(row.values, dict)] == [
+        {"id": "1", "text": 'a, "b"\r\nc'},
+        {"id": "5", "text": "é"},
+    ]
+    reasons = [row.values for row in found if isinstance(row.values, str)]
+    assert [reason.split(":")[0].split(" where")[0] for reason in reasons[:2]] == ["not UTF-8", "3 fields"]
+    assert all("quoted field" in reason for reason in reasons[2:])
+
+
+def test_bad_lines_of_json(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"text": "a"}\n\n[1]\n{"text": "\\ud83d"}\n{"text"\n{"text": "b\x00"}\n{"text": "c"}'
+    )
+    found = rows(path, 2)
+    assert [(row.row, row.line, isinstance(row.values, dict)) for row in found] == [
+        (1, 1, True), (2, 3, False), (3, 4, False), (4, 5, False), (5, 6, False), (6, 7, True),
+    ]  # fmt: skip
+
+
+def test_lines_of_text_may_be_empty(tmp_path):
+    (tmp_path / "x.txt").write_bytes(b"a\r\n\r\nb\rc")
+    assert [row.values["text"] for row in rows(tmp_path / "x.txt", 2)] == ["a", "", "b", "c"]
+
+
+def test_a_value_of_parquet_that_is_not_utf8(tmp_path):
+    bad = pa.array([b"ok", b"\xff"]).view(pa.string())
+    pq.write_table(pa.table({"text": bad}), tmp_path / "x.parquet")
+    first, second = rows(tmp_path / "x.parquet", 5)
+    assert first.values == {"text": "ok"}
+    assert second.values.startswith("'text' cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("x.csv", b"\n", "x.csv, line 1: empty"),
+        ("x.csv", b"\ntext;label\na;b\n", "x.csv, line 1: empty"),
+        ("x.csv", b"a,a\n1,2\n", "2 columns are named 'a'"),
+        ("x.jsonl.gz", b"no gzip", "x.jsonl.gz: cannot be read"),
+        ("x.parquet", b"no parquet", "x.parquet: cannot be read"),
+        ("x.xlsx", b"no workbook", "x.xlsx: not an Excel workbook"),
+        ("x.csv", b"text\n\x81\x8d\x8f\x90\n", "line 2: not UTF-8, nor UTF-16, UTF-32 or Windows-1252"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name, data, message):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        cut(tmp_path / name, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("x.csv", b""), ("x.csv", b"a,b\n"), ("x.tsv", b"a\n"), ("x.jsonl", b"\n"), ("x.txt", b"")]
+)
+def test_files_without_rows_have_no_shards(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    assert cut(tmp_path / name, 5) == []
+
+
+def test_what_is_passed_over_is_counted(corpus, tmp_path):
+    for name in ("a.JSON", "part/b.json", "c.bz2", "_SUCCESS", "part/.c.crc", "d.parquet.gz", "out/command.json"):
+        (corpus / name).parent.mkdir(exist_ok=True)
+        (corpus / name).touch()
+    os.mkfifo(corpus / "pipe.csv")
+    (corpus / "link.csv").symlink_to(corpus / "pipe.csv")
+    files, passed_over = find_inputs(str(corpus), str(corpus / "out"))
+    assert len(files) == 4
+    assert passed_over == (
+        "10 files passed over: 1 .bz2, 1 .gz, 2 .json, 1 .md, 2 hidden, 2 no regular file, 1 without suffix"
+    )
+    with pytest.raises(DataError, match=r"names no file that ends in .*; 1 file passed over: 1 without suffix"):
+        find_inputs(f"{corpus}/_SUCC*")
+
+
+def test_a_link_that_leads_nowhere_is_a_fault(tmp_path):
+    (tmp_path / "x.csv").symlink_to(tmp_path / "none")
+    [file], _ = find_inputs(str(tmp_path))
+    with pytest.raises(DataError, match=r"x\.csv: cannot be read: No such file"):
+        shards_of(file, 5)
+
+
+@pytest.mark.parametrize("name", ["a/../../x.csv", "../x.csv", "a/../x.csv", "x\0.csv"])
+def test_names_at_a_url_stay_below(monkeypatch, tmp_path, name):
+    """Stores of objects take any name; results are written below the output folder under the same one."""
+    found = {f"/bucket/in/{name}": {"size": 3, "type": "file", "name": name}}
+    monkeypatch.setattr(inputs, "_listed", lambda fs, path: (found, "/bucket/in"))
+    with pytest.raises(DataError, match="leads out of the folder"):
+        find_inputs("memory://bucket/in")
+
+
+def test_a_file_that_became_shorter_is_a_fault(tmp_path):
+    (tmp_path / "x.txt").write_text("a\nb\nc\n")
+    (shard,) = cut(tmp_path / "x.txt", 5)
+    (tmp_path / "x.txt").write_text("a\n")
+    with pytest.raises(DataError, match="fewer rows"):
+        list(RowReader().rows(shard))
+
+
+def test_shards_survive_json(corpus):
+    shards = cut(corpus / "b.csv", 3)
+    assert [Shard.from_json(each) for each in described(shards)] == shards
+
+
+def test_folders_patterns_and_urls_name_files(corpus):
+    names = ["b.csv", "e.txt", "part/c.jsonl", "part/d.parquet"]
+    assert [file.relative for file in find_inputs(str(corpus))[0]] == names
+    assert [file.relative for file in find_inputs(f"file://{corpus}")[0]] == names
+    assert [file.relative for file in find_inputs(f"{corpus}/*")[0]] == names
+    assert [file.relative for file in find_inputs(f"{corpus}/**/*.parquet")[0]] == ["part/d.parquet"]
+    assert [file.relative for file in find_inputs(f"{corpus}/b.csv")[0]] == ["b.csv"]
+
+
+@pytest.mark.parametrize("given", ["missing", "missing/*.csv", "nothing://bucket/x", "notes.md"])
+def test_inputs_that_name_nothing(corpus, given):
+    with pytest.raises(DataError, match="--input"):
+        find_inputs(given if "://" in given else str(corpus / given))
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.zst", "a.txt.gz", "a.parquet", "a.csv"])
+def test_shards_in_any_order(tmp_path, monkeypatch, name):
+    """A worker that gets every other shard reads a compressed file once, and a Parquet file by its row groups."""
+    path = tmp_path / name
+    rows = [{"text": f"t{number}"} for number in range(50)]
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=16)
+    else:
+        texts = ["text", *(row["text"] for row in rows)] if ".csv" in name else [row["text"] for row in rows]
+        lines = "\n".join(map(json.dumps, rows) if ".jsonl" in name else texts).encode()
+        path.write_bytes(gzip.compress(lines) if name.endswith("gz") else lines)
+        if name.endswith("zst"):
+            with pa.CompressedOutputStream(str(path), "zstd") as stream:
+                stream.write(lines)
+    shards = cut(path, 7)
+    read = [row for shard in shards for row in RowReader().rows(shard)]
+    assert [row.values["text"] for row in read] == [row["text"] for row in rows]
+    opened = []
+    for function in ("opened", "open_parquet"):
+        real = getattr(shard_rows, function)
+        monkeypatch.setattr(shard_rows, function, lambda *given, real=real: opened.append(given) or real(*given))
+    reader = RowReader()
+    for number in (1, 3, 4, 7):
+        expected = [row for row in read if shards[number].first_row < row.row <= shards[number].first_row + 7]
+        assert list(reader.rows(shards[number])) == expected
+    assert len(opened) == (4 if name == "a.csv" else 1)
+    assert list(reader.rows(shards[0])) == read[:7]
+    assert len(opened) == (5 if name == "a.csv" else 2)
+    reader.close()

@@ -1,0 +1,281 @@
+"""Answers over HTTP are those of predict, fill-mask and embed, in the forms of the Inference API and of TEI."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit.features.serving.served import Served, served
+from bertkit.model.checkpoint.load import load_tokenizer
+from bertkit.model.configuration_bert import BertkitConfig
+from bertkit.model.modeling_bert import BertForSequenceClassification
+from tests.features.serving.conftest import Client
+
+pytestmark = pytest.mark.numeric
+TEXTS = ["the film is lovely", "a bad plot", "awful story, good film!", "x"]
+CONTEXT = "the story is good, the film is a lovely plot and the good story is awful or bad, a lovely film"
+
+
+def near(value):
+    return pytest.approx(value, abs=1e-4)
+
+
+def answer(response):
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_text_classification(client_of, fine_tuned):
+    folder = fine_tuned("film")
+    client, predictions = client_of(folder), bertkit.load(folder).predict(TEXTS)
+    found = answer(client.post("/", {"inputs": TEXTS}))
+    for of_text, prediction in zip(found, predictions, strict=True):
+        assert {each["label"]: each["score"] for each in of_text} == near(prediction["probabilities"])
+        assert of_text[0]["label"] == prediction["label"]
+        assert [each["score"] for each in of_text] == sorted((each["score"] for each in of_text), reverse=True)
+    assert answer(client.post("/", {"inputs": TEXTS[0]}))[0][0]["label"] == found[0][0]["label"]
+    raw = answer(client.post("/", {"inputs": TEXTS[:1], "parameters": {"function_to_apply": "none", "top_k": 1}}))
+    assert len(raw[0]) == 1
+    assert raw[0][0]["score"] != near(found[0][0]["score"])
+    logits = answer(client.post("/predict", {"inputs": TEXTS[0], "raw_scores": True}))
+    shares = np.exp([each["score"] for each in logits])
+    assert (shares / shares.sum()).tolist() == near([each["score"] for each in found[0]])
+    assert [row[0]["label"] for row in answer(client.post("/predict", {"inputs": [[text] for text in TEXTS]}))] == [
+        each["label"] for each in predictions
+    ]
+
+
+@pytest.mark.parametrize("kind", ["threshold", "topics", "subjects"])
+def test_labels_that_predict_gives_are_marked(kind, client_of, fine_tuned):
+    folder = fine_tuned(kind)
+    found = answer(client_of(folder).post("/", {"inputs": TEXTS}))
+    for of_text, prediction in zip(found, bertkit.load(folder).predict(TEXTS), strict=True):
+        expected = prediction.get("labels", [prediction.get("label")])
+        assert {each["label"] for each in of_text if each["predicted"]} == set(expected)
+        assert [each["score"] for each in of_text] == sorted((each["score"] for each in of_text), reverse=True)
+
+
+def test_pairs_are_scored_and_ranked(client_of, fine_tuned):
+    folder = fine_tuned("pairs")
+    client = client_of(folder)
+    scores = [row["score"] for row in bertkit.load(folder).predict([f"film\t{text}" for text in TEXTS])]
+    inputs = [{"text": "film", "text_pair": text} for text in TEXTS]
+    assert [row[0]["score"] for row in answer(client.post("/", {"inputs": inputs}))] == near(scores)
+    assert answer(client.post("/predict", {"inputs": ["film", TEXTS[1]]}))[0]["score"] == near(scores[1])
+    ranked = answer(client.post("/rerank", {"query": "film", "texts": TEXTS, "raw_scores": True, "return_text": True}))
+    assert [row["text"] for row in ranked] == [TEXTS[row["index"]] for row in ranked]
+    assert {row["index"]: row["score"] for row in ranked} == near(dict(enumerate(scores)))
+    assert [row["score"] for row in ranked] == sorted((row["score"] for row in ranked), reverse=True)
+    assert client.post("/", {"inputs": "only one"}).status_code == 422
+    assert client.get("/info").json()["model_type"].keys() == {"reranker"}
+
+
+def test_entities(client_of, fine_tuned):
+    folder = fine_tuned("entities")
+    client, predictions = client_of(folder), bertkit.load(folder).predict(TEXTS)
+    assert any(row["entities"] for row in predictions)
+    found = answer(client.post("/", {"inputs": TEXTS}))
+    for entities, prediction in zip(found, predictions, strict=True):
+        assert [(each["entity_group"], each["word"], each["start"], each["end"]) for each in entities] == [
+            (each["type"], each["text"], each["start"], each["end"]) for each in prediction["entities"]
+        ]
+        assert [each["score"] for each in entities] == near([each["probability"] for each in prediction["entities"]])
+    every = {"aggregation_strategy": "none", "ignore_labels": []}
+    words = answer(client.post("/", {"inputs": TEXTS[2], "parameters": every}))
+    assert [TEXTS[2][word["start"] : word["end"]] for word in words] == ["awful", "story", ",", "good", "film", "!"]
+    assert [word["index"] for word in words] == [1, 2, 3, 4, 5, 6]
+    assert client.post("/", {"inputs": "x", "parameters": {"aggregation_strategy": "max"}}).status_code == 422
+
+
+def test_tags_of_words(client_of, fine_tuned):
+    folder = fine_tuned("tags")
+    (prediction,) = bertkit.load(folder).predict(TEXTS[:1])
+    found = answer(client_of(folder).post("/", {"inputs": TEXTS[0]}))
+    assert [each["entity_group"] for each in found] == [each["tag"] for each in prediction["words"]]
+
+
+@pytest.mark.parametrize("kind", ["answers", "maybe"])
+def test_question_answering(kind, client_of, fine_tuned):
+    """Contexts of one window and of several, of different requests at the same time."""
+    folder = fine_tuned(kind)
+    client, loaded = client_of(folder), bertkit.load(folder)
+    asked = [("what is good", CONTEXT), ("a film", "the film is lovely"), ("bad", CONTEXT[30:])]
+    requests = [("/", {"inputs": {"question": question, "context": context}}) for question, context in asked]
+    for (question, context), response in zip(asked, client.together(requests), strict=True):
+        (expected,) = loaded.predict(question=question, context=context)
+        found = answer(response)
+        assert (found["answer"], found["score"]) == (expected["answer"], near(expected["probability"]))
+        assert context[found["start"] : found["end"]] == found["answer"]
+    several = answer(client.post("/", {**requests[0][1], "parameters": {"top_k": 3}}))
+    assert len(several) == 3
+    assert several[0] == near(answer(client.post(*requests[0])))
+    possible = {"handle_impossible_answer": True, "top_k": 20}
+    assert "" in [each["answer"] for each in answer(client.post("/", {**requests[0][1], "parameters": possible}))]
+    never = {"handle_impossible_answer": False, "max_answer_len": 1}
+    shortest = answer(client.post("/", {**requests[0][1], "parameters": never}))
+    assert shortest["answer"]
+    assert len(shortest["answer"].split()) == 1
+
+
+def test_multiple_choice_answers_as_predict(client_of, fine_tuned):
+    folder = fine_tuned("choices")
+    line = "the film\tis lovely\tis bad"
+    found = answer(client_of(folder).post("/", {"inputs": line}))
+    assert found["probabilities"] == near(bertkit.load(folder).predict(line)[0]["probabilities"])
+
+
+def test_masks(client_of, checkpoint):
+    client = client_of(checkpoint)
+    (guesses,) = bertkit.load(checkpoint).fill_mask("the [MASK] is")[0]
+    found = answer(client.post("/", {"inputs": "the [MASK] is"}))
+    assert [each["sequence"] for each in found] == [guess.text for guess in guesses]
+    assert [each["score"] for each in found] == near([guess.probability for guess in guesses])
+    two = answer(client.post("/", {"inputs": "a [MASK] [MASK]", "parameters": {"top_k": 2}}))
+    assert [len(mask) for mask in two] == [2, 2]
+    chosen = answer(client.post("/", {"inputs": ["a [MASK]"], "parameters": {"targets": ["film", "plot"]}}))
+    assert {each["token_str"] for each in chosen[0]} == {"film", "plot"}
+    for wrong in ({"inputs": "no mask"}, {"inputs": "[MASK]", "parameters": {"targets": ["absent"]}}):
+        assert client.post("/", wrong).status_code == 422
+    long = {"inputs": "[MASK] " + "film " * 70}
+    assert client.post("/", long).status_code == 413
+    assert len(answer(client.post("/", {**long, "truncate": True}))) == 5
+
+
+def test_vectors(client_of, checkpoint):
+    client, loaded = client_of(checkpoint, "embed"), bertkit.load(checkpoint)
+    texts = [*TEXTS, "film " * 100]  # the last one in windows
+    expected = loaded.embed(texts)
+    unit = expected / np.linalg.norm(expected, axis=-1, keepdims=True)
+    assert np.array(answer(client.post("/", {"inputs": texts}))) == near(expected)
+    assert np.array(answer(client.post("/", {"inputs": texts[0]}))) == near(expected[0])
+    assert np.array(answer(client.post("/embed", {"inputs": texts}))) == near(unit)
+    assert np.array(answer(client.post("/embed", {"inputs": texts[0], "normalize": False}))) == near(expected[:1])
+    similar = {"inputs": {"source_sentence": texts[0], "sentences": texts[1:]}}
+    for path in ("/", "/similarity"):
+        assert answer(client.post(path, similar)) == near((unit[1:] @ unit[0]).tolist())
+    found = answer(client.post("/v1/embeddings", {"input": texts[:2], "model": "any"}))
+    assert np.array([each["embedding"] for each in found["data"]]) == near(unit[:2])
+    assert found["usage"]["prompt_tokens"] == sum(map(len, loaded.embedder.tokenizer(texts[:2])["input_ids"]))
+    coded = answer(client.post("/v1/embeddings", {"input": texts[0], "encoding_format": "base64"}))["data"][0]
+    assert np.frombuffer(base64.b64decode(coded["embedding"]), "<f4") == near(unit[0])
+
+
+def test_requests_together_get_their_own_answers(client_of, fine_tuned):
+    """Texts of many requests are computed in the same batches, and requests that are refused are among them."""
+    folder = fine_tuned("film")
+    words = "a good bad film story the plot is lovely or awful".split()
+    texts = [" ".join(words[(start + step) % 11] for step in range(start % 15 + 1)) for start in range(60)]
+    requests = [("/", {"inputs": texts[at : at + 1 + at % 3]}) for at in range(57)]
+    requests += [("/", {"inputs": "film " * 30})] * 3
+    expected = [row["probabilities"] for row in bertkit.load(folder).predict(texts)]
+    responses = client_of(folder).together(requests)
+    for at, response in enumerate(responses[:57]):
+        found = [{each["label"]: each["score"] for each in row} for row in answer(response)]
+        assert found == [near(row) for row in expected[at : at + 1 + at % 3]]
+    assert [response.status_code for response in responses[57:]] == [413] * 3
+
+
+def test_ensembles_are_served(client_of, fine_tuned, tmp_path):
+    folder = fine_tuned("film")
+    members = tmp_path / "ensemble"
+    members.mkdir()
+    for name in ("one", "two"):
+        (members / name).symlink_to(folder, target_is_directory=True)
+    for file in folder.iterdir():
+        if file.suffix == ".json":
+            (members / file.name).write_bytes(file.read_bytes())
+    (members / "ensemble.json").write_text('{"members": ["one", "two"]}')
+    expected = answer(client_of(folder).post("/", {"inputs": TEXTS}))
+    found = answer(client_of(members).post("/", {"inputs": TEXTS}))
+    assert [row[0] for row in found] == [near(row[0]) for row in expected]
+
+
+def stock(stock_models, folder, head, *labels, **fields):
+    return stock_models.stock_checkpoint(folder, "bert", f"AutoModelFor{head}", list(labels) or None, **fields)
+
+
+@pytest.mark.parametrize("labels", [("bad", "good"), ("entailment", "neutral", "contradiction")])
+def test_classifiers_of_others(labels, client_of, stock_models, tmp_path):
+    folder = stock(stock_models, tmp_path / "stock", "SequenceClassification", *labels)
+    client, loaded = client_of(folder), bertkit.load(folder)
+    if len(labels) == 2:
+        inputs, predictions = TEXTS, loaded.predict(TEXTS)
+    else:
+        inputs = [{"text": "a film", "text_pair": text} for text in TEXTS]
+        predictions = loaded.predict(text=["a film"] * len(TEXTS), text_pair=TEXTS)
+    found = answer(client.post("/", {"inputs": inputs}))
+    assert [row[0]["label"] for row in found] == [each["label"] for each in predictions]
+    assert answer(client.post("/predict", {"inputs": [["a film", TEXTS[0]]]}))
+    mixed = client.post("/predict", {"inputs": [["a film", TEXTS[0]], ["a film"]]})
+    assert mixed.status_code == 422
+    assert "since this checkpoint reads text" in mixed.text
+
+
+def test_cross_encoders_of_others_rank(client_of, stock_models, tmp_path):
+    folder = stock(stock_models, tmp_path / "stock", "SequenceClassification", "LABEL_0")
+    found = answer(client_of(folder).post("/rerank", {"query": "a film", "texts": TEXTS, "raw_scores": True}))
+    scores = [row["score"] for row in bertkit.load(folder).predict(text=["a film"] * len(TEXTS), text_pair=TEXTS)]
+    assert {row["index"]: row["score"] for row in found} == near(dict(enumerate(scores)))
+
+
+def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
+    tagger = stock(stock_models, tmp_path / "tagger", "TokenClassification", "O", "B-PER", "I-PER")
+    text = "My name is Wolfgang and I live in Berlin"
+    found = answer(client_of(tagger).post("/", {"inputs": text}))
+    entities = bertkit.load(tagger).predict(text)[0]["entities"]
+    assert [(each["start"], each["end"]) for each in found] == [(each["start"], each["end"]) for each in entities]
+    reader = stock(stock_models, tmp_path / "reader", "QuestionAnswering")
+    given = {"question": "Where does Wolfgang live?", "context": text}
+    found = answer(client_of(reader).post("/", {"inputs": given}))
+    assert text[found["start"] : found["end"]] == found["answer"]
+    [expected] = bertkit.load(reader).predict(**given)
+    assert expected["answer"] == found["answer"]
+
+
+@pytest.fixture
+def client_of_levels(checkpoint, serve_extra, monkeypatch):
+    """Returns a function that serves random weights for a class of tasks derived from that of another package."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "third_party")
+    base = importlib.import_module("acme_levels").LevelTask
+
+    def client(served_class=None):
+        from bertkit.features.serving.app import build_app
+        from bertkit.features.serving.server import Limits
+        from bertkit.features.serving.services import PredictService
+        from bertkit.inference.predictor import Predictor
+
+        task_class = type("LevelTask", (base,), {})
+        if served_class is not None:
+            served.register(task_class, served_class)
+        config = BertkitConfig.from_pretrained(checkpoint, num_labels=3)
+        task = task_class(task_class.settings(levels=3), task_class.data_settings(max_seq_length=12))
+        predictor = Predictor(task, BertForSequenceClassification(config), load_tokenizer(str(checkpoint)), 8)
+        return Client(build_app(PredictService(predictor, 32, 1000), "levels", Limits())), predictor
+
+    return client
+
+
+def test_other_tasks_take_texts_and_give_predictions(client_of_levels):
+    client, predictor = client_of_levels()
+    with client:
+        assert answer(client.post("/", {"inputs": TEXTS})) == [near(row) for row in predictor.predict(TEXTS)]
+        assert answer(client.post("/", {"inputs": TEXTS[0]})) == near(predictor.predict(TEXTS[0])[0])
+        assert client.post("/predict", {"inputs": TEXTS[0]}).status_code == 424
+
+
+def test_other_packages_register_how_theirs_are_served(client_of_levels):
+    class ServedLevels(Served):
+        nests = True
+
+        def answers(self, outputs, features, examples, parameters):
+            return [f"level {row['level']:.4f}" for row in self.task.decode(outputs, features, examples)]
+
+    client, predictor = client_of_levels(ServedLevels)
+    with client:
+        [expected] = predictor.predict(TEXTS[0])
+        assert answer(client.post("/", {"inputs": TEXTS[0]})) == [f"level {expected['level']:.4f}"]

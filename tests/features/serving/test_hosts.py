@@ -1,0 +1,58 @@
+"""Names under which a server answers: its own, and those that are allowed."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from bertkit.features.serving.connections import Hosts
+from bertkit.runtime.errors import RecipeError
+
+LOCAL = ["localhost", "LOCALHOST:8000", "localhost.", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8000"]
+FOREIGN = ["evil.example", "localhost.evil.example", "evil.example:80", "127.0.0.1.evil.example", "", ":", "[", "[::1"]
+
+
+@pytest.mark.parametrize("host", LOCAL)
+def test_loopback_answers_to_its_names(host):
+    for hosts in (Hosts("127.0.0.1", "127.0.0.1"), Hosts("localhost", "::1"), Hosts("0.0.0.0", "0.0.0.0")):
+        assert hosts.accept(host)
+
+
+@pytest.mark.parametrize("host", [*FOREIGN, "*", "*.example"])
+def test_foreign_names_are_refused(host):
+    for address in ("127.0.0.1", "0.0.0.0", "::", "192.0.2.1"):
+        assert not Hosts(address, address, ["film.example"]).accept(host)
+
+
+def test_the_bound_name_and_address():
+    hosts = Hosts("Film.Example", "192.0.2.1")
+    assert hosts.accept("film.example:80")
+    assert hosts.accept("192.0.2.1")
+    assert not hosts.accept("192.0.2.2")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_all_interfaces_answer_to_addresses_and_the_machine(address):
+    hosts = Hosts(address, address)
+    for host in ("192.0.2.1:80", "[2001:db8::1]", socket.gethostname(), socket.gethostname().partition(".")[0]):
+        assert hosts.accept(host)
+
+
+def test_allowed_names():
+    hosts = Hosts("127.0.0.1", "127.0.0.1", ["Film.Example", "*.example.org", "[2001:db8::1]"])
+    for host in ("film.example:80", "a.example.org", "a.b.example.org", "[2001:db8::1]:80", "localhost"):
+        assert hosts.accept(host)
+    for host in ("a.film.example", "example.org", "evilexample.org", "192.0.2.1"):
+        assert not hosts.accept(host)
+    assert all(Hosts("127.0.0.1", "127.0.0.1", ["*"]).accept(host) for host in FOREIGN)
+
+
+def test_requests_of_no_browser_have_no_host():
+    assert Hosts("127.0.0.1", "127.0.0.1").accept(None)
+
+
+@pytest.mark.parametrize("name", ["", "http://a.example", "a.example:80", "a b", "*a.example", "a.*", "a/b", "a@b"])
+def test_names_that_are_none(name):
+    with pytest.raises(RecipeError, match="expected the name of a host without a port"):
+        Hosts("127.0.0.1", "127.0.0.1", [name])

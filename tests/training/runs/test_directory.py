@@ -1,0 +1,123 @@
+"""The run directory: never overwritten, resumed only as the same run, results flat and whole."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from bertkit.runtime.errors import OutputError, TrainingError
+from bertkit.runtime.files import write_json
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.runs.directory import (
+    check_output_dir,
+    is_cut_off,
+    numeric_metrics,
+    write_results,
+)
+from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.runs.resuming import check_same_recipe
+
+
+def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"already contains thesis\.txt; give another folder, or --resume"):
+        check_output_dir(tmp_path, resume=False)
+    with pytest.raises(OutputError, match=r"give another folder$"):
+        check_output_dir(tmp_path, resume=False, can_resume=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_new_or_empty_directory_is_accepted(tmp_path):
+    check_output_dir(tmp_path, resume=False)
+    check_output_dir(tmp_path / "new", resume=False)
+    assert not (tmp_path / "new").exists()
+
+
+def test_only_a_run_can_be_resumed(tmp_path):
+    with pytest.raises(OutputError, match="contains no run"):
+        check_output_dir(tmp_path / "new", resume=True)
+    (tmp_path / "recipe.yaml").write_text("")
+    check_output_dir(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("name", ["sst2", "bert-mini"])
+def test_a_recipe_that_a_full_disk_cut_off_is_no_run(name, tmp_path):
+    """At any byte: a new run and a resumed one replace it, unless there are checkpoints."""
+    recipe, file = load_recipe(name), tmp_path / "recipe.yaml"
+    recipe.save(file, RunInProgress._heading(SimpleNamespace(changed=[], recipe=recipe), "bertkit …"))
+    whole = file.read_bytes()
+    rng = random.Random(8)
+    hub = whole.rindex(b"\nhub:")
+    cuts = [0, 1, 5, 20, *(rng.randrange(hub) for _ in range(12)), hub + 8]
+    for start in [*(whole[:cut] for cut in cuts), b"\0" * len(whole)]:
+        file.write_bytes(start)
+        assert is_cut_off(file)
+        check_output_dir(tmp_path, resume=False)
+        check_output_dir(tmp_path, resume=True)
+        assert check_same_recipe(load_recipe("rte"), tmp_path) == []
+        (tmp_path / "checkpoint-1").mkdir()
+        (tmp_path / "checkpoint-1" / "trainer_state.json").write_text("{}")
+        with pytest.raises(OutputError, match="is cut off, so the checkpoints there may be of another recipe"):
+            check_output_dir(tmp_path, resume=True)
+        with pytest.raises(OutputError, match=r"already contains checkpoint-1, recipe\.yaml"):
+            check_output_dir(tmp_path, resume=False)
+        shutil.rmtree(tmp_path / "checkpoint-1")
+    file.write_bytes(whole)
+    assert not is_cut_off(file)
+    with pytest.raises(OutputError, match=r"already contains recipe\.yaml"):
+        check_output_dir(tmp_path, resume=False)
+
+
+@pytest.mark.parametrize("text", ["# Mine\ntask:\n  kind: ner\n", "task: [", "# Resolved\ntrain: {seed: 1}\n"])
+def test_a_recipe_of_the_user_is_not_replaced(text, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(OutputError, match=r"already contains recipe\.yaml"):
+        check_output_dir(tmp_path, resume=False)
+
+
+def test_temporary_files_of_a_killed_run_do_not_count(tmp_path):
+    for name in (".tmpa1B2c3", ".unfinished-recipe.yaml-1f"):
+        (tmp_path / name).write_text("x")
+    check_output_dir(tmp_path, resume=False)
+    (tmp_path / "thesis.txt.partial").write_text("mine")
+    with pytest.raises(OutputError, match=r"already contains thesis\.txt\.partial"):
+        check_output_dir(tmp_path, resume=False)
+
+
+def test_a_file_in_the_way_is_refused(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutputError, match="a file of that name exists"):
+        check_output_dir(tmp_path / "out", resume=False)
+
+
+def test_results_are_flat_and_gathered(tmp_path):
+    write_results(tmp_path, "train", {"train_loss": 0.5})
+    write_results(tmp_path, "eval", {"eval_accuracy": 0.75})
+    assert json.loads((tmp_path / "eval_results.json").read_text()) == {"eval_accuracy": 0.75}
+    assert json.loads((tmp_path / "all_results.json").read_text()) == {"train_loss": 0.5, "eval_accuracy": 0.75}
+
+
+def test_a_score_that_is_no_number_is_an_error(tmp_path):
+    with pytest.raises(TrainingError, match="eval_loss is nan: the training diverged"):
+        write_results(tmp_path, "eval", {"eval_loss": float("nan")})
+    with pytest.raises(TrainingError, match="not defined if all labels, or all predictions, are the same"):
+        write_results(tmp_path, "eval", {"eval_loss": 0.5, "eval_pearson": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_that_cannot_be_written_leaves_the_old_file(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+    loop: list = []
+    loop.append(loop)
+    with pytest.raises(RecursionError):
+        write_json(path, loop)
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_plain_keeps_numbers_only():
+    assert numeric_metrics({"a": 1, "b": 0.5, "c": "text", "d": None}) == {"a": 1.0, "b": 0.5}

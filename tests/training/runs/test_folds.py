@@ -1,0 +1,257 @@
+"""Every row of a small table is scored by a model that has not seen it, and the run's model is trained on all rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bertkit import check, compare, evaluate, finetune, load
+from bertkit.inference.evaluation import outcome_of
+from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.training.recovery import folds_done, how_to_continue
+from bertkit.training.runs import folds
+from bertkit.training.runs.assembly import Assembly
+from bertkit.training.runs.folds import ModelsOfFolds, step_of
+
+pytestmark = pytest.mark.numeric
+
+FAST = {
+    "data.max_seq_length": 16,
+    "train.max_steps": 8,
+    "train.learning_rate": 1e-3,
+    "train.contrast_steps": 2,
+    "placement.mixed_precision": "no",
+    "placement.device": "cpu",
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "films.csv"
+    words = {"good": "lovely film", "bad": "awful plot"}
+    lines = [f"a {text} number {place},{label}" for place in range(20) for label, text in words.items()]
+    path.write_text("\n".join(["text,label", *lines, lines[0], lines[1]]))
+    return path
+
+
+@pytest.fixture
+def train(table, checkpoint, tmp_path):
+    def run(name="run", resume=False, callbacks=(), **overrides):
+        return finetune(
+            "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / name, resume=resume,
+            callbacks=callbacks, overrides=FAST | {key.replace("__", "."): value for key, value in overrides.items()},
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Rows that each model is trained on, in order, by their lengths and inputs."""
+    made, original = [], Assembly.trainer
+
+    def trainer(self, rows, arguments, what="", **given):
+        made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
+        return original(self, rows, arguments, what, **given)
+
+    monkeypatch.setattr(Assembly, "trainer", trainer)
+    return made
+
+
+def written(run):
+    return [json.loads(line) for line in (run.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
+
+
+def test_every_row_is_scored_by_a_model_that_has_not_seen_it(train, trainings):
+    run = train()
+    rows = written(run)
+    assert [row["index"] for row in rows] == list(range(42))
+    assert [row["line"] for row in rows] == list(range(2, 44))
+    assert rows[0]["fold"] == rows[40]["fold"]  # copies
+    (_, everything), *of_folds = trainings
+    assert len(everything) == 42
+    for fold, (what, seen) in enumerate(of_folds):
+        assert what == f"fold {fold + 1} of 5"
+        own = Counter(everything[row["index"]] for row in rows if row["fold"] == fold)
+        assert own
+        assert Counter(seen) == Counter(everything) - own
+    right = np.mean([row["label"] == row["gold"] for row in rows])
+    assert run.metrics["eval_accuracy"] == pytest.approx(right)
+    assert run.metrics["eval_samples"] == run.metrics["train_samples"] == 42
+    record = json.loads((run.output_dir / "run.json").read_text())
+    assert (record["estimate"], record["folds"]["folds"]) == ("folds", 5)
+    assert not (run.output_dir / "folds").exists()
+    assert f"{round(42 * right)} of 42 examples are right" in run.verdict.sentences[0]
+
+
+def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
+    run = train(train__report=True)
+    assert evaluate(run.output_dir).metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
+    with pytest.raises(DataError, match="has no validation set"):
+        evaluate(run.output_dir, max_samples=3)
+    assert evaluate(run.output_dir, validation_file=str(table)).examples == 42
+    outcome = outcome_of(run.output_dir)
+    logits = [row["logits"] for row in written(run)]
+    assert np.allclose(outcome.outputs, logits)
+    assert "one of 5 models that had not seen it" in (run.output_dir / "README.md").read_text()
+    page = (run.output_dir / "report.html").read_text()
+    assert "all rows, each by a model that has not seen it" in page
+    other = train("other", train__seed=7)
+    assert compare(run.output_dir, other.output_dir).examples == 42
+    (run.output_dir / "out_of_fold.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match="missing or damaged"):
+        outcome_of(run.output_dir)
+
+
+def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
+    run = train(task__calibrate=True)
+    scores = run.metrics
+    assert scores["eval_ece"] <= scores["eval_ece_uncalibrated"] + 0.1
+    assert load(run.output_dir).task.task.temperature == 1.0
+    assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
+
+
+def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, monkeypatch, tmp_path):
+    whole = train("whole")
+    trainings.clear()
+    predictions = ModelsOfFolds._predictions
+
+    def killed(self, fold):
+        if fold == 3:
+            raise KeyboardInterrupt
+        return predictions(self, fold)
+
+    monkeypatch.setattr(ModelsOfFolds, "_predictions", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train("run")
+    assert how_to_continue(None, folds_done(tmp_path / "run")) == (
+        "interrupted; 3 folds are done, and the same command with --resume continues after that"
+    )
+    monkeypatch.setattr(ModelsOfFolds, "_predictions", predictions)
+    trainings.clear()
+    run = train("run", resume=True)
+    assert [what for what, _ in trainings] == ["", "fold 4 of 5", "fold 5 of 5"]
+    assert run.metrics["eval_loss"] == pytest.approx(whole.metrics["eval_loss"], rel=1e-3)
+    assert run.metrics["train_loss"] == pytest.approx(whole.metrics["train_loss"], rel=1e-3)
+
+
+def test_the_model_is_trained_for_as_long_as_the_folds_found_best(train, monkeypatch):
+    monkeypatch.setattr(ModelsOfFolds, "best", 2)
+    run = train()
+    state = json.loads((run.output_dir / "trainer_state.json").read_text())
+    assert state["global_step"] == 4
+    last = [entry["learning_rate"] for entry in state["log_history"] if "learning_rate" in entry][-1]
+    assert run.verdict.proposal is None or "--num-train-epochs" not in " ".join(run.verdict.proposal.options)
+    assert 0.3e-3 < last < 0.9e-3  # halfway down, not at the end of the schedule
+    assert (step_of(0.0, 8), step_of(0.5, 8), step_of(1.0, 8)) == (1, 4, 8)
+
+
+def test_the_best_moment_has_the_lowest_loss_of_calibrated_probabilities(train):
+    record = json.loads((train().output_dir / "run.json").read_text())["folds"]
+    assert (
+        min(record["losses"], key=lambda when: (record["losses"][when], -float(when.split()[0])))
+        == (record["trained_for"])
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"data__folds": 0}, {"data__validation_fraction": 0.2}, {"train__load_best_model_at_end": True}],
+)
+def test_rows_are_held_out_where_that_is_asked_for(train, given):
+    run = train(**given)
+    assert not (run.output_dir / "out_of_fold.jsonl").exists()
+    assert run.metrics["eval_samples"] < 42
+    assert json.loads((run.output_dir / "run.json").read_text())["estimate"] == "held_out"
+
+
+def test_large_tables_hold_rows_out(train, monkeypatch):
+    monkeypatch.setattr(folds, "MOST_ROWS", 41)
+    assert train().metrics["eval_samples"] < 42
+    assert train("three", data__folds=3).metrics["eval_samples"] == 42
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"data__folds": 5, "train__early_stopping_patience": 2}, "early_stopping_patience needs a validation set"),
+        ({"data__folds": 41}, "41 folds of 40 different texts"),
+        ({"data__folds": 1}, "expected at least 2, or 0 for none"),
+        ({"data__fold": 1}, "needs folds"),
+    ],
+)
+def test_what_is_refused(train, tmp_path, given, message):
+    with pytest.raises((RecipeError, DataError), match=message):
+        train(**given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_tasks_without_held_out_rows_of_a_table_refuse_folds(glue, checkpoint, tmp_path):
+    values = {"data.folds": 5, "data.max_seq_length": 16}
+    with pytest.raises(RecipeError, match="needs a validation set"):
+        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=values)
+
+
+def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
+    given = {"model": str(checkpoint), "train_file": str(table)}
+    plan = check("classification", **given, overrides=FAST).plan
+    assert (plan["models"], plan["examples"]) == (6, {"train": 42})
+    assert check("classification", **given, overrides=FAST | {"data.folds": 0}).plan["models"] == 1
+
+
+# ---- rivals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_stands_beside_what_is_cheap(train):
+    run = train()
+    assert run.metrics["baseline_words_accuracy"] == 1.0
+    assert run.metrics["baseline_most_frequent_accuracy"] == pytest.approx(0.5)
+    assert 0 <= run.metrics["baseline_frozen_accuracy"] <= 1
+    [line] = [each for each in run.verdict.sentences if "On the same rows" in each]
+    assert "a linear classifier of words (TF-IDF): 100.0 %" in line
+    difference = 100 * (run.metrics["eval_accuracy"] - 1.0)
+    assert f"({difference:+.1f}" in line
+
+
+def test_rivals_of_a_validation_set_are_fitted_to_the_training_rows(train, table, tmp_path):
+    scored = tmp_path / "scored.csv"
+    scored.write_text("text,label\na lovely plot,bad\nan awful film,good\na lovely film,good\na awful plot,bad")
+    run = train(data__validation_file=str(scored))
+    assert run.metrics["eval_samples"] == 4
+    assert run.metrics["baseline_words_accuracy"] in (0.25, 0.5, 0.75, 1.0)
+
+
+def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
+    rows, scored = tmp_path / "rows.csv", tmp_path / "scored.csv"
+    rows.write_text("text,label\n" + "same,good\nsame,bad\n" * 6)
+    scored.write_text("text,label\nsame,good\nsame,bad\n")
+    run = finetune(
+        "classification", model=str(checkpoint), train_file=str(rows), validation_file=str(scored),
+        output_dir=tmp_path / "run", overrides=FAST | {"train.contrast_steps": 0},
+    )  # fmt: skip
+    assert run.metrics["baseline_words_accuracy"] == run.metrics["baseline_frozen_accuracy"] == 0.5
+
+
+def test_a_temperature_that_is_given_is_not_fitted_again(train):
+    run = train(task__temperature=1.0)
+    logits = [row["logits"] for row in written(run)]
+    assert "eval_temperature" not in run.metrics
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert np.allclose(probabilities.max(axis=1), [row["probability"] for row in written(run)], atol=1e-3)
+    assert run.metrics["eval_loss"] == pytest.approx(
+        -np.mean([np.log(each["probabilities"][each["gold"]]) for each in written(run)]), abs=1e-3
+    )
+
+
+def test_numbers_have_no_rivals(checkpoint, tmp_path):
+    table = tmp_path / "numbers.csv"
+    table.write_text("text,label\n" + "\n".join(f"text {n},{n / 7:.3f}" for n in range(30)))
+    run = finetune(
+        "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / "run",
+        overrides=FAST | {"train.contrast_steps": 0},
+    )  # fmt: skip
+    assert run.metrics["eval_samples"] == 30
+    assert not any(name.startswith("baseline") for name in run.metrics)
