@@ -15,13 +15,15 @@ from types import ModuleType
 from typing import Any
 
 from .model.registration import install as _install_registration
-
-__version__ = "0.3.0"
+from .runtime.features import declared as _declared
+from .runtime.features import features as _features
+from .runtime.version import __version__ as __version__
 
 # tqdm warns at import in notebooks without ipywidgets, where it shows its bars as text.
 warnings.filterwarnings("ignore", message="IProgress not found")
 
-# Public name -> where it lives. Nothing here may be imported at once: torch and transformers take seconds.
+# Public name -> where it lives; the names of features are in their folders. Nothing here may be imported at once: torch
+# and transformers take seconds.
 _PUBLIC = {
     "BertConfig": "bertkit.model.configuration_bert:BertConfig",
     "BertForMaskedLM": "bertkit.model.modeling_bert:BertForMaskedLM",
@@ -33,28 +35,14 @@ _PUBLIC = {
     "BertForTokenClassification": "bertkit.model.modeling_bert:BertForTokenClassification",
     "BertModel": "bertkit.model.modeling_bert:BertModel",
     "BertkitError": "bertkit.runtime.errors:BertkitError",
-    "ablations": "bertkit.features.grids.ablations:ablations",
     "build_corpus": "bertkit.training.runs.corpus:build_corpus",
-    "check": "bertkit.features.checks.check:check",
-    "check_grid": "bertkit.features.checks.grids:check_grid",
-    "choose": "bertkit.features.choosing.choose:choose",
-    "compare": "bertkit.features.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.files:copy_recipe",
-    "demo": "bertkit.features.serving.demo:demo",
     "distill": "bertkit.training.runs.distill:distill",
     "embed": "bertkit.inference.vector_files:embed_texts",
-    "embed_folder": "bertkit.features.scaling.folders:embed_folder",
-    "ensemble": "bertkit.features.grids.ensemble:ensemble",
     "environment": "bertkit.runtime.placement.environment:environment",
     "evaluate": "bertkit.inference.evaluation:evaluate",
-    "explain": "bertkit.features.explain.explain:explain",
-    "export": "bertkit.features.sharing.export:export",
-    "extend_tokenizer": "bertkit.features.adaptation.extend:extend_tokenizer",
     "find_recipe": "bertkit.recipe.files:find_recipe",
     "finetune": "bertkit.training.runs.finetune:finetune",
-    "finetune_glue": "bertkit.features.grids.glue:finetune_glue",
-    "finetune_glue_grid": "bertkit.features.grids.glue:finetune_glue_grid",
-    "finetune_grid": "bertkit.features.grids.grid:finetune_grid",
     "join_corpus": "bertkit.training.runs.corpus:join_corpus",
     "list_recipes": "bertkit.recipe.files:list_recipes",
     "load": "bertkit.inference.loaded:load",
@@ -62,29 +50,39 @@ _PUBLIC = {
     "metrics": "bertkit.metrics",
     "mine_negatives": "bertkit.inference.negatives:mine_negatives",
     "predict": "bertkit.inference.files:predict_stream",
-    "predict_folder": "bertkit.features.scaling.folders:predict_folder",
     "pretrain": "bertkit.training.runs.pretrain:pretrain",
-    "push": "bertkit.features.sharing.push:push",
-    "quickstart": "bertkit.features.tour.quickstart:quickstart",
     "recipe_schema": "bertkit.tasks.registry:recipe_schema",
-    "report": "bertkit.features.reporting.report:report",
-    "report_grid": "bertkit.features.grids.page:report_grid",
-    "reproduce": "bertkit.features.reproducing.reproduce:reproduce",
     "runs": "bertkit.training.runs.listing:runs",
-    "serve": "bertkit.features.serving.server:serve",
-    "swap_tokenizer": "bertkit.features.adaptation.swap:swap_tokenizer",
     "train_tokenizer": "bertkit.training.runs.corpus:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
     "verify_corpus": "bertkit.training.runs.corpus:verify_corpus",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+
+def _places() -> dict[str, str]:
+    """Returns the place of every public name."""
+    of_features = {
+        name: f"bertkit.features.{feature}.{place}"
+        for feature, names in _declared("PUBLIC")
+        for name, place in names.items()
+    }
+    of_two = {
+        name: f"bertkit.features.{feature}.{place}"
+        for feature, others in _declared("PUBLIC_WITH")
+        for other, names in others.items()
+        if other in _features()
+        for name, place in names.items()
+    }
+    return {**_PUBLIC, **of_features, **of_two}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name == "__all__":
+        return ["__version__", *sorted(_places())]
+    place = None if name.startswith("_") else _PUBLIC.get(name) or _places().get(name)
+    if place is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PUBLIC[name].partition(":")
+    module, _, attribute = place.partition(":")
     value = getattr(_imported(module), attribute) if attribute else _imported(module)
     globals()[name] = value  # found directly from now on
     return value
@@ -104,7 +102,7 @@ def _imported(module: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_places()])
 
 
 _install_registration()

@@ -1,4 +1,7 @@
-"""Entry point of the ``bertkit`` command: registers the commands and maps errors to messages and exit codes."""
+"""Entry point of the ``bertkit`` command: the commands of the core, and errors as messages and exit codes.
+
+Features bring their own commands, see `bertkit.cli.features`.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from bertkit import __version__
 from bertkit.cli import corpus, distill, embed, evaluate, finetune, negatives, predict, pretrain, recipes, runs
 from bertkit.cli.commands import command
 from bertkit.cli.groups import InOrderOfUse
 from bertkit.cli.printing import print_text, standard_streams, use_utf8
-from bertkit.features.adaptation import command as adaptation
-from bertkit.features.checks import command as check
-from bertkit.features.choosing import command as choose
-from bertkit.features.explain import command as explain
-from bertkit.features.grids import command as grids
-from bertkit.features.reporting import command as report
-from bertkit.features.reproducing import command as reproduce
-from bertkit.features.serving import command as serve
-from bertkit.features.sharing import command as sharing
-from bertkit.features.tour import command as quickstart
 from bertkit.runtime.errors import BertkitError, RecipeError, shortened
 from bertkit.runtime.files import disk_fault
 from bertkit.runtime.options import command_line
@@ -32,6 +24,7 @@ from bertkit.runtime.placement.launch import end_with_launcher, wait_for_launche
 from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.resolve import ProcessesNeeded
 from bertkit.runtime.progress import printable, wrapped
+from bertkit.runtime.version import __version__
 
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
 
@@ -44,7 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # without boxes more of the help fits on a page, and pipes get what terminals show
 )
-app.command("quickstart")(quickstart.quickstart)
 command(
     app,
     "pretraining",
@@ -56,13 +48,7 @@ command(
 )(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
 command(app, distill.KINDS, distill.KEYS)(distill.distill)
-app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
 command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
-command(app, ("classification", "ner"), choose.KEYS)(choose.choose)
-command(app, "pretraining", without=grids.OF_ONE_VARIANT)(grids.ablations)
-command(app, "classification", reproduce.KEYS)(reproduce.reproduce)
-app.command("compare")(grids.compare)
-app.command("ensemble")(grids.ensemble)
 command(
     app,
     (),
@@ -75,17 +61,9 @@ command(
 )(predict.predict)
 app.command("fill-mask")(predict.fill_mask)
 command(app, (), ())(embed.embed)
-command(app, "classification", sharing.OF_EXPORT)(sharing.export)
 app.command("negatives")(negatives.negatives)
-command(app, (), ())(explain.explain)
-command(app, (), ())(serve.serve)
-command(app, (), ())(serve.demo)
-app.command("push")(sharing.push)
-app.command("report")(report.report)
 app.command("runs")(runs.runs)
 app.command("env")(runs.env)
-command(corpus.tokenizer_app, "pretraining", adaptation.OF_EXTENSIONS)(adaptation.extend)
-corpus.tokenizer_app.command("swap")(adaptation.swap)
 app.add_typer(corpus.tokenizer_app, name="tokenizer")
 app.add_typer(corpus.corpus_app, name="corpus")
 app.add_typer(recipes.app, name="recipes")

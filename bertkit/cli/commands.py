@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 from typer.core import TyperCommand, TyperOption
 
+from bertkit.cli.features import Options, options_for
 from bertkit.cli.printing import print_text
 from bertkit.recipe.fields import members
 from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers, TrainSettings
@@ -168,9 +169,10 @@ def command(
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a command with options for settings.
 
-    The parameters of the function become those of the command, as in typer, except for two types. A parameter of type
+    The parameters of the function become those of the command, as in typer, except for three types. A parameter of type
     `Settings` is replaced by one option for each of ``keys`` and receives those that were given. A parameter whose
     type is a dataclass is replaced by the fields of the dataclass, by the same rules, and receives an instance of it.
+    One of type `bertkit.cli.features.Options` is replaced by the options that features add to the command.
 
     The modules of the settings are imported only when the command is run or its help is shown.
 
@@ -274,6 +276,13 @@ def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[
             return Settings({key: str(value) if isinstance(value, Path) else value for key, value in values.items()})
 
         return list(options), settings
+    if get_origin(annotation) is Annotated and get_args(annotation)[0] is Options:
+        groups = [
+            _expanded(Parameter(f"{parameter.name}_{number}", Parameter.KEYWORD_ONLY, annotation=each), options)
+            for number, each in enumerate(options_for(get_args(annotation)[1:]))
+        ]
+        of_features = [each for expanded, _ in groups for each in expanded]
+        return of_features, lambda given: Options(take(given) for _, take in groups)
     if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
         hints = get_type_hints(annotation, include_extras=True)
         fields = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,7 +12,6 @@ from bertkit.cli.commands import OF_DATA, OF_EVERY_RUN
 from bertkit.cli.embed import numbers
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
-from bertkit.features.checks.command import print_report
 from bertkit.runtime.errors import RecipeError
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
@@ -91,20 +91,18 @@ def distill(
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
     layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
     arguments: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
-    if run.is_checked:
+
+    def resolved() -> Mapping[str, Any]:
         from bertkit.training.runs.distill import distillation_recipe
 
-        print_report(run.report(distillation_recipe(teacher, run.model, layers, **arguments), model=None), run.json)
+        return {"": distillation_recipe(teacher, run.model, layers, **arguments)}
+
+    command = training.Training(run=run, recipes=resolved, given={"model": None})
+    if run.of_features.start(command):
         return
-    done = bertkit.distill(
-        teacher,
-        run.model,
-        student_layers=layers,
-        output_dir=run.output_dir,
-        resume=run.resume,
-        push_to_hub=run.push_to_hub,
-        **arguments,
-    )
+    arguments = {**command.arguments, "student": run.model, **arguments}
+    del arguments["model"]
+    done = bertkit.distill(teacher, student_layers=layers, output_dir=run.output_dir, **arguments)
     from bertkit.training.runs.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]

@@ -9,8 +9,9 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.features import Options
 from bertkit.cli.printing import print_result
-from bertkit.features.scaling.command import Folder, print_folder, refuse
+from bertkit.cli.texts import OnError, Texts
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted
 
@@ -43,7 +44,8 @@ def embed(
         int | None, options.option(help="Tokens that neighbouring windows share; by default a quarter of a window.")
     ] = None,
     per_file: options.PerFile = False,
-    folder: Folder,
+    on_error: OnError = None,
+    of_features: Annotated[Options, "texts"],
     precision: options.Precision = "auto",
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
@@ -59,17 +61,23 @@ def embed(
         "precision": precision,
         "revision": revision,
     }
-    if folder.output_dir is not None:
-        others = {
-            "TEXT": texts,
-            "--output": output_file,
-            "--trust-remote-code": trust_remote_code,
-            "--per-file": per_file,
-        }
-        refuse(others, "is not for --output-dir; remove it")
-        print_folder(bertkit.embed_folder(checkpoint, **how, **folder.arguments(input_file)), json)
+    others = {
+        "TEXT": texts,
+        "--output": output_file,
+        "--trust-remote-code": trust_remote_code,
+        "--per-file": per_file,
+    }
+    command = Texts(
+        name="embed",
+        checkpoint=checkpoint,
+        input=input_file,
+        how=how,
+        others=others,
+        on_error=on_error,
+        json=json,
+    )
+    if of_features.start(command):
         return
-    folder.check_unused("on_error")
     if output_file is None:
         raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
     count, size = bertkit.embed(
@@ -79,7 +87,7 @@ def embed(
         None if input_file is None else Path(input_file),
         trust_remote_code=trust_remote_code,
         per_file=per_file,
-        on_error=folder.on_error or "stop",
+        on_error=on_error or "stop",
         **how,
     )
     line = f"{counted(count, 'text')}, {size} numbers {'per token' if pooling == 'none' else 'each'}: {output_file}"

@@ -6,13 +6,10 @@ from typing import Annotated
 
 import typer
 
-import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import command
 from bertkit.cli.groups import Group
-from bertkit.cli.printing import print_result
-from bertkit.cli.training import FineTuning, finetune, grid_arguments, grid_report, print_grid
-from bertkit.features.checks.command import print_report
+from bertkit.cli.training import FineTuning, finetune, finetune_several
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.runtime.errors import RecipeError, did_you_mean
 from bertkit.tasks.registry import TASKS, recipe_of_package
@@ -60,31 +57,7 @@ def glue(
     if task is None or not (task == "all" or "," in task):
         finetune("glue", task_recipe(task, run.recipe), run)
         return
-    names = glue_tasks(task, run.recipe)
-    if run.push_to_hub is not None and not run.many.is_given:
-        raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
-    if run.is_checked:
-        from bertkit.features.checks.findings import merged
-
-        folders = {name: run.output_dir / name for name in names}
-        if run.many.is_given:
-            reports = {name: grid_report(GLUE + name, run, folder) for name, folder in folders.items()}
-        else:
-            reports = {name: run.report(GLUE + name, folder) for name, folder in folders.items()}
-        print_report(merged(reports), run.json)
-        return
-    if run.many.is_given:
-        from bertkit.features.grids.glue import glue_grid_table
-
-        results = bertkit.finetune_glue_grid(names, **grid_arguments(run))
-        print_grid(results, run, glue_grid_table)
-        return
-    from bertkit.features.grids.glue import glue_table
-
-    options.check_one_form(run.json, run.many.format)
-    # Repeating the command continues where it stopped, so --resume has no effect.
-    scores = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
-    print_result(scores, [glue_table(scores, run.many.format)], run.json, run.many.format)
+    finetune_several({name: GLUE + name for name in glue_tasks(task, run.recipe)}, run)
 
 
 _add(

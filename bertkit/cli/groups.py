@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperGroup
 
+from bertkit.cli.features import commands_of_features, in_panels, load_command
 from bertkit.recipe.files import GLUE, recipes_in
 
 _NAMES = 20  # columns of names of commands, with the spaces around them
 
-PANELS = {
-    "Prepare": ("quickstart", "check", "choose", "recipes", "tokenizer", "corpus"),
+PANELS: dict[str, tuple[str, ...]] = {
+    "Prepare": ("recipes", "tokenizer", "corpus"),
     "Train": ("finetune", "pretrain", "distill", "negatives"),
-    "Look at the results": ("runs", "report", "compare", "evaluate", "explain"),
-    "Use": ("predict", "embed", "fill-mask", "demo", "serve"),
-    "Share": ("push", "export"),
-    "Experiments": ("ensemble", "ablations", "reproduce"),
+    "Look at the results": ("runs", "evaluate"),
+    "Use": ("predict", "embed", "fill-mask"),
+    "Share": (),
+    "Experiments": (),
     "Help": ("env",),
 }
-"""Commands in the order of use, by the panel of the help; others stand at the end."""
+"""Commands of the core in the order of use, by the panel of the help; features say where theirs stand."""
 
 
 class Group(TyperGroup):
-    """Group that names the nearest commands, also of other groups, for one that it has not."""
+    """Group with the commands of features, which names the nearest commands, also of other groups, for an unknown one.
+
+    The file of a command of a feature is imported when the command, or the help of the group, is asked for.
+    """
+
+    _is_root = False
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        """All commands by name; those of features are imported."""
+        return {**self._core, **{name: load_command(whole) for name, whole in self._of_features().items()}}
+
+    @commands.setter
+    def commands(self, commands: MutableMapping[str, Any]) -> None:
+        self._core = commands
+
+    def _of_features(self) -> dict[str, str]:
+        """Returns the name of each command of a feature in this group → the name with the group."""
+        group = "" if self._is_root else f"{self.name} "
+        names = [name for name in commands_of_features() if name.startswith(group)]
+        return {name.removeprefix(group): name for name in names if " " not in name.removeprefix(group)}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*self._core, *self._of_features()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        whole = self._of_features().get(cmd_name)
+        return self._core.get(cmd_name) if whole is None else load_command(whole)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
@@ -58,25 +87,23 @@ def nearest_commands(name: str, root: Any) -> list[str]:
 
 
 class InOrderOfUse(Group):
-    """Group whose help has the commands in the panels and in the order of `PANELS`."""
+    """The group of all commands, whose help has them in panels, in the order of use."""
+
+    _is_root = True
 
     def list_commands(self, ctx: Any) -> list[str]:
-        known = [name for names in PANELS.values() for name in names if name in self.commands]
-        names = [*known, *(name for name in self.commands if name not in known)]
-        for panel, of_panel in PANELS.items():
-            for name in of_panel:
-                if name in self.commands:
-                    self.commands[name].rich_help_panel = panel  # type: ignore[attr-defined]
-        return names
+        names = super().list_commands(ctx)
+        known = [name for of_panel in in_panels(PANELS).values() for name in of_panel if name in names]
+        return [*known, *(name for name in names if name not in known)]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands in the sections of `PANELS`."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            of_command = getattr(self.commands[name], "rich_help_panel", None)
-            panel = of_command if of_command in PANELS else "Others"
-            width = formatter.width - _NAMES
-            panels.setdefault(panel, []).append((name, self.commands[name].get_short_help_str(width)))
-        for panel, rows in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl([(f"{name:<{_NAMES - 6}}", text) for name, text in rows])
+        """Writes the commands in the sections of their panels."""
+        width, commands = formatter.width - _NAMES, self.commands
+        panels = in_panels(PANELS)
+        known = {name for names in panels.values() for name in names}
+        panels["Others"] = [name for name in commands if name not in known]
+        for panel, names in panels.items():
+            rows = [(f"{name:<{_NAMES - 6}}", commands[name].get_short_help_str(width)) for name in names]
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)

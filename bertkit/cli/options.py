@@ -92,7 +92,8 @@ def check_one_form(as_json: bool, format: str) -> None:
         raise RecipeError(f"--json and --format {format}: results have one form; give only one of them")
 
 
-DATA, MODEL, TRAINING, OUTPUT = "Data", "Model", "Training", "Output"
+DATA, MODEL, TRAINING, GRIDS, OUTPUT = "Data", "Model", "Training", "Grids", "Output"
+FOLDERS = "Folders of files"
 """Panels of options in the help; `bertkit.cli.commands` has their order."""
 
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."

@@ -10,8 +10,9 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.features import Options
 from bertkit.cli.printing import print_lines, print_list, print_result
-from bertkit.features.scaling.command import Folder, print_folder, refuse
+from bertkit.cli.texts import OnError, Texts
 from bertkit.runtime.errors import RecipeError
 
 
@@ -71,7 +72,8 @@ def predict(
         ),
     ] = None,
     per_file: options.PerFile = False,
-    folder: Folder,
+    on_error: OnError = None,
+    of_features: Annotated[Options, "texts"],
     precision: options.Precision = "auto",
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
@@ -89,22 +91,28 @@ def predict(
         "precision": precision,
         "revision": revision,
     }
-    if folder.output_dir is not None:
-        others: dict[str, Any] = {
-            "TEXT": texts,
-            "--output": output_file,
-            "--question": question,
-            "--csv-safe": csv_safe,
-            "--as": form,
-            "--per-file": per_file,
-            "--trust-remote-code": trust_remote_code,  # each worker would run it
-            "--context": context,
-            "--context-file": context_file,
-        }
-        refuse(others, "is not for --output-dir; remove it")
-        print_folder(bertkit.predict_folder(checkpoint, **how, **folder.arguments(input_file)), json)
+    others: dict[str, Any] = {
+        "TEXT": texts,
+        "--output": output_file,
+        "--question": question,
+        "--csv-safe": csv_safe,
+        "--as": form,
+        "--per-file": per_file,
+        "--trust-remote-code": trust_remote_code,  # each worker of a folder would run it
+        "--context": context,
+        "--context-file": context_file,
+    }
+    command = Texts(
+        name="predict",
+        checkpoint=checkpoint,
+        input=input_file,
+        how=how,
+        others=others,
+        on_error=on_error,
+        json=json,
+    )
+    if of_features.start(command):
         return
-    folder.check_unused("on_error")
     blocks = bertkit.predict(
         checkpoint,
         texts or None,  # no argument is an empty list
@@ -117,7 +125,7 @@ def predict(
         form=form,
         trust_remote_code=trust_remote_code,
         per_file=per_file,
-        on_error=folder.on_error or "stop",
+        on_error=on_error or "stop",
         **how,
     )
     if json:

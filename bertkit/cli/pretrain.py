@@ -49,4 +49,5 @@ def pretrain(
     from bertkit.training.runs.pretrain import SHOWN
 
     texts = [*(corpus or []), *(more or [])]
-    run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, training.AFTER_PRETRAINING, corpus=texts)
+    command = training.Training(run=run, recipes=lambda: {"": run.recipe}, given={"corpus": texts})
+    training.train(bertkit.pretrain, command, lambda metrics: SHOWN, training.AFTER_PRETRAINING)

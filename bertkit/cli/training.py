@@ -1,9 +1,9 @@
-"""Options of all training commands and of grids, their conversion to recipe overrides, and the output of runs."""
+"""Options of all training commands, their conversion to recipe overrides, and the output of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +12,8 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
-from bertkit.cli.printing import print_next, print_result, print_results
-from bertkit.features.checks.command import print_report
+from bertkit.cli.features import Options
+from bertkit.cli.printing import print_results
 from bertkit.recipe.fields import Text, typed
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import load_placement
@@ -21,14 +21,9 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
-    from bertkit.features.checks.findings import Report
-    from bertkit.recipe.load import Recipe
     from bertkit.training.runs.directory import Run as FinishedRun
 
-
-_MANY_RUNS = "Grids"
 AFTER_FINETUNING = ("bertkit predict {} --input FILE", "bertkit demo {}")
-AFTER_A_GRID = ("bertkit report {}", "bertkit predict {}/best --input FILE")
 AFTER_PRETRAINING = (
     "bertkit finetune classification --model {} --train-file FILE --output-dir NEW",
     "bertkit embed {} --input FILE --output vectors.npz",
@@ -62,98 +57,8 @@ class Run:
         bool,
         typer.Option("--resume", help="Continue the run in --output-dir.", rich_help_panel=options.OUTPUT),
     ] = False
-    push_to_hub: Annotated[
-        str | None,
-        options.option(
-            help="Push the finished run to this repository of the Hub.",
-            metavar="REPO_ID",
-            panel=options.OUTPUT,
-        ),
-    ] = None
     json: Annotated[bool, typer.Option("--json", help=options.AS_JSON, rich_help_panel=options.OUTPUT)] = False
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check",
-            help="Report faults and the cost of the run; train and write nothing.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = False
-    check_labels: Annotated[
-        bool,
-        options.option(
-            "--check-labels", help="With --check: also look for wrong labels.", panel=options.OUTPUT, rare=True
-        ),
-    ] = False
-    fix: Annotated[
-        Path | None,
-        options.option(
-            help="With --check: the table without empty and repeated rows, labels unified.",
-            metavar="OUT.csv",
-            panel=options.OUTPUT,
-            rare=True,
-        ),
-    ] = None
-    strict: Annotated[
-        bool, options.option("--strict", help="With --check: warnings are errors.", panel=options.OUTPUT, rare=True)
-    ] = False
-
-    def start(
-        self,
-        function: Callable[..., FinishedRun],
-        recipe: str | Path | Mapping[str, Any] | None,
-        shown: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]],
-        next_commands: Sequence[str],
-        **given: Any,
-    ) -> None:
-        """Runs a function of `bertkit` and prints its results, or checks the run if ``--check`` is given.
-
-        Args:
-            function: `bertkit.finetune` or `bertkit.pretrain`.
-            recipe: recipe of the run.
-            shown: returns the printed metrics as (key, name).
-            next_commands: commands that use the run, with ``{}`` in place of its folder.
-            given: arguments of the function that are not options of all runs.
-        """
-        if self.is_checked:
-            print_report(self.report(recipe, **given), self.json)
-            return
-        done = function(recipe, output_dir=self.output_dir, **self._arguments(), **given)
-        print_results(done, list(shown(done.metrics)), self.json, next_commands)
-
-    def report(
-        self, recipe: str | Path | Mapping[str, Any] | Recipe | None, output_dir: Path | None = None, **given: Any
-    ) -> Report:
-        """Checks a run; its folder is ``output_dir``, by default that of the command."""
-        folder = output_dir or self.output_dir
-        return bertkit.check(
-            recipe,
-            output_dir=folder,
-            labels=self.check_labels,
-            strict=self.strict,
-            fix=self.fix,
-            **{**self._arguments(), **given},
-        )
-
-    @property
-    def is_checked(self) -> bool:
-        """Returns whether the run is only checked.
-
-        Raises:
-            RecipeError: an option of the check is given without ``--check``.
-        """
-        for flag, is_given in (("--check-labels", self.check_labels), ("--strict", self.strict), ("--fix", self.fix)):
-            if is_given and not self.check:
-                raise RecipeError(f"{flag} is for --check; add it, or remove {flag}")
-        return self.check
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "overrides": self.overrides(),
-            "resume": self.resume,
-            "push_to_hub": self.push_to_hub,
-        }
+    of_features: Annotated[Options, "run"]
 
     def overrides(self) -> dict[str, Any]:
         """Returns the recipe overrides of the options; see `overrides`."""
@@ -161,77 +66,77 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Options that turn one run into many; `bertkit.cli.commands.command` turns the fields into options."""
+class FineTuning(Run):
+    """Arguments of a fine-tuning command: one run, or many with options of features."""
 
-    grid: Annotated[
-        list[str] | None,
-        options.option(
-            help="Values to try in all combinations: KEY=VALUE,VALUE, or paper for the grid of the BERT paper. "
-            "Repeatable.",
-            metavar="KEY=VALUES",
-            complete=options.complete_keys,
-            panel=_MANY_RUNS,
-        ),
-    ] = None
-    search: Annotated[
-        list[str] | None,
-        options.option(
-            help="Range to sample from instead: KEY=LO..HI, KEY=LO..HI:log or KEY=VALUE,VALUE. Repeatable.",
-            metavar="KEY=RANGE",
-            complete=options.complete_keys,
-            panel=_MANY_RUNS,
-            rare=True,
-        ),
-    ] = None
-    trials: Annotated[int | None, options.option(help="Settings that --search tries.", panel=_MANY_RUNS, rare=True)] = (
-        None
-    )
-    seeds: Annotated[
-        int | None, options.option(help="Runs of each setting with different seeds.", panel=_MANY_RUNS)
-    ] = None
     folds: Annotated[
         int | None,
         options.option(
             help="Folds of the training set, each of which validates one run; 0 for none.",
-            panel=_MANY_RUNS,
+            panel=options.GRIDS,
         ),
     ] = None
-    worker: Annotated[
-        bool, options.option("--worker", help="Join the grid in --output-dir.", panel=_MANY_RUNS, rare=True)
-    ] = False
-    format: Annotated[
-        options.TableFormat, options.option("--format", help=options.AS_TABLE, panel=_MANY_RUNS, rare=True)
-    ] = "text"
-
-    @property
-    def is_given(self) -> bool:
-        """Returns whether any of the options is given, other than the format of results."""
-        values = {name: value for name, value in asdict(self).items() if name != "format"}
-        return any(value is not None and value is not False for value in values.values())
-
-    @property
-    def has_only_folds(self) -> bool:
-        """Returns whether no other option is given than the number of folds."""
-        return self.folds is not None and not replace(self, folds=None).is_given
-
-    def arguments(self) -> dict[str, Any]:
-        """Returns the options as arguments of `bertkit.finetune_grid`."""
-        return {
-            "grid": self.grid or (),
-            "search": self.search or (),
-            "trials": self.trials,
-            "seeds": 1 if self.seeds is None else self.seeds,
-            "folds": self.folds,
-            "worker": self.worker,
-        }
+    of_features: Annotated[Options, "run", "finetune"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuning(Run):
-    """Arguments of a fine-tuning command: one run, or a grid of runs."""
+class Training:
+    """A training command before it starts, as the options of features see it.
 
-    many: Grid
+    Attributes:
+        run: the options.
+        recipes: returns the recipes to train with: by the names of tasks, or one with an empty name.
+        names: the names of the tasks; one empty name for one run without.
+        given: further arguments of the functions that train and check.
+        folds: number of folds whose models are runs of their own; None without such runs.
+    """
+
+    run: Run
+    recipes: Callable[[], Mapping[str, Any]]
+    names: Sequence[str] = ("",)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    folds: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `bertkit.finetune` and `bertkit.check` from the options, without recipe and folder."""
+        run = self.run
+        usual: dict[str, Any] = {"model": run.model, "overrides": run.overrides(), "resume": run.resume}
+        for each in run.of_features:
+            usual |= each.arguments()
+        return usual | dict(self.given)
+
+    @property
+    def many(self) -> dict[str, Any] | None:
+        """The arguments that make one run many; None for one run."""
+        found = (each.many(self) for each in self.run.of_features)
+        return next((arguments for arguments in found if arguments is not None), None)
+
+
+def train(
+    function: Callable[..., FinishedRun],
+    training: Training,
+    shown: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]],
+    next_commands: Sequence[str],
+) -> None:
+    """Calls a function of `bertkit` and prints its results, unless the options say that a feature does something else.
+
+    Args:
+        function: `bertkit.finetune` or `bertkit.pretrain`.
+        training: the command.
+        shown: returns the printed metrics as (key, name).
+        next_commands: commands that use the run, with ``{}`` in place of its folder.
+    """
+    if training.run.of_features.start(training):
+        return
+    if training.folds is not None:
+        raise RecipeError(
+            f"--folds {training.folds}: each fold of this task validates a run of its own, which this installation of "
+            "bertkit has no feature for"
+        )
+    [recipe] = training.recipes().values()
+    done = function(recipe, output_dir=training.run.output_dir, **training.arguments)
+    print_results(done, list(shown(done.metrics)), training.run.json, next_commands)
 
 
 def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None) -> dict[str, Any]:
@@ -259,8 +164,8 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     return placed | merged
 
 
-def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) -> None:
-    """Fine-tunes with the recipe of a command, once or as a grid, and prints the scores.
+def finetune(kind: str, usual: str | Path | Mapping[str, Any] | Mapping[str, str], run: FineTuning) -> None:
+    """Fine-tunes with the recipe of a command and prints the scores.
 
     Args:
         kind: the task of the command.
@@ -272,22 +177,31 @@ def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) 
     """
     recipe = run.recipe or usual
     check_kind(recipe, kind)
-    if run.many.has_only_folds and (not run.many.folds or getattr(TASKS.task(kind), "can_score_by_folds", False)):
-        settings = Settings({**run.settings, "data.folds": run.many.folds})
-        run = replace(run, settings=settings, many=replace(run.many, folds=None))
-    if run.many.is_given:
-        if run.is_checked:
-            print_report(grid_report(recipe, run), run.json)
-            return
-        from bertkit.features.grids.table import grid_table
+    folds = run.folds
+    training = Training(run=run, recipes=lambda: {"": recipe}, folds=folds)
+    is_one_run = replace(training, folds=None).many is None
+    if folds is not None and is_one_run and (not folds or getattr(TASKS.task(kind), "can_score_by_folds", False)):
+        run = replace(run, settings=Settings({**run.settings, "data.folds": folds}))
+        training = replace(training, run=run, folds=None)
+    train(bertkit.finetune, training, scores, AFTER_FINETUNING)
 
-        results = bertkit.finetune_grid(recipe, **grid_arguments(run))
-        print_grid(results, run, grid_table, AFTER_A_GRID if results.best is not None else ())
-        return
-    if run.many.format != "text":
-        raise RecipeError(f"--format {run.many.format}: is for the table of many runs; one run prints its scores")
 
-    run.start(bertkit.finetune, recipe, scores, AFTER_FINETUNING)
+def finetune_several(recipes: Mapping[str, str], run: FineTuning) -> None:
+    """Fine-tunes on several GLUE tasks by a feature that does so.
+
+    Args:
+        recipes: task → recipe.
+        run: the options.
+
+    Raises:
+        RecipeError: an option is for one run, or there is no such feature.
+    """
+    named = f"--task {','.join(recipes)} names several"
+    training = Training(run=run, recipes=lambda: recipes, names=tuple(recipes), folds=run.folds)
+    if training.arguments.get("push_to_hub") is not None and training.many is None:
+        raise RecipeError(f"--push-to-hub is for one run, and {named}; use bertkit push")
+    if not run.of_features.start(training):
+        raise RecipeError(f"{named}, which this installation of bertkit trains one by one only; name one task")
 
 
 def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
@@ -309,43 +223,3 @@ def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     from bertkit.training.runs.directory import named_scores
 
     return named_scores(metrics)
-
-
-def grid_arguments(run: FineTuning) -> dict[str, Any]:
-    """Returns the arguments of `bertkit.finetune_grid` other than the recipe.
-
-    Raises:
-        RecipeError: an option is for one run, or two give the form of the results.
-    """
-    options.check_one_form(run.json, run.many.format)
-    if run.push_to_hub is not None:
-        raise RecipeError("--push-to-hub: is for one run; push the best one with bertkit push OUTPUT_DIR/best REPO_ID")
-    # Repeating the command continues a grid, so --resume has no effect.
-    return {
-        **run.many.arguments(),
-        "output_dir": run.output_dir,
-        "model": run.model,
-        "overrides": run.overrides(),
-    }
-
-
-def grid_report(recipe: str | Path | Mapping[str, Any], run: FineTuning, output_dir: Path | None = None) -> Report:
-    """Checks a grid; its folder is ``output_dir``, by default that of the command."""
-    arguments = {**grid_arguments(run), "output_dir": output_dir or run.output_dir}
-    del arguments["worker"]
-    return bertkit.check_grid(recipe, **arguments, labels=run.check_labels, strict=run.strict, fix=run.fix)
-
-
-def print_grid(results: Any, run: FineTuning, table: Callable[..., str], next_commands: Sequence[str] = ()) -> None:
-    """Prints the results of one or several grids as a table, or as one JSON object.
-
-    ``next_commands`` are printed below a table of text, with ``{}`` in place of the folder.
-
-    Raises:
-        typer.Exit: a run has failed; the exit code is 1.
-    """
-    print_result(results, [table(results, format=run.many.format)], run.json, run.many.format)
-    if not run.json and run.many.format == "text":
-        print_next(next_commands, results.output_dir)
-    if results.failed:
-        raise typer.Exit(1)

@@ -20,12 +20,12 @@ from datasets import Dataset, load_from_disk
 from datasets.fingerprint import get_temporary_cache_files_directory
 from transformers import PreTrainedTokenizerBase
 
-from bertkit import __version__
 from bertkit.runtime.files import new_folder
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.launch import SCRATCH_FOLDER
 from bertkit.runtime.placement.processes import failing_together, first_on_machine, gathered
 from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.version import __version__
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns, Split, Truncation
 

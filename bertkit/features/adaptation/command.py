@@ -9,15 +9,19 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import Settings
+from bertkit.cli.commands import Settings, command
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_result
 
 NewCheckpoint = Annotated[
     Path, options.option("--output-dir", help="Folder of the new checkpoint; new or empty.", panel=options.OUTPUT)
 ]
-OF_EXTENSIONS = ("data.text_column", "data.dataset_config", "data.dataset_split", "data.streaming")
+app = new_app()
+
+_OF_EXTENSIONS = ("data.text_column", "data.dataset_config", "data.dataset_split", "data.streaming")
 
 
+@command(app, "pretraining", _OF_EXTENSIONS, name="tokenizer extend")
 def extend(
     model: options.Checkpoint,
     corpus: options.Corpus,
@@ -42,6 +46,7 @@ def extend(
     print_result(extension.record(), extension.lines(), json)
 
 
+@app.command("tokenizer swap")
 def swap(
     model: options.Checkpoint,
     tokenizer: Annotated[

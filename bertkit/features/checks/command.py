@@ -5,13 +5,19 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import typer
 
+import bertkit
+from bertkit.cli import options
+from bertkit.cli.features import OptionsOfFeature, new_app
 from bertkit.cli.groups import nearest_commands
 from bertkit.cli.printing import console, drawn, print_lines, print_text
+from bertkit.cli.training import Training
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.json_text import dumps
@@ -26,12 +32,16 @@ _BUSY = 0.1  # share of the time for which a run waits for other work
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _COMMANDS = ("pretrain", "finetune", "distill")
 _WIDEST = 24  # columns of a terminal for the names of files
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Context settings of the command: all of its arguments, ``--help`` included, are those of the other command."""
 
-USAGE = f"{{{'|'.join(_COMMANDS)}}} ARGUMENTS..."
+_USAGE = f"{{{'|'.join(_COMMANDS)}}} ARGUMENTS..."
 
 
+app = new_app()
+
+
+@app.command("check", context_settings=_SETTINGS, options_metavar=_USAGE)
 def check(context: typer.Context) -> None:
     """Check the data and the settings of a run before it starts. Give the words of a pretrain, finetune or distill
     command, such as: bertkit check finetune glue --task sst2 --model MODEL. The options are those of that command;
@@ -57,6 +67,68 @@ def check(context: typer.Context) -> None:
     root = context.find_root()
     code = root.command.main([*words[:end], *flag, *words[end:]], root.info_name, standalone_mode=False)
     raise typer.Exit(code or 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(OptionsOfFeature):
+    """Options of all commands that train."""
+
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Report faults and the cost of the run; train and write nothing.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False
+    check_labels: Annotated[
+        bool,
+        options.option(
+            "--check-labels", help="With --check: also look for wrong labels.", panel=options.OUTPUT, rare=True
+        ),
+    ] = False
+    fix: Annotated[
+        Path | None,
+        options.option(
+            help="With --check: the table without empty and repeated rows, labels unified.",
+            metavar="OUT.csv",
+            panel=options.OUTPUT,
+            rare=True,
+        ),
+    ] = None
+    strict: Annotated[
+        bool, options.option("--strict", help="With --check: warnings are errors.", panel=options.OUTPUT, rare=True)
+    ] = False
+
+    def start(self, command: Training) -> bool:
+        """Checks the run, or the runs, and prints the report.
+
+        Raises:
+            RecipeError: an option of the check is given without ``--check``.
+        """
+        for flag, is_given in (("--check-labels", self.check_labels), ("--strict", self.strict), ("--fix", self.fix)):
+            if is_given and not self.check:
+                raise RecipeError(f"{flag} is for --check; add it, or remove {flag}")
+        if not self.check:
+            return False
+        reports = {name: self._report(command, name, recipe) for name, recipe in command.recipes().items()}
+        if len(reports) == 1:
+            [report] = reports.values()
+        else:
+            from bertkit.features.checks.findings import merged
+
+            report = merged(reports)
+        print_report(report, command.run.json)
+        return True
+
+    def _report(self, command: Training, name: str, recipe: Any) -> Report:
+        """Checks the run, or the grid, of one task."""
+        how: dict[str, Any] = {"labels": self.check_labels, "strict": self.strict, "fix": self.fix}
+        how["output_dir"] = command.run.output_dir / name
+        if (many := command.many) is not None:
+            del many["worker"]
+            return bertkit.check_grid(recipe, **many, **how)
+        return bertkit.check(recipe, **command.arguments, **how)
 
 
 def print_report(report: Report, as_json: bool) -> None:

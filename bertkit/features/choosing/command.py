@@ -9,10 +9,13 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import Settings
+from bertkit.cli.commands import Settings, command
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_result
 
-KEYS = (
+app = new_app()
+
+_KEYS = (
     "data.data_dir",
     "data.train_file",
     "data.dataset_name",
@@ -28,6 +31,7 @@ KEYS = (
 )
 
 
+@command(app, ("classification", "ner"), _KEYS)
 def choose(
     *,
     models: Annotated[list[str], options.option(help="Checkpoint, a folder or a Hub id; repeatable.", metavar="MODEL")],

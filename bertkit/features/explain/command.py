@@ -10,8 +10,12 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.commands import command
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_text, print_wrapped
 from bertkit.runtime.json_text import dumps
+
+app = new_app()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,7 @@ class Wanted:
     trust_remote_code: options.TrustRemoteCode = False
 
 
+@command(app, (), ())
 def explain(
     checkpoint: Annotated[
         str | None,

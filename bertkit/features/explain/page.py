@@ -26,7 +26,7 @@ _MEANINGS = {
 def render(template: str, **values: Any) -> str:
     """Renders a template of this folder with its style and script."""
     filters: dict[str, Callable[..., str]] = {"number": _number, "percent": _percent, "sentence": _sentence}
-    return render_page("bertkit.explain", template, "explain.js", "explain.css", filters, **values)
+    return render_page("bertkit.features.explain", template, "explain.js", "explain.css", filters, **values)
 
 
 def _number(value: float) -> str:

@@ -1,1 +1,21 @@
 """Many runs: grids, seeds, folds and searches; comparisons and ensembles of runs."""
+
+from __future__ import annotations
+
+COMMANDS = {
+    "compare": ("Look at the results", "report"),
+    "ensemble": ("Experiments", ""),
+    "ablations": ("Experiments", "ensemble"),
+}
+
+PUBLIC = {
+    "ablations": "ablations:ablations",
+    "compare": "compare:compare",
+    "ensemble": "ensemble:ensemble",
+    "finetune_glue": "glue:finetune_glue",
+    "finetune_glue_grid": "glue:finetune_glue_grid",
+    "finetune_grid": "grid:finetune_grid",
+    "report_grid": "page:report_grid",
+}
+
+OPTIONS = {"finetune": "command:Grid"}

@@ -9,10 +9,14 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_result
 from bertkit.runtime.errors import RecipeError
 
+app = new_app()
 
+
+@app.command()
 def report(
     runs: Annotated[
         list[Path],

@@ -9,13 +9,17 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import OF_EVERY_RUN, Settings
+from bertkit.cli.commands import OF_EVERY_RUN, Settings, command
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_result
 from bertkit.cli.training import overrides
 
-KEYS = [key for key in OF_EVERY_RUN if key != "placement.num_processes"]  # a grid trains each run in one process
+app = new_app()
+
+_KEYS = [key for key in OF_EVERY_RUN if key != "placement.num_processes"]  # a grid trains each run in one process
 
 
+@command(app, "classification", _KEYS)
 def reproduce(
     table: Annotated[
         str,

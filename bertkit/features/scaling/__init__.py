@@ -8,3 +8,9 @@ output.py       the output folder: finished shards, rejected rows, the record of
 pool.py         workers that take shards and are replaced when they die
 workers.py      workers that are processes of this machine, or actors of Ray
 """
+
+from __future__ import annotations
+
+PUBLIC = {"embed_folder": "folders:embed_folder", "predict_folder": "folders:predict_folder"}
+
+OPTIONS = {"texts": "command:Folder"}

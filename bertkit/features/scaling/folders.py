@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import bertkit
 from bertkit.features.scaling.computing import Computer, Form, Job
 from bertkit.features.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.features.scaling.output import RECORD, OutputFolder
@@ -33,6 +32,7 @@ from bertkit.runtime.placement.ray_cluster import import_ray
 from bertkit.runtime.placement.resolve import visible_gpus
 from bertkit.runtime.progress import Bar, counted, say
 from bertkit.runtime.reading.paths import TEXT, is_url
+from bertkit.runtime.version import __version__
 
 OnError = Literal["stop", "skip"]
 SHARD_ROWS = 8192
@@ -208,7 +208,7 @@ def _run(
     if not per_line and (len(files) > 1 or passed_over):  # a folder, not one file
         _check_lines(files, source)
     record = {
-        "bertkit": bertkit.__version__,
+        "bertkit": __version__,
         "command": job.kind,
         "checkpoint": checkpoint_digest(job.checkpoint, revision),
         "settings": job.options | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from bertkit import __version__
 from bertkit.features.serving.batching import Batcher, Metrics, report
 from bertkit.features.serving.requests import (
     BodyTooLarge,
@@ -32,6 +31,7 @@ from bertkit.features.serving.server import Limits
 from bertkit.features.serving.services import Route, Service, not_served
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import say
+from bertkit.runtime.version import __version__
 
 # All POST routes that some checkpoint answers; those of others are refused with the reason.
 _KNOWN = ("/", "/predict", "/rerank", "/embed", "/similarity", "/v1/embeddings", "/embeddings")

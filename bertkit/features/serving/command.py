@@ -9,7 +9,11 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.commands import command
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_address
+
+app = new_app()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,7 @@ class Page(Server):
     port: options.Port = 7860
 
 
+@command(app, (), ())
 def serve(
     checkpoint: options.Checkpoint,
     server: Server,
@@ -68,6 +73,7 @@ def serve(
     bertkit.serve(checkpoint, token=token, limits=limits, **server.arguments())
 
 
+@command(app, (), ())
 def demo(checkpoint: options.Checkpoint, page: Page) -> None:
     """Show a page in the browser to try a checkpoint."""
     bertkit.demo(checkpoint, **page.arguments())

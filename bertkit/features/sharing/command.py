@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import Settings
+from bertkit.cli.commands import Settings, command
+from bertkit.cli.features import OptionsOfFeature, new_app
 from bertkit.cli.printing import print_result
 
-OF_EXPORT = (  # of the data on which --int8 is scored
+app = new_app()
+
+_OF_EXPORT = (  # of the data on which --int8 is scored
     "data.data_dir",
     "data.validation_file",
     "data.train_file",
@@ -22,6 +26,7 @@ OF_EXPORT = (  # of the data on which --int8 is scored
 )
 
 
+@command(app, "classification", _OF_EXPORT)
 def export(
     checkpoint: options.Checkpoint,
     out: Annotated[Path, typer.Argument(help="A new folder.", show_default=False)],
@@ -73,6 +78,7 @@ def export(
     print_result(result, [*lines, *(f"note: {note}" for note in result.notes)], json)
 
 
+@app.command()
 def push(
     checkpoint: Annotated[
         str,
@@ -120,3 +126,20 @@ def push(
         dry_run=dry_run,
     )
     print_result(result, [result], json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push(OptionsOfFeature):
+    """Options of all commands that train."""
+
+    push_to_hub: Annotated[
+        str | None,
+        options.option(
+            help="Push the finished run to this repository of the Hub.",
+            metavar="REPO_ID",
+            panel=options.OUTPUT,
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        return {"push_to_hub": self.push_to_hub}

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bertkit import __version__
 from bertkit.features.sharing.push_files import validate_card, write_eval_results, write_push
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.recipe.settings import Form, HubSettings
@@ -23,6 +22,7 @@ from bertkit.runtime.errors import BertkitError, HubError, RecipeError
 from bertkit.runtime.files import disk_faults, readable_size
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted
+from bertkit.runtime.version import __version__
 
 # Files of an earlier checkpoint are deleted: its weights might be loaded in place of the new ones, and its scores be
 # taken for theirs. All other files of a repository belong to its owner.

@@ -9,9 +9,13 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.features import new_app
 from bertkit.cli.printing import print_text
 
+app = new_app()
 
+
+@app.command()
 def quickstart(
     output_dir: Annotated[Path, typer.Option(help="Folder for text, checkpoints and results; new or empty.")] = Path(
         "bertkit-quickstart"

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from bertkit import __version__
+from bertkit.runtime.version import __version__
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -8,9 +8,9 @@ import re
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from typing import Any
 
-from bertkit import __version__
 from bertkit.runtime.placement.processes import usable_cores
 from bertkit.runtime.placement.processor import cpu_features, processor
+from bertkit.runtime.version import __version__
 
 _PACKAGES = (
     *("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers", "huggingface-hub", "safetensors"),

@@ -9,7 +9,6 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from bertkit import __version__
 from bertkit.data.corpus.sources import Source, TextLines
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import train_vocabulary
@@ -21,6 +20,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.files import new_folder
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import say
+from bertkit.runtime.version import __version__
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.initialization import Initialization, kept_layers, of_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config

@@ -18,7 +18,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from bertkit import __version__
 from bertkit.inference.verdict import NO_VERDICT, Verdict
 from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
@@ -31,6 +30,7 @@ from bertkit.runtime.placement.inference import EVALUATION_PRECISION
 from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.processor import processor
 from bertkit.runtime.progress import counted, is_of_class, is_score, keeping_warnings, warnings_said
+from bertkit.runtime.version import __version__
 from bertkit.training.arguments import has_tf32
 from bertkit.training.progress import device_name
 from bertkit.training.recovery import interruptions_reported

@@ -1,0 +1,5 @@
+"""Version of bertkit."""
+
+from __future__ import annotations
+
+__version__ = "0.3.0"
