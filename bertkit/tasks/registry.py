@@ -298,12 +298,6 @@ class by_kind_of_task(Generic[P, R]):
 
 
 @cache
-def has_room(name: str) -> bool:
-    """Returns whether a feature is there: a package of bertkit that can be removed, such as ``reporting``."""
-    return find_spec(f"bertkit.features.{name}") is not None
-
-
-@cache
 def _modules(room: str, task: type) -> list[str]:
     """Returns the modules of a room that are named as the modules of a task's classes in ``bertkit.tasks``."""
     kinds = [match[1] for each in task.__mro__ if (match := re.match(r"bertkit\.tasks\.(\w+)", each.__module__))]

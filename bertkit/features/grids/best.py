@@ -17,9 +17,9 @@ from bertkit.runtime.progress import say
 from bertkit.tasks.splits import splits_to_write
 from bertkit.training.runs.directory import write_results
 from bertkit.training.runs.evaluate import suffix_of
-from bertkit.training.runs.in_progress import wants_report, write_report
+from bertkit.training.runs.listeners import complete_run
 
-_REPORT, _RESULTS = "report.html", "predict_results.json"
+_RESULTS = "predict_results.json"
 
 
 def complete_best(definition: Definition, results: GridResults, tests: Sequence[str]) -> None:
@@ -43,8 +43,7 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
         # A process may be killed between the results and the record.
         write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": statistics.mean(scores)})
     best = folder / RUNS / results.best_run
-    if wants_report(definition.recipe) and not (best / _REPORT).is_file():
-        write_report(best, outcome_of(best, with_training=True))
+    complete_run(definition.recipe, best, lambda: outcome_of(best, with_training=True))
 
 
 def _predict(place: Path, tests: Sequence[str]) -> None:

@@ -19,7 +19,6 @@ from bertkit.features.grids.results import BEST, GridResults
 from bertkit.features.grids.table import failures, notes
 from bertkit.features.grids.values import Values, label
 from bertkit.features.grids.workers import grid_lock, main_score, metrics_of
-from bertkit.features.tracking.tracking import run_group
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, RecipeError, listed
@@ -35,6 +34,7 @@ from bertkit.tasks.splits import load_splits
 from bertkit.training.arguments import check_callbacks, with_absolute_paths
 from bertkit.training.runs.directory import check_contents, is_finished, recorded, writes_run
 from bertkit.training.runs.finetune import finetune
+from bertkit.training.runs.listeners import run_group
 from bertkit.training.runs.resuming import check_repeated_run
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"

@@ -21,7 +21,6 @@ from typing import Any
 from bertkit.features.grids.definition import RUNS, Cell, Definition, Record, Setting, read
 from bertkit.features.grids.search import Search
 from bertkit.features.grids.values import label
-from bertkit.features.tracking.tracking import run_group
 from bertkit.inference.predictor import load_task
 from bertkit.runtime.errors import BertkitError, described
 from bertkit.runtime.files import read_json, read_record, write_json
@@ -33,6 +32,7 @@ from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.splits import is_scored
 from bertkit.training.runs.directory import is_finished, recorded, run_scope
 from bertkit.training.runs.finetune import prepare_finetuning, train_and_score
+from bertkit.training.runs.listeners import run_group
 from bertkit.training.runs.listing import RECORDS as RECORDS
 
 ENCODED = "encoded"

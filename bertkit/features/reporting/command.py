@@ -42,7 +42,7 @@ def report(
     """Write report.html of a run, several runs or a grid."""
     from bertkit.training.runs.listing import GRID_FILE  # imports numpy, which ``--help`` does without
 
-    if len(runs) == 1 and (runs[0] / GRID_FILE).is_file():
+    if len(runs) == 1 and (runs[0] / GRID_FILE).is_file() and hasattr(bertkit, "report_grid"):
         if explain or no_texts:
             raise RecipeError("--explain and --no-texts are for runs; the report of a grid shows no texts")
         path = bertkit.report_grid(runs[0], output=output)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bertkit.features.explain.attribution import attribution_of, explained_subject
+from bertkit.features.explain.network import load_network
 from bertkit.features.reporting.reported import Mistake
 from bertkit.inference.predicted import Outcome
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.text_classification import TextClassification
-from bertkit.tasks.registry import has_room
 
 
 def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
@@ -22,12 +23,8 @@ def check_explained(number: int, texts: bool, outcome: Outcome | None) -> None:
     what = f"--explain {number}"
     if number < 0:
         raise RecipeError(f"{what}: expected a number of wrong predictions, at least 0")
-    if not number:
-        return
     if not texts:
         raise RecipeError(f"{what} shows words of texts, which --no-texts leaves out; remove one of them")
-    if not has_room("explain"):
-        raise RecipeError(f"{what} needs bertkit.explain, which is not part of this installation")
     if outcome is None:
         raise RecipeError(f"{what}: a run of a pre-training, or one that has not finished, has no wrong predictions")
     if not isinstance(outcome.task, TextClassification):
@@ -42,9 +39,6 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
     Raises:
         CheckpointError: it cannot be loaded with its attention written out.
     """
-    from bertkit.features.explain.attribution import attribution_of, explained_subject
-    from bertkit.features.explain.network import load_network
-
     network = load_network(str(checkpoint))
     explained = []
     for mistake in mistakes[:number]:

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bertkit.features.reporting.charts import readable
 from bertkit.features.reporting.comparison import comparison_of
 from bertkit.features.reporting.content import Content, card_parts, content_of
-from bertkit.features.reporting.explain import check_explained, with_words
 from bertkit.features.reporting.reported import Chart, Section, is_number, number, pieces
 from bertkit.features.reporting.run_files import RunFiles, read_run
-from bertkit.features.sharing.card_facts import CardReport
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.predicted import Outcome
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.features import module_about
 from bertkit.runtime.files import check_new_file, into_folder, write_whole
 from bertkit.runtime.pages.page import render_page
 from bertkit.tasks.splits import FineTuningData
@@ -79,15 +78,20 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     if target is not None:
         check_new_file(target, f"--output {target}")
     outcomes = [_outcome(run) for run in of_runs]
-    for outcome in outcomes:
-        check_explained(explain, texts, outcome)
+    words = module_about(__package__, "explain") if explain else None
+    if explain and words is None:
+        raise RecipeError(f"--explain {explain} needs bertkit.explain, which is not part of this installation")
+    if words is not None:
+        for outcome in outcomes:
+            words.check_explained(explain, texts, outcome)
     contents = [
         content_of(run, outcome, texts=texts, finished=run.is_finished)
         for run, outcome in zip(of_runs, outcomes, strict=True)
     ]
-    if explain:
+    if words is not None:
         contents = [
-            replace(each, mistakes=tuple(with_words(each.mistakes, each.run.folder, explain))) for each in contents
+            replace(each, mistakes=tuple(words.with_words(each.mistakes, each.run.folder, explain)))
+            for each in contents
         ]
     if target is None:
         return _write(folders[0], contents[0])
@@ -99,18 +103,23 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     return target
 
 
-def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
-    """Writes the report of a run that has just ended, and returns what the model card shows of it."""
+def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]:
+    """Writes the report of a run that has just ended.
+
+    Returns:
+        What a model card shows of it: ``figure``, the path of the main figure, and ``alt``, its text alternative, empty
+        without one; and ``table``, the scores by class, headings first.
+    """
     content = content_of(read_run(folder), outcome, texts=True, finished=True)
     _write(folder, content)
     chart, table = card_parts(content.sections)
     if chart is None and content.sections:  # pre-training: the first curves
         chart = next((part for part in content.sections[0].parts if isinstance(part, Chart)), None)
-    return CardReport(
-        figure=f"{FIGURES}/{chart.name}.png" if chart is not None else "",
-        alt=chart.alt if chart is not None else "",
-        table=() if table is None else (table.columns, *table.rows),
-    )
+    return {
+        "figure": f"{FIGURES}/{chart.name}.png" if chart is not None else "",
+        "alt": chart.alt if chart is not None else "",
+        "table": () if table is None else (table.columns, *table.rows),
+    }
 
 
 def _outcome(run: RunFiles) -> Outcome | None:

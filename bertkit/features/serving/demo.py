@@ -6,22 +6,25 @@ import os
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from bertkit.features.serving.explain import Inside, inside_of
 from bertkit.features.serving.served import View, served
 from bertkit.features.serving.server import As, default_use, listening, run_app
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.predictor import Predictor
 from bertkit.recipe.files import read_recipe_file, run_name
 from bertkit.runtime.errors import BertkitError, importing
+from bertkit.runtime.features import module_about
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import unreported
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import hub_dataset
+
+if TYPE_CHECKING:
+    from bertkit.features.serving.explain import Inside
 
 # With this header the browser blocks everything that the page loads from other hosts.
 _POLICY = (
@@ -99,7 +102,9 @@ def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> An
 
     use = as_ or default_use(loaded)
     form = form_of(loaded, use)
-    page = build_page(form, name, inside_of(loaded, use, form.fields, form.examples))
+    about = module_about(__package__, "explain")
+    inside = None if about is None else about.inside_of(loaded, use, form.fields, form.examples)
+    page = build_page(form, name, inside)
     app = FastAPI(openapi_url=None)
 
     @app.middleware("http")

@@ -1,7 +1,4 @@
-"""The tab "Inside" of a page: `bertkit.explain` on texts that are typed in.
-
-The feature ``explain`` may be missing; then a page has no such tab.
-"""
+"""The tab "Inside" of a page: `bertkit.explain` on texts that are typed in."""
 
 from __future__ import annotations
 
@@ -11,9 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from bertkit.features.explain.explain import explanation_of
+from bertkit.features.explain.network import Network, load_network
+from bertkit.features.explain.subjects import subject_of
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.registry import has_room
 
 _SECOND = "second text (may stay empty)"
 
@@ -45,15 +44,11 @@ def inside_of(
         fields, examples: names and examples of the texts of a prediction.
 
     Returns:
-        None where nothing fits: without the feature, for tasks whose predictions are not attributed to
+        None where nothing fits: for tasks whose predictions are not attributed to
         words, and for vectors.
     """
-    if not has_room("explain") or use not in ("predict", "fill-mask"):
+    if use not in ("predict", "fill-mask"):
         return None
-    from bertkit.features.explain.explain import explanation_of
-    from bertkit.features.explain.network import Network, load_network
-    from bertkit.features.explain.subjects import subject_of
-
     if use == "predict" and not subject_of.knows(loaded.predictor.task):
         return None
     parts = ("attributions",) if use == "predict" else ("masked", "next_sentence")

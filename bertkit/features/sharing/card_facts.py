@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import TypeAdapter
 from transformers import PreTrainedConfig
@@ -24,6 +24,7 @@ from bertkit.tasks.splits import Split, Truncation, hub_dataset
 
 if TYPE_CHECKING:
     from bertkit.training.initialization import Initialization
+    from bertkit.training.runs.listeners import EndOfRun
 
 _TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
@@ -140,12 +141,38 @@ class CardFacts:
         return TypeAdapter(cls).validate_python(values)
 
 
+def card_of(end: EndOfRun) -> CardFacts:
+    """Returns the facts that the model card of a finished run shows."""
+    if end.task is None:
+        card = pretrained_card(end.recipe, end.record.data["corpus"], end.scores, cast(Any, end.start), end.note)
+    else:
+        card = finetuned_card(
+            end.task,
+            end.splits,
+            end.recipe,
+            end.config,
+            end.scores,
+            end.record.truncation,
+            end.record.collapse,
+            end.note,
+        )
+        units = {} if end.outcome is None else {f"eval_{name}": each for name, each in end.outcome.units.items()}
+        card = replace(card, verdict=end.record.verdict.sentences, units=units)
+    return replace(
+        card,
+        license=end.recipe.hub.license,
+        language=tuple(end.recipe.hub.language),
+        versions=end.record.versions(),
+        steps=end.steps,
+    )
+
+
 def finetuned_card(
     task: Task,
-    splits: dict[str, Split],
+    splits: Mapping[str, Split],
     recipe: Recipe,
     config: PreTrainedConfig,
-    metrics: dict[str, float],
+    metrics: Mapping[str, float],
     truncation: Mapping[str, Truncation],
     collapse: str | None,
     note: str,
@@ -232,7 +259,7 @@ def about_teacher(recipe: Recipe) -> list[str]:
 
 
 def pretrained_card(
-    recipe: Recipe, corpus: Mapping[str, Any], metrics: dict[str, float], start: Initialization, note: str
+    recipe: Recipe, corpus: Mapping[str, Any], metrics: Mapping[str, float], start: Initialization, note: str
 ) -> CardFacts:
     """Returns the facts of the model card of a pre-training."""
     pair_objective = recipe.task.pair_objective

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.progress import is_score, say
 from bertkit.training.runs.directory import at_end_of_run
+from bertkit.training.runs.listeners import group_of_runs
 
 RECORDS_FILE = "tracking.json"
 """File of a run directory with what identifies its records: for wandb arguments, for mlflow environment variables."""
@@ -36,18 +36,6 @@ _EXTRAS = ("tensorboard", "trackio")
 # Modules and packages whose names differ from those of their trackers.
 _MODULES = {"azure_ml": "azureml", "flyte": "flytekit"}
 _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "flyte": "flytekit"}
-
-_group: ContextVar[str | None] = ContextVar("group", default=None)
-
-
-@contextmanager
-def run_group(folder: Path) -> Iterator[None]:
-    """Context in which the records of runs form a group: a grid, or the tasks of a suite, in ``folder``."""
-    token = _group.set(folder.resolve().name)
-    try:
-        yield
-    finally:
-        _group.reset(token)
 
 
 def trackers_of(train: Mapping[str, Any]) -> list[str]:
@@ -106,7 +94,7 @@ class Tracking(TrainerCallback):
             return
         self._now, self._model = (trainer.args, trainer.state, trainer.control), trainer.model
         at_end_of_run(lambda: self.close(failed=True))
-        group, run_name, folder = _group.get(), self._recipe.train.get("run_name"), self._folder.resolve().name
+        group, run_name, folder = group_of_runs(), self._recipe.train.get("run_name"), self._folder.resolve().name
         arguments = self._arguments(trainer.args, folder if group else run_name or folder)
         group = group and (run_name or group)
         known = read_record(self._folder / RECORDS_FILE) if resume else {}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
@@ -20,7 +20,7 @@ from bertkit.runtime.progress import say
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
 from bertkit.tasks.encoding import encode_once
-from bertkit.tasks.registry import command_of, has_room, task_of_recipe
+from bertkit.tasks.registry import command_of, task_of_recipe
 from bertkit.tasks.splits import Split, is_labelled, load_splits
 from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe
@@ -50,10 +50,6 @@ from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning
 from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, warm_start
-
-if TYPE_CHECKING:
-    from bertkit.features.sharing.card_facts import CardFacts
-    from bertkit.inference.predicted import Outcome
 
 
 @writes_run
@@ -130,7 +126,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     if folds is not None:
         evaluation = run.write("eval", folds.evaluation)
     prepared.scores.task = task = learn_from_validation(task, evaluation, run, trainer)
-    _write_forms_of_others(task, run, trainer)
+    run.write_files_of_others(task, trainer.model.config)
     if prepared.scores.further is not None:
         run.record.further_scores = prepared.scores.further.computed
     outcome = validation_outcome(task, trainer, splits, prepared.features) if folds is None else folds.outcome(task)
@@ -143,7 +139,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         run.write("eval", {**metrics, **each.results(outcome)})
         run.record.verdict = each.added_to(run.record.verdict, outcome)
     scored = splits if folds is None else splits | {"validation": folds.split}
-    return run.finish(trainer, _card(task, scored, run, trainer, metrics, card_note, outcome), outcome)
+    return run.finish(trainer, metrics, task=task, splits=scored, outcome=outcome, note=card_note)
 
 
 @dataclass(frozen=True)
@@ -316,40 +312,6 @@ def _teacher(recipe: Recipe, task: Task, train: Split, start: Initialization, re
     teacher = finetuned_teacher(recipe, task, train, start, start.config)
     record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
     return teacher
-
-
-def _write_forms_of_others(task: Task, run: RunInProgress, trainer: BertkitTrainer) -> None:
-    """Writes what other libraries need to load a checkpoint of this kind; nothing without the feature that knows it."""
-    if not has_room("sharing"):
-        return
-    from bertkit.features.sharing.kinds import shared, write_files_of_others
-
-    config = trainer.model.config
-    if shared(task).files_of_others(config):
-        with run.files() as folder:
-            if run.is_main_process:
-                write_files_of_others(task, config, folder)
-
-
-def _card(
-    task: Task,
-    splits: dict[str, Split],
-    run: RunInProgress,
-    trainer: BertkitTrainer,
-    metrics: dict[str, float],
-    note: str,
-    outcome: Outcome,
-) -> CardFacts | None:
-    """Returns the facts of the model card; None without the feature that writes it."""
-    if not has_room("sharing"):
-        return None
-    from bertkit.features.sharing.card_facts import finetuned_card
-
-    facts = finetuned_card(
-        task, splits, run.recipe, trainer.model.config, metrics, run.record.truncation, run.record.collapse, note
-    )
-    units = {f"eval_{name}": each for name, each in outcome.units.items()}
-    return replace(facts, verdict=run.record.verdict.sentences, units=units)
 
 
 def _encode(

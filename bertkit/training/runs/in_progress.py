@@ -5,20 +5,17 @@ With several processes all of them check and compute; only the first one writes 
 
 from __future__ import annotations
 
-import dataclasses
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
-from bertkit.inference.predicted import Outcome
 from bertkit.model.checkpoint.load import save_tokenizer
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import PlacementError, RecipeError, described
-from bertkit.runtime.files import clean_run_folder, disk_faults, into_folder, write_whole
+from bertkit.runtime.errors import PlacementError, RecipeError
+from bertkit.runtime.files import clean_run_folder, disk_faults, into_folder, write_json
 from bertkit.runtime.placement.processes import (
     failing_together,
     from_main_process,
@@ -27,7 +24,8 @@ from bertkit.runtime.placement.processes import (
 )
 from bertkit.runtime.placement.resolve import place
 from bertkit.runtime.progress import counted, say, without_library_bars
-from bertkit.tasks.registry import has_room, load_recipe
+from bertkit.tasks.base import Task
+from bertkit.tasks.registry import load_recipe
 from bertkit.training.arguments import has_tf32, training_arguments, validate_training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_step_message, float32_products
@@ -42,12 +40,9 @@ from bertkit.training.runs.directory import (
     numeric_metrics,
     write_results,
 )
+from bertkit.training.runs.listeners import EndOfRun, listeners_of, tell_end
 from bertkit.training.runs.resuming import check_same_data, check_same_recipe
 from bertkit.training.trainer import BertkitTrainer
-
-if TYPE_CHECKING:
-    from bertkit.features.sharing.card_facts import CardFacts, CardReport
-    from bertkit.features.tracking.tracking import Tracking
 
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
 
@@ -83,31 +78,19 @@ class RunInProgress:
         self._folder_of_trainer = scratch or self.output_dir
         # A launcher that restarts processes repeats the command with which it first started them.
         self.resume = resume and not (is_restarted_by_launcher() and not contents(self.output_dir))
-        self.push_to_hub = push_to_hub
         check_output_dir(self.output_dir, self.resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if self.resume else []
         settings = recipe.placement
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         self.record = RunRecord(recipe, self.placement)
-        self.tracking = self._tracking()
+        self.listeners = listeners_of(recipe, self.output_dir, push_to_hub)
         self.metrics: dict[str, float] = {}
         self._kept: str | None = None  # which step's weights the run has, if not those of the last one
         self._resumed_from: int | None = None  # step
-        if push_to_hub is not None:
-            from bertkit.features.sharing.push import check_login
-
-            check_login(push_to_hub)
-
+        for each in self.listeners:
+            each.check()
         self.is_main_process = is_main_process()
         self._fixed = fixed
-
-    def _tracking(self) -> Tracking | None:
-        """Returns the trackers of the run; None if it has none."""
-        if self.recipe.train.get("report_to") in (None, "none", ["none"], []):
-            return None
-        from bertkit.features.tracking.tracking import Tracking
-
-        return Tracking(self.recipe, self.output_dir)
 
     def settle(self, recipe: Recipe, sentence: str) -> Recipe:
         """Replaces the recipe by one with the values that depend on the data; prints the sentence on them, if any.
@@ -133,11 +116,8 @@ class RunInProgress:
         """Checks the Trainer arguments of the recipe before data are read; starts the process group.
 
         Raises:
-            RecipeError: transformers, or a library that it uses, rejects a value or a combination of values; or a
-                tracker is not installed.
+            RecipeError: transformers, or a library that it uses, rejects a value or a combination of values.
         """
-        if self.tracking is not None:
-            self.tracking.check()
         validate_training_arguments(self.training_arguments(reaches_all_weights=True), self.recipe)
 
     def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
@@ -197,8 +177,9 @@ class RunInProgress:
         """
         speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
         preemption = Preemption()
-        if self.tracking is not None:
-            trainer.add_callback(self.tracking)
+        for each in self.listeners:
+            for callback in each.callbacks():
+                trainer.add_callback(callback)
         trainer.add_callback(preemption)
         trainer.progress.logs_often = self.recipe.train["logging_steps"] is None
         with speed_ups.applied(trainer.model):
@@ -245,8 +226,8 @@ class RunInProgress:
         with failing_together():  # all processes check the directory before the first one writes to it
             if self.resume:
                 check_same_data(self.output_dir, self.record.data)
-            if self.tracking is not None:
-                self.tracking.open(trainer, self.resume)
+            for each in self.listeners:
+                each.on_begin(trainer, self.resume)
         checkpoint = from_main_process(lambda: self._write_initial_files(tokenizer, command))
         if checkpoint is not None:
             self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
@@ -265,8 +246,8 @@ class RunInProgress:
         # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
         self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
         self.record.write(self.output_dir, finished=False)
-        if self.tracking is not None:
-            self.tracking.save()
+        for each in self.listeners:
+            each.on_first_files()
         with into_folder(self.output_dir) as folder:
             save_tokenizer(tokenizer, folder)
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
@@ -292,75 +273,53 @@ class RunInProgress:
         from_main_process(lambda: write_results(self.output_dir, split, numbers))
         return numbers
 
-    def finish(self, trainer: BertkitTrainer, card: CardFacts | None, outcome: Outcome | None = None) -> Run:
-        """Writes ``run.json``, the model card and the report; then pushes the complete run to the Hub if requested.
+    def write_files_of_others(self, task: Task, config: PreTrainedConfig) -> None:
+        """Writes what other libraries need to load a checkpoint of this kind, beside its weights."""
+        files: dict[str, Any] = {}
+        for each in self.listeners:
+            files |= each.checkpoint_files(task, config)
+        if not files:
+            return
+        with self.files() as folder:
+            if self.is_main_process:
+                for name, content in files.items():
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    write_json(folder / name, content)
+
+    def finish(self, trainer: BertkitTrainer, scores: Mapping[str, float], **facts: Any) -> Run:
+        """Writes ``run.json``, and tells the listeners of the complete run.
 
         Args:
             trainer: the trainer at the end of the run.
-            card: facts of the model card; None for no card.
-            outcome: outputs for the validation set, for the report; None without any.
+            scores: results on the validation set.
+            facts: further fields of `bertkit.training.runs.listeners.EndOfRun`.
 
         Raises:
-            HubError: the push failed; the message has the command to retry.
+            BertkitError: what the caller asked for failed, such as a push; the message has the command to retry.
         """
-        from_main_process(lambda: self._finish(trainer, card, outcome), prepares=True)  # an upload may take long
+        # An upload may take long.
+        from_main_process(lambda: self._finish(trainer, scores, facts), prepares=True)
         return Run(self.output_dir, self.metrics, self.record.collapse, self.record.verdict)
 
-    def _finish(self, trainer: BertkitTrainer, card: CardFacts | None, outcome: Outcome | None) -> None:
+    def _finish(self, trainer: BertkitTrainer, scores: Mapping[str, float], facts: Mapping[str, Any]) -> None:
         state = trainer.state
-        facts: dict[str, Any] = {
+        recorded: dict[str, Any] = {
             "tokens_seen": state.num_input_tokens_seen,
             "steps": state.global_step,
             "resumed_from_step": self._resumed_from,
             "kept": self._kept,
             "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
         }
-        if card is None:
-            self.record.write(self.output_dir, finished=True, **facts)
-        else:
-            self._write_card_and_report(card, facts, state.global_step, outcome)
-        if self.tracking is not None:
-            self.tracking.finish(self.metrics, self.output_dir / "figures")
-        if self.push_to_hub is not None:
-            from bertkit.features.sharing.push import push_finished_run
-
-            say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
-
-    def _write_card_and_report(
-        self, card: CardFacts, facts: Mapping[str, Any], steps: int, outcome: Outcome | None
-    ) -> None:
-        card = dataclasses.replace(
-            card,
-            license=self.recipe.hub.license,
-            language=tuple(self.recipe.hub.language),
-            versions=self.record.versions(),
-            steps=steps,
+        end = EndOfRun(
+            folder=self.output_dir,
+            recipe=self.recipe,
+            record=self.record,
+            facts=recorded,
+            config=trainer.model.config,
+            steps=state.global_step,
+            metrics=self.metrics,
+            scores=scores,
+            **facts,
         )
-        self._write_card(card, facts)
-        if wants_report(self.recipe) and (shown := write_report(self.output_dir, outcome)) is not None:
-            self._write_card(dataclasses.replace(card, report=shown), facts)
-
-    def _write_card(self, card: CardFacts, facts: Mapping[str, Any]) -> None:
-        from bertkit.features.sharing.model_card import model_card, recorded_card
-
-        self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
-        write_whole(self.output_dir / "README.md", model_card(card))
-
-
-def wants_report(recipe: Recipe) -> bool:
-    """Returns whether a run of a recipe leaves ``report.html``."""
-    return bool(recipe.train.get("report", True)) and has_room("reporting") and has_room("sharing")
-
-
-def write_report(output_dir: Path, outcome: Outcome | None) -> CardReport | None:
-    """Writes the report of a finished run, and returns what the model card shows of it; None if it fails."""
-    try:
-        from bertkit.features.reporting.report import report_finished_run
-
-        return report_finished_run(output_dir, outcome)
-    except Exception as error:  # libraries that draw fail in many ways, and the run must not be lost with them
-        say(
-            f"warning: the run is complete, but its report failed: {described(error, 300)}; to try again: "
-            f"bertkit report {shlex.quote(str(output_dir))}"
-        )
-        return None
+        end.write_record()
+        tell_end(self.listeners, end)

@@ -24,7 +24,6 @@ from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
-from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import check_callbacks, schedule_in_steps
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
@@ -102,11 +101,7 @@ def pretrain(
     run, trainer, start = prepared.run, prepared.trainer, prepared.start
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
-    if not has_room("sharing"):
-        return run.finish(trainer, None)
-    from bertkit.features.sharing.card_facts import pretrained_card
-
-    return run.finish(trainer, pretrained_card(run.recipe, run.record.data["corpus"], metrics, start, card_note))
+    return run.finish(trainer, metrics, start=start, note=card_note)
 
 
 @dataclass(frozen=True)
