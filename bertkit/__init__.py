@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from .model.registration import install as _install_registration
+from .runtime.earlier_names import install as _install_earlier_names
 from .runtime.features import declared as _declared
 from .runtime.features import features as _features
 from .runtime.version import __version__ as __version__
@@ -105,4 +106,5 @@ def __dir__() -> list[str]:
     return sorted(["__version__", *_places()])
 
 
+_install_earlier_names()
 _install_registration()
