@@ -175,7 +175,8 @@ def predictions(run: Path, file: Path) -> Any:
     from bertkit.inference.comparison import system_of
     from bertkit.inference.predicted import Outcome
     from bertkit.inference.predictor import build_predictor, load_task
-    from bertkit.tasks.splits import ColumnsOf, load_splits
+    from bertkit.tasks.folds import load_splits
+    from bertkit.tasks.splits import ColumnsOf
 
     task, config = load_task(str(run), {"validation_file": str(file)})
     task, splits = load_splits(task, ["validation"])

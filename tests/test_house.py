@@ -6,7 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import bertkit
 
@@ -68,6 +71,42 @@ def test_the_rooms_are_the_folders():
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.rglob("*.py"))}
     assert folders == set(ROOMS)
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def place(module: str) -> int:
+    return ROOMS.index(module.split(".")[1])
+
+
+def test_imports_go_down():
+    pairs = [(module, other) for module in MODULES for other in sorted(imported(module) - {"bertkit"})]
+    assert [pair for pair in pairs if place(pair[1]) > place(pair[0])] == [(WALKS, "bertkit.features")]
+
+
+def test_only_commands_use_the_package_as_callers_do():
+    is_command = re.compile(r"bertkit\.cli\..+|bertkit\.features\.\w+\.command")
+    assert [each for each in MODULES if "bertkit" in imported(each) and not is_command.fullmatch(each)] == []
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_feature_knows_another_one_in_the_module_of_its_name(feature):
+    """Or it needs the whole of the other one, and says so in `NEEDS`."""
+    needs = getattr(__import__(f"bertkit.features.{feature}", fromlist=["NEEDS"]), "NEEDS", None)
+    others = set()
+    for module in MODULES:
+        if not module.startswith(f"bertkit.features.{feature}."):
+            continue
+        used = {name.split(".")[2] for name in imported(module) if name.startswith("bertkit.features.")} - {feature}
+        assert used <= {module.split(".")[3], needs}, module
+        others |= used
+    assert len(others) <= 1
+
+
+def test_no_files_import_each_other():
+    graph = {module: imported(module) for module in FILES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_the_model_imports_only_siblings_and_libraries():

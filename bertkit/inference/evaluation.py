@@ -21,19 +21,21 @@ from bertkit.inference.predicted import (
     predicted,
 )
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
+from bertkit.inference.verdict import percent, right_of_all
 from bertkit.metrics import names as own_metrics
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.recipe.files import absolute, read_recipe_file
-from bertkit.runtime.errors import CheckpointError, DataError
+from bertkit.runtime.errors import BertkitError, CheckpointError, DataError
 from bertkit.runtime.options import several
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.runtime.progress import Bar, Reached, counted, is_of_class, say, unreported
 from bertkit.tasks.arguments import table_path
 from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -337,3 +339,25 @@ def _is_known(metric: str) -> bool:
     if place.is_absolute() or place.exists():
         return place.is_absolute() and place.exists()
     return "/" not in metric or metric in own_metrics()
+
+
+def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
+    """Returns a line on the validation set of a run: the share of unsure predictions, and how many of the rest are
+    right.
+
+    Args:
+        checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
+        probability: as of `with_unsure`.
+    """
+    try:
+        outcome = outcome_of(checkpoint)
+    except BertkitError as error:
+        return f"unsure below {probability:g}: the share of such predictions is not known: {error}"
+    predicted, true = outcome.predictions_and_references()
+    is_sure = np.array([row["probability"] >= probability for row in outcome.decoded()], dtype=bool)
+    is_right = np.asarray(predicted) == np.asarray(true)
+    unsure = int((~is_sure).sum())
+    line = f"unsure below {probability:g}: {unsure:,} of {counted(len(is_sure), 'validation example', form=',')}"
+    line += f", {percent(unsure / max(len(is_sure), 1))}"
+    rest, _ = right_of_all(is_right[is_sure], texts=outcome.same_texts[is_sure])
+    return f"{line}; of the rest, {rest[0]}" if rest else f"{line}; nothing is left"

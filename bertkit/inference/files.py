@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from bertkit.data.tables import Table, is_table, read_table
 from bertkit.data.tables.documents import is_document
 from bertkit.data.tables.objects import kind_of_table, some_rows, table_of
+from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.inputs import (
     Block,
     blocks_of,
@@ -23,7 +24,7 @@ from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task, table_with_predictions
 from bertkit.inference.row_files import ROW_FILES, flat, has_columns, writing_rows
 from bertkit.inference.skipping import listing_skipped, readable
-from bertkit.inference.unsure import check_unsure_below, unsure_on_validation, with_unsure
+from bertkit.inference.unsure import check_unsure_below, with_unsure
 from bertkit.inference.writing import Row, check_growing_file, with_prediction
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, OutputError

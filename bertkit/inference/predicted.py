@@ -21,7 +21,7 @@ from bertkit.runtime.errors import DataError, RecipeError, shown
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
-from bertkit.tasks.registry import by_kind_of_task
+from bertkit.tasks.kinds import by_kind_of_task
 from bertkit.tasks.splits import Columns, number_in_source
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from bertkit.runtime.errors import DataError, PlacementError
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.runtime.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task
-from bertkit.tasks.checkpoints import StockTask, task_of_checkpoint
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.splits import Columns
+from bertkit.tasks.stock import StockTask
 
 if TYPE_CHECKING:
     from torch import Tensor

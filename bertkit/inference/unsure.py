@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bertkit.runtime.errors import BertkitError, RecipeError
-from bertkit.runtime.progress import counted
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Task
 
 UNSURE = "unsure"
@@ -44,28 +40,3 @@ def with_unsure(predictions: list[dict[str, Any]], probability: float | None) ->
         | {name: value for name, value in each.items() if name != "label"}
         for each in predictions
     ]
-
-
-def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
-    """Returns a line on the validation set of a run: the share of unsure predictions, and how many of the rest are
-    right.
-
-    Args:
-        checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
-        probability: as of `with_unsure`.
-    """
-    from bertkit.inference.evaluation import outcome_of
-    from bertkit.inference.verdict import percent, right_of_all
-
-    try:
-        outcome = outcome_of(checkpoint)
-    except BertkitError as error:
-        return f"unsure below {probability:g}: the share of such predictions is not known: {error}"
-    predicted, true = outcome.predictions_and_references()
-    is_sure = np.array([row["probability"] >= probability for row in outcome.decoded()], dtype=bool)
-    is_right = np.asarray(predicted) == np.asarray(true)
-    unsure = int((~is_sure).sum())
-    line = f"unsure below {probability:g}: {unsure:,} of {counted(len(is_sure), 'validation example', form=',')}"
-    line += f", {percent(unsure / max(len(is_sure), 1))}"
-    rest, _ = right_of_all(is_right[is_sure], texts=outcome.same_texts[is_sure])
-    return f"{line}; of the rest, {rest[0]}" if rest else f"{line}; nothing is left"

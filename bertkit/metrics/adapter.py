@@ -10,7 +10,7 @@ import datasets
 import evaluate
 import numpy as np
 
-from bertkit.metrics import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, compute
+from bertkit.metrics.scores import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, compute
 from bertkit.runtime.errors import DataError, RecipeError, described, listed, shown
 
 _TEXT = datasets.Value("string")

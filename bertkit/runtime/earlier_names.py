@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from bertkit.runtime.features import declared, features
+from bertkit.runtime.features import FOLDER, declared
 
 _NOW = {
     "checkpoint": "model.checkpoint",
@@ -34,8 +34,9 @@ def present_name(name: str) -> str | None:
     _, first, *rest = name.split(".")
     now = _NOW.get(first)
     # A public function may have the name of a feature, such as `bertkit.explain`.
-    if now is None and first in features() and not any(first in names for _, names in declared("PUBLIC")):
-        now = f"features.{first}"
+    if now is None and (FOLDER / first / "__init__.py").is_file():
+        is_public = any(first in names for _, names in declared("PUBLIC"))
+        now = None if is_public else f"features.{first}"
     return None if now is None else ".".join(["bertkit", now, *rest])
 
 

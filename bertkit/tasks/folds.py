@@ -1,23 +1,28 @@
-"""Folds of a training set for cross-validation: the classes and the groups of a task that they respect."""
+"""Folds of a training set: the classes and the groups of a task that they respect, and the splits that they make."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bertkit.data.tables.folds import assign_folds
-from bertkit.data.tables.table import same_texts
+from bertkit.data.tables.table import copies_in_words, same_texts
 from bertkit.runtime.errors import DataError, did_you_mean
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import texts_of
+from bertkit.tasks.splits import Split, is_labelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from bertkit.tasks.base import Task
     from bertkit.tasks.splits import Columns
+
+AnyTask = TypeVar("AnyTask", bound="Task")
 
 _ROWS_AT_ONCE = 1000  # whose texts are in memory
 
@@ -94,3 +99,50 @@ def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
         groups=groups(task, examples),
         of_groups="" if column is None else f"in {column}",
     )
+
+
+def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[AnyTask, dict[str, Split]]:
+    """Reads splits of a task's data set as `Task.load` does, divided into folds if ``data.fold`` is set.
+
+    Then ``validation`` is fold ``data.fold`` of the training set, and ``train`` the rest of it. The validation sets of
+    the data are not read. If all rows are scored by folds, ``validation`` has all of them, as ``train``.
+
+    Raises:
+        DataError: as `Task.load`; or the training set has too few examples or groups for the folds.
+    """
+    if not task.data.folds:
+        return task.load(splits)
+    names = list(task.splits) if splits is None else list(splits)
+    tests = [name for name in task.splits if name in names and not is_labelled(name)]
+    task, loaded = task.load(["train", *tests])
+    train = loaded["train"]
+    if task.data.scores_all_rows:
+        loaded["validation"] = scored_by_folds(task, train)
+        return task, {name: loaded[name] for name in names if name in loaded}
+    held_out = fold_of_each(task, train.examples) == task.data.fold
+    note = (
+        f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
+        f"examples, drawn with data.split_seed {task.data.split_seed}"
+    )
+    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
+    unlabelled = replace(train, notes=(f"{note}; {copies}" if copies else note,), labels="")
+    validation = unlabelled.select(np.flatnonzero(held_out))
+    loaded["train"] = train.select(np.flatnonzero(~held_out))
+    loaded["validation"] = task.data.limited("validation", validation)
+    return task, {name: loaded[name] for name in names if name in loaded}
+
+
+def scored_by_folds(task: Task, train: Split) -> Split:
+    """Returns the training set as the examples that are scored by ``data.folds`` models, none of which has seen them.
+
+    Raises:
+        DataError: it has fewer different texts or groups than folds.
+    """
+    fold_of_each(task, train.examples)
+    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
+    note = (
+        f"all {counted(len(train.examples), 'row', form=',')}, each scored by one of {task.data.folds} models that are "
+        f"trained on the other folds, drawn with data.split_seed {task.data.split_seed}"
+    )
+    notes = (f"{note}; {copies}" if copies else note,)
+    return replace(train, notes=notes, doubts={}, labels="")

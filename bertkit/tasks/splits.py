@@ -6,14 +6,13 @@ import dataclasses
 import uuid
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from bertkit.data.tables.stored_columns import StoredColumn
-from bertkit.data.tables.table import copies_in_words
 from bertkit.runtime.options import check_ranges, option, setting
 from bertkit.runtime.progress import counted
 
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from bertkit.data.tables import Table
-    from bertkit.tasks.base import Task
 
 _ROWS_OF_A_BATCH = 1000
 
-AnyTask = TypeVar("AnyTask", bound="Task")
 
 Columns = Mapping[str, Sequence[Any]]
 """Column name → values, one per row: examples, or the model inputs from `Task.encode`."""
@@ -350,64 +347,13 @@ class Truncation:
 # ---- loading, and cross-validation ----------------------------------------------------------------------------------
 
 
-def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[AnyTask, dict[str, Split]]:
-    """Reads splits of a task's data set as `Task.load` does, divided into folds if ``data.fold`` is set.
-
-    Then ``validation`` is fold ``data.fold`` of the training set, and ``train`` the rest of it. The validation sets of
-    the data are not read. If all rows are scored by folds, ``validation`` has all of them, as ``train``.
-
-    Raises:
-        DataError: as `Task.load`; or the training set has too few examples or groups for the folds.
-    """
-    if not task.data.folds:
-        return task.load(splits)
-    from bertkit.tasks.folds import fold_of_each, text_numbers  # which know tasks, and tasks know splits
-
-    names = list(task.splits) if splits is None else list(splits)
-    tests = [name for name in task.splits if name in names and not is_labelled(name)]
-    task, loaded = task.load(["train", *tests])
-    train = loaded["train"]
-    if task.data.scores_all_rows:
-        loaded["validation"] = scored_by_folds(task, train)
-        return task, {name: loaded[name] for name in names if name in loaded}
-    held_out = fold_of_each(task, train.examples) == task.data.fold
-    note = (
-        f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
-        f"examples, drawn with data.split_seed {task.data.split_seed}"
-    )
-    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
-    unlabelled = replace(train, notes=(f"{note}; {copies}" if copies else note,), labels="")
-    validation = unlabelled.select(np.flatnonzero(held_out))
-    loaded["train"] = train.select(np.flatnonzero(~held_out))
-    loaded["validation"] = task.data.limited("validation", validation)
-    return task, {name: loaded[name] for name in names if name in loaded}
-
-
-def scored_by_folds(task: Task, train: Split) -> Split:
-    """Returns the training set as the examples that are scored by ``data.folds`` models, none of which has seen them.
-
-    Raises:
-        DataError: it has fewer different texts or groups than folds.
-    """
-    from bertkit.tasks.folds import fold_of_each, text_numbers
-
-    fold_of_each(task, train.examples)
-    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
-    note = (
-        f"all {counted(len(train.examples), 'row', form=',')}, each scored by one of {task.data.folds} models that are "
-        f"trained on the other folds, drawn with data.split_seed {task.data.split_seed}"
-    )
-    notes = (f"{note}; {copies}" if copies else note,)
-    return replace(train, notes=notes, doubts={}, labels="")
-
-
 @singledispatch
-def hub_dataset(task: Task) -> tuple[str, str, str] | None:
+def hub_dataset(task: Any) -> tuple[str, str, str] | None:
     """Returns the Hub id, the configuration and the scored split of a task's data; ``None`` for local files."""
     return None
 
 
 @singledispatch
-def splits_to_write(task: Task, splits: Collection[str]) -> list[str]:
+def splits_to_write(task: Any, splits: Collection[str]) -> list[str]:
     """Selects the splits whose predictions are written to files, by default those without labels."""
     return [name for name in splits if not is_labelled(name)]

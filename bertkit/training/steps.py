@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
@@ -16,9 +16,6 @@ from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted
 from bertkit.training.batches import batch_size, part_of_batch
 
-if TYPE_CHECKING:
-    from bertkit.training.trainer import BertkitTrainer
-
 
 class MemorySaver:
     """Computation of steps that halves the number of examples computed at once when a device runs out of memory.
@@ -29,10 +26,10 @@ class MemorySaver:
     dropout is sampled again.
 
     Args:
-        trainer: the trainer, which computes a part by ``compute_part``.
+        trainer: the `bertkit.training.trainer.BertkitTrainer`, which computes a part by ``compute_part``.
     """
 
-    def __init__(self, trainer: BertkitTrainer):
+    def __init__(self, trainer: Any):
         self._trainer = trainer
         self._at_once: int | None = None  # examples computed at once, if fewer than the micro-batch
         self._batches: list[dict[str, torch.Tensor]] = []  # micro-batches of this step
@@ -118,7 +115,7 @@ class MemorySaver:
 class Bookkeeping(TrainerCallback):
     """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
 
-    def __init__(self, trainer: BertkitTrainer):
+    def __init__(self, trainer: Any):
         self.trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:

@@ -29,7 +29,6 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalPrediction, ro
 
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
-from bertkit.runtime.placement.resolve import Placement
 from bertkit.training.batches import GlobalBatches, num_tokens, training_order, unlabelled
 from bertkit.training.evaluation import EvaluatingTrainer, has_nan, in_dataset_order
 from bertkit.training.objectives import Objective
@@ -356,16 +355,3 @@ class BertkitTrainer(EvaluatingTrainer):
         """
         tokens = self.state.num_input_tokens_seen - self._initial_num_input_tokens_seen
         return round(tokens / (metrics["train_runtime"] - self._seconds_between_steps), 1)
-
-
-def trainer_class(placement: Placement) -> type[BertkitTrainer]:
-    """Returns the Trainer class of a placement."""
-    if placement.device == "xla":
-        from bertkit.training.placements.xla import XlaTrainer
-
-        return XlaTrainer
-    if placement.strategy == "fsdp":
-        from bertkit.training.placements.fsdp import ShardedTrainer
-
-        return ShardedTrainer
-    return BertkitTrainer

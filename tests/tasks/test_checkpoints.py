@@ -13,7 +13,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 import bertkit
 from bertkit import metrics
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
-from bertkit.tasks.checkpoints import matched_names
+from bertkit.tasks.stock import matched_names
 
 FAMILIES = "bert distilbert electra mpnet roberta deberta modernbert albert deberta-v2 xlm-roberta".split()
 ENTITIES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from bertkit.runtime.errors import BertkitError
-from bertkit.tasks.folds import fold_of_each
+from bertkit.tasks.folds import fold_of_each, load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import load_splits
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import bertkit
 from bertkit.inference.predicted import predicted
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import DataSettings
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.reranking import RerankingTask, TaskSettings
-from bertkit.tasks.splits import load_splits
 
 pytestmark = pytest.mark.numeric
 

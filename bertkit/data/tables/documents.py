@@ -18,7 +18,7 @@ from typing import Any
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.html import text_of_html
 from bertkit.data.tables.table import Table, usual_column
-from bertkit.data.tables.table_files import is_table, read_table
+from bertkit.data.tables.table_files import is_table, read_table_file
 from bertkit.runtime.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
@@ -94,7 +94,7 @@ def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
 
 def _metadata(file: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     """Returns the columns of the metadata in the order of the documents ``names``."""
-    table = read_table(file)
+    table = read_table_file(file)
     column = usual_column(list(table.columns), _FILE_NAMES)
     if column is None:
         raise DataError(f"{file}: no column file_name; it has {quoted(table.columns)}")

@@ -165,21 +165,6 @@ class Table:
         return numbers
 
 
-def whole(parts: Iterator[Table]) -> Table:
-    """Returns the table of parts in the order of their rows; text of several parts is stored on disk.
-
-    Raises:
-        OutputError: the disk is full.
-    """
-    first = next(parts)
-    second = next(parts, None)
-    if second is None:
-        return first
-    from bertkit.data.tables.stored_columns import joined
-
-    return joined(chain([first, second], parts))
-
-
 def to_number(value: Any) -> float:
     """Converts a number, or text that contains a number, to float; returns NaN for other values, including bools.
 

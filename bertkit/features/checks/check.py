@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.data.corpus.sources import Source
-from bertkit.features.checks.corpus_rules import Sample, sample
 from bertkit.features.checks.findings import Finding, Report, error, in_order, note, rules
 from bertkit.features.checks.fix import CheckedTable, checked_tables
 from bertkit.features.checks.fix import fix as write_fixed
 from bertkit.features.checks.label_rules import check_installed
 from bertkit.features.checks.plan import evaluated_batches, memory, micro_batches, plan
+from bertkit.features.checks.sampling import Sample, sample
 from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import make_trial
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
@@ -38,8 +38,9 @@ from bertkit.runtime.placement.resolve import ProcessesNeeded
 from bertkit.runtime.progress import say, without_repetitions
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import FineTuningData, load_splits
+from bertkit.tasks.splits import FineTuningData
 from bertkit.training.arguments import finetuning_recipe, with_absolute_paths
 from bertkit.training.pretraining.initialization import cache_folder
 from bertkit.training.pretraining.recipe import pretraining_recipe

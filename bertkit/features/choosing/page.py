@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from bertkit.features.choosing.result import Choice, amount
 from bertkit.metrics import score_range
 from bertkit.runtime.pages.page import render_page
 
@@ -41,14 +40,23 @@ class Layers(NamedTuple):
     lines: dict[int, list[tuple[float, float, str]]]
 
 
-def render(choice: Choice) -> str:
-    """Returns the page as HTML."""
+def amount(value: float) -> str:
+    """Formats a pseudo-perplexity in three digits, or without decimals.
+
+    >>> amount(12.3456), amount(105_800.2), amount(1.2e12)
+    ('12.3', '105,800', '1.2e+12')
+    """
+    return f"{value:.3g}" if value < 1000 or value >= 1e7 else f"{value:,.0f}"
+
+
+def render(choice: Any) -> str:
+    """Returns the page of a `bertkit.features.choosing.result.Choice` as HTML."""
     return render_page(
         "bertkit.features.choosing", "choose.html", "choose.js", "choose.css", choice=choice, **_drawn(choice)
     )
 
 
-def _drawn(choice: Choice) -> dict[str, Any]:
+def _drawn(choice: Any) -> dict[str, Any]:
     """Returns what the template draws."""
     frozen = [each.frozen for each in choice.candidates]
     scores = [each for each in frozen if each is not None]
@@ -130,7 +138,7 @@ def _mark(
     return Mark(place(value), place(low), place(high), f"{form(value)} ({form(low)} to {form(high)})")
 
 
-def _layers(choice: Choice, low: float, high: float) -> list[Layers]:
+def _layers(choice: Any, low: float, high: float) -> list[Layers]:
     every = [(number, each.frozen) for number, each in enumerate(choice.candidates) if each.frozen is not None]
     most = max((each.layers for _, each in every), default=1)
     drawn = []

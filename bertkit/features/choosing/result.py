@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
 
+from bertkit.features.choosing.page import amount, render
 from bertkit.features.choosing.wording import Wording
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.pages.page import framed
@@ -100,8 +101,6 @@ class Choice:
 
     def html(self) -> str:
         """Returns the page: one HTML file that loads nothing."""
-        from bertkit.features.choosing.page import render
-
         return render(self)
 
     def __str__(self) -> str:
@@ -165,15 +164,6 @@ def short_names(models: Sequence[str]) -> list[str]:
             number += 1
         names.append("/".join(one[-number:]))
     return names
-
-
-def amount(value: float) -> str:
-    """Formats a pseudo-perplexity in three digits, or without decimals.
-
-    >>> amount(12.3456), amount(105_800.2), amount(1.2e12)
-    ('12.3', '105,800', '1.2e+12')
-    """
-    return f"{value:.3g}" if value < 1000 or value >= 1e7 else f"{value:,.0f}"
 
 
 def milliseconds(value: float) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bertkit.features.grids.ablation_results import Ablations, TaskResult
 from bertkit.features.grids.compare import compare
 from bertkit.features.grids.glue import check_tasks
 from bertkit.features.grids.grid import all_values, finetune_grid
-from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
+from bertkit.features.grids.results import COLLAPSED, GridResults
 from bertkit.features.grids.table import ablation_rows
 from bertkit.features.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjusted
@@ -21,8 +22,8 @@ from bertkit.runtime.files import read_json, remove_unfinished, write_json, writ
 from bertkit.runtime.formats import to_csv
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import counted, say
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import load_splits
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.runs.directory import check_contents, is_finished, recorded
 from bertkit.training.runs.pretrain import pretrain
@@ -35,43 +36,6 @@ TASKS = ("mnli", "qnli", "mrpc", "sst2")
 RESULTS, TABLE, PRETRAINED, FINETUNED = "ablations.json", "ablations.csv", "pretrain", "finetune"
 _RECIPES = "pretrain/ablations/"
 _SIZE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """Scores of a variant on one task.
-
-    Attributes:
-        metric: the main metric of the task.
-        scores: mean, sd and 95 % interval over the seeds of fine-tuning.
-        difference: from the first variant by example, with Holm's correction in ``adjusted_p`` if there are several
-            comparisons; None for that variant.
-    """
-
-    metric: str
-    scores: SettingResult
-    difference: Test | None
-
-
-@dataclass(frozen=True)
-class Ablations:
-    """Results of `ablations`, also written to ``ablations.json`` and ``ablations.csv``.
-
-    Attributes:
-        output_dir: folder with ``pretrain/VARIANT``, and the grids ``finetune/VARIANT/TASK``.
-        pretraining: variant → metrics of its pre-training run.
-        documents: variant → numbers and digests of the documents that it was trained and evaluated on; all alike.
-        tasks: variant → task → result; tasks without any finished run are missing.
-        failed: errors of failed runs by name.
-        notes: limits of the comparison.
-    """
-
-    output_dir: Path
-    pretraining: dict[str, dict[str, float]]
-    documents: dict[str, dict[str, int | str]]
-    tasks: dict[str, dict[str, TaskResult]]
-    failed: dict[str, str]
-    notes: tuple[str, ...]
 
 
 def ablations(

@@ -29,8 +29,8 @@ from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.classification.glue import GlueTask
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import load_splits
 from bertkit.training.arguments import check_callbacks, with_absolute_paths
 from bertkit.training.runs.directory import check_contents, is_finished, recorded, writes_run
 from bertkit.training.runs.finetune import finetune

@@ -27,8 +27,9 @@ from bertkit.runtime.placement.resolve import visible_gpus
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.tasks.splits import is_labelled, load_splits
+from bertkit.tasks.splits import is_labelled
 from bertkit.training.evaluation import best_checkpoint_arguments
 from bertkit.training.runs.directory import check_place, contents
 from bertkit.training.runs.in_progress import RunInProgress

@@ -14,7 +14,7 @@ from bertkit.runtime.errors import shown
 from bertkit.runtime.formats import Format, ResultTable
 
 if TYPE_CHECKING:
-    from bertkit.features.grids.ablations import Ablations
+    from bertkit.features.grids.ablation_results import Ablations
     from bertkit.metrics.statistics import Test
 
 _OPTIONAL = ("median", "min", "max", "95 % interval")  # left out from the front if the terminal is narrow

@@ -20,9 +20,10 @@ from bertkit.features.scaling.output import RECORD, OutputFolder
 from bertkit.features.scaling.pool import Done, Worker, compute_shards
 from bertkit.features.scaling.rows import opened
 from bertkit.features.scaling.workers import ProcessWorker, ray_workers
+from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import load_configured_task
-from bertkit.inference.unsure import check_unsure_below, unsure_on_validation
+from bertkit.inference.unsure import check_unsure_below
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, RecipeError, listed, noted
 from bertkit.runtime.locks import FolderInUseError, RunLock, is_locked

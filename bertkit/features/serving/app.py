@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from bertkit.features.serving.batching import Batcher, Metrics, report
+from bertkit.features.serving.limits import Limits
 from bertkit.features.serving.requests import (
     BodyTooLarge,
     InvalidRequest,
@@ -27,7 +28,6 @@ from bertkit.features.serving.requests import (
     WrongContentType,
     parsed,
 )
-from bertkit.features.serving.server import Limits
 from bertkit.features.serving.services import Route, Service, not_served
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import say

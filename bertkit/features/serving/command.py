@@ -61,7 +61,7 @@ def serve(
     max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
 ) -> None:
     """Serve a checkpoint over HTTP. For InferenceClient and the clients of text-embeddings-inference."""
-    from bertkit.features.serving.server import Limits
+    from bertkit.features.serving.limits import Limits
 
     limits = Limits(
         max_batch_tokens=max_batch_tokens,

@@ -22,7 +22,7 @@ from bertkit.runtime.options import setting
 from bertkit.runtime.reading.paths import is_below
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
-from bertkit.tasks.registry import default_recipe
+from bertkit.tasks.kinds import default_recipe
 from bertkit.tasks.splits import Columns, Split, hub_dataset, is_labelled
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from bertkit.data.tables.classes import names_of_labels, other_spellings
 from bertkit.data.tables.columns import text_columns
 from bertkit.data.tables.labels import Problem, texts
 from bertkit.runtime.errors import CheckpointError
-from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.stock import StockTask, labels_of, matched_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase

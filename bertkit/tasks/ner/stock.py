@@ -18,12 +18,12 @@ import numpy as np
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.base import Outputs, one_array, softmax
-from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask, Sentences
 from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.stock import StockTask, labels_of, matched_names
 from bertkit.tasks.windows import encode_in_windows, most_context, stripped
 
 if TYPE_CHECKING:

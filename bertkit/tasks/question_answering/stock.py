@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bertkit.data.tables import Table
 from bertkit.runtime.options import setting
-from bertkit.tasks.checkpoints import StockTask
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
 from bertkit.tasks.splits import Split
+from bertkit.tasks.stock import StockTask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

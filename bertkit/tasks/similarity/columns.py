@@ -15,7 +15,7 @@ from bertkit.runtime.errors import DataError, collected, quoted, raise_listed, s
 from bertkit.tasks.similarity.forms import CLOSENESS, form_of, opposites, words_of
 
 if TYPE_CHECKING:
-    from bertkit.tasks.similarity.task import TaskSettings
+    from bertkit.tasks.similarity.settings import TaskSettings
 
 _PAIRS = (
     *PAIRS,

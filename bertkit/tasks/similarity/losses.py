@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput
 from bertkit.runtime.errors import importing
 
 if TYPE_CHECKING:
-    from bertkit.tasks.similarity.task import TaskSettings
+    from bertkit.tasks.similarity.settings import TaskSettings
 
 CLASSIFIER = "similarity_classifier"
 """Name of the layer of a model that classifies pairs of vectors in training; inference does not use it."""

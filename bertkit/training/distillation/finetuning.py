@@ -23,8 +23,8 @@ from bertkit.recipe.settings import DistillationSettings, distillation_settings
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task, head_name
-from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
+from bertkit.tasks.stock import labels_of, matched_names
 from bertkit.training.distillation.losses import Distilled, cosine_distance, distilled
 from bertkit.training.distillation.teacher import (
     HIDDEN,

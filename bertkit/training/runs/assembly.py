@@ -20,8 +20,9 @@ from bertkit.training.batches import multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.initialization import Initialization
 from bertkit.training.objectives import Objective, weighted_task
+from bertkit.training.placements import trainer_class
 from bertkit.training.runs.in_progress import RunInProgress
-from bertkit.training.trainer import BertkitTrainer, trainer_class
+from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import tune
 
 

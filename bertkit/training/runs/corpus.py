@@ -11,7 +11,8 @@ from bertkit.data.corpus.sentences import find_splitter
 from bertkit.data.corpus.settings import Deduplication, DocumentFilter
 from bertkit.data.corpus.sources import TextLines, find_sources
 from bertkit.data.corpus.store.building import build_store, join_store
-from bertkit.data.corpus.store.opening import names_store, open_store, verify_part
+from bertkit.data.corpus.store.copies import verify_part
+from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.model.checkpoint.load import save_tokenizer

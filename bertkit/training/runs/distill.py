@@ -21,7 +21,8 @@ from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import task_of_checkpoint
-from bertkit.tasks.registry import default_recipe, load_recipe
+from bertkit.tasks.kinds import default_recipe
+from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.runs.directory import Run
 from bertkit.training.runs.finetune import finetune

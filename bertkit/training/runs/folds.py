@@ -35,8 +35,8 @@ from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, quietly, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import best_temperature, log_loss
-from bertkit.tasks.folds import fold_of_each, text_numbers
-from bertkit.tasks.splits import ColumnsOf, Split, scored_by_folds
+from bertkit.tasks.folds import fold_of_each, scored_by_folds, text_numbers
+from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.runs.assembly import Assembly

@@ -28,6 +28,7 @@ from bertkit.training.arguments import check_callbacks, schedule_in_steps
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
+from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
@@ -36,7 +37,7 @@ from bertkit.training.pretraining.objective import PretrainingObjective, Reporte
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.runs.directory import Run, writes_run
 from bertkit.training.runs.in_progress import RunInProgress
-from bertkit.training.trainer import BertkitTrainer, trainer_class
+from bertkit.training.trainer import BertkitTrainer
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [

@@ -10,8 +10,8 @@ import pytest
 
 from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sources import find_sources
-from bertkit.features.checks import corpus_rules
-from bertkit.features.checks.corpus_rules import Sample, sample
+from bertkit.features.checks import sampling
+from bertkit.features.checks.sampling import Sample, sample
 from bertkit.training.runs import pretrain as pretrain_module
 
 from .conftest import sentence
@@ -22,8 +22,8 @@ LINE = "a line of text that has sixty-four characters with its newline.\n"
 @pytest.fixture
 def small_parts(monkeypatch):
     """Samples of 64 KiB, in four parts."""
-    monkeypatch.setattr(corpus_rules, "SAMPLED_BYTES", 1 << 16)
-    monkeypatch.setattr(corpus_rules, "_PART", 1 << 14)
+    monkeypatch.setattr(sampling, "SAMPLED_BYTES", 1 << 16)
+    monkeypatch.setattr(sampling, "_PART", 1 << 14)
     monkeypatch.setattr("bertkit.runtime.reading.text.read_blocks.__defaults__", (lambda position: None, 1 << 14))
 
 
@@ -104,7 +104,7 @@ def test_plan_of_a_sample_is_near_the_whole(large, no_trial, monkeypatch, number
     [finding] = sampled.findings
     assert (finding.code, finding.level) == ("sample", "note")
     assert sum(source.size for source in read[0]) <= 1 << 16 < size
-    monkeypatch.setattr(corpus_rules, "SAMPLED_BYTES", 1 << 30)
+    monkeypatch.setattr(sampling, "SAMPLED_BYTES", 1 << 30)
     whole = large.report()
     assert whole.findings == ()
     for name in ("steps", "tokens", "store_bytes"):

@@ -245,7 +245,7 @@ def client_of_levels(checkpoint, serve_extra, monkeypatch):
 
     def client(served_class=None):
         from bertkit.features.serving.app import build_app
-        from bertkit.features.serving.server import Limits
+        from bertkit.features.serving.limits import Limits
         from bertkit.features.serving.services import PredictService
         from bertkit.inference.predictor import Predictor
 

@@ -156,7 +156,7 @@ def test_sigterm_answers_what_was_taken(start, fine_tuned):
 SLOW = """
 import sys, time, bertkit
 from bertkit.features.serving.services import PredictService
-from bertkit.features.serving.server import Limits
+from bertkit.features.serving.limits import Limits
 run = PredictService.run
 PredictService.run = lambda self, jobs: time.sleep(0.2) or run(self, jobs)
 bertkit.serve(sys.argv[1], port=0, device="cpu", limits=Limits(max_batch_tokens=1, shutdown_timeout=1))

@@ -15,9 +15,9 @@ from bertkit.inference.ner import PredictedEntities
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
-from bertkit.tasks.splits import load_splits
 
 from .test_task import outputs_that_say
 

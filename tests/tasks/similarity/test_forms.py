@@ -14,7 +14,8 @@ from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import DataSettings as RerankingData
 from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.reranking import TaskSettings as RerankingSettings
-from bertkit.tasks.similarity.task import DataSettings, SimilarityTask, TaskSettings
+from bertkit.tasks.similarity.settings import TaskSettings
+from bertkit.tasks.similarity.task import DataSettings, SimilarityTask
 
 INFERENCE = ["entailment", "neutral", "contradiction"]
 NLI = "premise,hypothesis,label\na,b,0\nc,d,1\ne,f,2\ng,h,-1\n"

@@ -18,7 +18,8 @@ from bertkit.inference.predicted import predicted
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.recipe.settings import HubSettings
 from bertkit.runtime.errors import DataError, PlacementError, RecipeError
-from bertkit.tasks.similarity.task import DataSettings, SimilarityTask, TaskSettings
+from bertkit.tasks.similarity.settings import TaskSettings
+from bertkit.tasks.similarity.task import DataSettings, SimilarityTask
 
 pytestmark = pytest.mark.numeric
 

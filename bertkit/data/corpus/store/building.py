@@ -13,9 +13,8 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter, batched, encode_batches
@@ -24,6 +23,7 @@ from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, wri
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.data.corpus.store.unit_workers import run_units
+from bertkit.data.corpus.store.units import Job, Unit
 from bertkit.data.corpus.store.writer import Progress, Reading, origin_key, store_origin
 from bertkit.runtime.errors import DataError, OutputError, listed
 from bertkit.runtime.files import into_folder, new_folder, remove_unfinished, unlocked
@@ -40,45 +40,6 @@ if TYPE_CHECKING:
 _PLAN_FILE = "plan.json"
 _UNITS = 256  # of a corpus whose units are neither of the least nor of the greatest size
 _LEAST_BYTES, _MOST_BYTES = 4 << 20, 256 << 20
-
-
-class Unit(NamedTuple):
-    """Consecutive text of a corpus, whose parts one worker writes.
-
-    Attributes:
-        number: place in the corpus, from 0.
-        sources: files, and ranges of them.
-        key: 16 hexadecimal digits of the text and of how it becomes parts.
-        size: bytes of text.
-    """
-
-    number: int
-    sources: list[Source]
-    key: str
-    size: int
-
-    def record(self, work: Path, kind: str) -> Path:
-        """Returns the path of a record, which exists when ``kind`` is complete: ``unit`` or ``digests``."""
-        return work / f"{kind}-{self.number:06}-{self.key}.json"
-
-
-@dataclass(frozen=True)
-class Job:
-    """Settings and folder that the workers of a build share.
-
-    Attributes:
-        work: folder of the parts.
-        form: rules that split text into documents.
-        encode: paragraphs → tokens.
-        chosen: documents to keep.
-        left_out: unit → numbers of its documents that repeat an earlier one.
-    """
-
-    work: Path
-    form: DocumentForm
-    encode: SentenceEncoder
-    chosen: DocumentFilter
-    left_out: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
 def build_store(

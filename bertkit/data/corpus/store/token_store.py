@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bertkit.data.corpus.store.copies import fetch
 from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata
 from bertkit.runtime.errors import DataError
 
@@ -74,8 +75,6 @@ class Part:
         Raises:
             DataError: it is not so.
         """
-        from bertkit.data.corpus.store.opening import fetch
-
         fetch(self)
         self.compare(self.file, self.file.stat().st_size if self.file.exists() else 0)
 

@@ -17,7 +17,7 @@ from bertkit.runtime.placement.ray_cluster import connected
 from bertkit.runtime.progress import say
 
 if TYPE_CHECKING:
-    from bertkit.data.corpus.store.building import Job, Unit
+    from bertkit.data.corpus.store.units import Job, Unit
 
 WorkOn = Callable[["Job", "Unit", int, Callable[[int], None]], None]
 Item = TypeVar("Item")

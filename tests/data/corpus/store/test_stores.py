@@ -13,10 +13,11 @@ from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.sources import find_sources
-from bertkit.data.corpus.store import building, opening
+from bertkit.data.corpus.store import building, copies, opening
 from bertkit.data.corpus.store.building import build_store
+from bertkit.data.corpus.store.copies import verify_part
 from bertkit.data.corpus.store.manifest import read_metadata, write_metadata
-from bertkit.data.corpus.store.opening import names_store, open_store, verify_part
+from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.placement.processes import Workers
 
@@ -66,7 +67,7 @@ def test_a_store_at_a_url_is_copied_once(folder, url, tmp_path, monkeypatch):
     assert copied.tokens[:4].tolist() == open_store(str(folder), tmp_path).tokens[:4].tolist()
     for name in (PART, "store.json", "tokenizer/tokenizer.json"):
         assert (copied.folder / name).read_bytes() == (folder / name).read_bytes()
-    monkeypatch.setattr(opening, "_copy", None)
+    monkeypatch.setattr(opening, "copy_file", None)
     assert open_store(url, tmp_path / "copies").folder == copied.folder
 
 
@@ -129,7 +130,7 @@ def test_copies_of_parts_have_a_limit(corpus, tmp_path, monkeypatch):
     assert len(whole.parts) >= 6
     memory = fsspec.filesystem("memory")
     memory.put(str(whole.folder), "/bucket/parts", recursive=True)
-    monkeypatch.setattr(opening, "COPIED_BYTES", 2 * max(part.facts["bytes"] for part in whole.parts))
+    monkeypatch.setattr(copies, "COPIED_BYTES", 2 * max(part.facts["bytes"] for part in whole.parts))
     try:
         store = open_store("memory://bucket/parts", tmp_path / "copies")
         for _ in range(2):
