@@ -109,10 +109,6 @@ def main() -> None:
             sys.exit(130)
         except BertkitError as error:
             _fail(str(error))
-        except ModuleNotFoundError as error:
-            if not str(error.name).startswith("bertkit."):
-                raise
-            _fail(f"this installation is without {error.name}, which this command needs; install bertkit again")
         except Exception as error:
             wait_for_launcher()
             message = system_error(error)

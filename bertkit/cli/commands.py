@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from bertkit.cli.features import Options, options_for
+from bertkit.cli.groups import has_command
 from bertkit.cli.printing import print_text
 from bertkit.recipe.fields import members
 from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers, TrainSettings
@@ -194,7 +195,7 @@ def command(
                 function, [known[key] for key in (known if keys is None else keys) if key not in without]
             )
 
-        lines = "".join(f"\n  bertkit {each}" for each in examples)
+        lines = "".join(f"\n  bertkit {each}" for each in examples if has_command(each))
         function.__doc__ = f"{inspect.getdoc(function)}\n\n\b{lines}" if examples else function.__doc__
 
         @wraps(function, assigned=("__module__", "__name__", "__doc__"))

@@ -25,6 +25,12 @@ PANELS: dict[str, tuple[str, ...]] = {
 """Commands of the core in the order of use, by the panel of the help; features say where theirs stand."""
 
 
+def has_command(words: str) -> bool:
+    """Returns whether the command that a command line begins with, without ``bertkit``, is there."""
+    name = words.split()[0]
+    return any(name in names for names in in_panels(PANELS).values())
+
+
 class Group(TyperGroup):
     """Group with the commands of features, which names the nearest commands, also of other groups, for an unknown one.
 

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bertkit.cli.groups import has_command
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.processes import uninterrupted
@@ -127,9 +128,10 @@ def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool, next_co
 
 def print_next(commands: Sequence[str], folder: Path) -> None:
     """Prints commands to go on with, with ``{}`` in place of a folder."""
-    if commands:
+    there = [each for each in commands if has_command(each.removeprefix("bertkit "))]
+    if there:
         print_text("next:")
-    for command in commands:
+    for command in there:
         print_text(f"  {command.format(shlex.quote(str(folder)))}")
 
 

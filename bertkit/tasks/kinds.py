@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from bertkit.recipe.files import find_recipe, read_recipe_file
-from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
     from bertkit.tasks.base import Task
@@ -39,6 +38,8 @@ def default_recipe(task: Task) -> str | Path | dict[str, Any]:
 def recipe_of_package(task: type[Task]) -> str | Path | dict[str, Any]:
     """Returns the recipe of a task of another package: its file, or else its kind alone; on tables with the training of
     classification, whose rate and epochs are fitted to the rows and the encoder."""
+    from bertkit.tasks.table_data import TableTask
+
     if task.recipe is not None:
         return task.recipe
     blocks: dict[str, Any] = {"task": {"kind": task.kind}}

@@ -11,7 +11,9 @@ from .running import Outcome
 
 REFUSED = Outcome("predict x", 2, "", "bertkit: error: rows.csv, line 3: no label\n", 1.0)
 ANSWERED = Outcome("predict x", 0, '{"predictions": []}\n', "", 1.0)
-TRACEBACK = 'Traceback (most recent call last):\n  File "/a/bertkit/tables/table.py", line 3, in read\nKeyError: 3\n'
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/a/bertkit/data/tables/table.py", line 3, in read\nKeyError: 3\n'
+)
 
 
 def test_what_keeps_the_rule():

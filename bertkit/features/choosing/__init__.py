@@ -1,7 +1,6 @@
-"""Choice of a checkpoint to start from, without training one; see `bertkit.features.choosing.choose`."""
+"""Choice of a checkpoint to start from, without training one; see docs/guides/choose.md."""
 
 from __future__ import annotations
 
-COMMANDS = {"choose": ("Prepare", "check")}
-
 PUBLIC = {"choose": "choose:choose"}
+COMMANDS = {"choose": ("Prepare", "check")}

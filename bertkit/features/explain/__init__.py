@@ -1,7 +1,6 @@
-"""The inside of a checkpoint: its pieces, attention, predictions and their reasons, as arrays and as one page."""
+"""The inside of a checkpoint: its pieces, attention, predictions and their reasons; see docs/guides/explain.md."""
 
 from __future__ import annotations
 
-COMMANDS = {"explain": ("Look at the results", "evaluate")}
-
 PUBLIC = {"explain": "explain:explain"}
+COMMANDS = {"explain": ("Look at the results", "evaluate")}

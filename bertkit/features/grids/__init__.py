@@ -1,12 +1,6 @@
-"""Many runs: grids, seeds, folds and searches; comparisons and ensembles of runs."""
+"""Many runs: grids, seeds, folds and searches; comparisons and ensembles of runs; see docs/guides/grids.md."""
 
 from __future__ import annotations
-
-COMMANDS = {
-    "compare": ("Look at the results", "report"),
-    "ensemble": ("Experiments", ""),
-    "ablations": ("Experiments", "ensemble"),
-}
 
 PUBLIC = {
     "ablations": "ablations:ablations",
@@ -17,5 +11,9 @@ PUBLIC = {
     "finetune_grid": "grid:finetune_grid",
     "report_grid": "page:report_grid",
 }
-
+COMMANDS = {
+    "compare": ("Look at the results", "report"),
+    "ensemble": ("Experiments", ""),
+    "ablations": ("Experiments", "ensemble"),
+}
 OPTIONS = {"finetune": "command:Grid"}

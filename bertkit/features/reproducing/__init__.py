@@ -1,9 +1,7 @@
-"""The tables of the BERT paper, with the scores of other checkpoints beside the paper's."""
+"""The tables of the BERT paper, with other checkpoints beside its scores; see docs/guides/reproduce.md."""
 
 from __future__ import annotations
 
 NEEDS = "grids"
-
-COMMANDS = {"reproduce": ("Experiments", "ablations")}
-
 PUBLIC = {"reproduce": "reproduce:reproduce"}
+COMMANDS = {"reproduce": ("Experiments", "ablations")}

@@ -1,4 +1,5 @@
-"""Work over folders of files, shared by several processes of one machine or by the workers of Ray.
+"""Work over folders of files, shared by several processes of one machine or by the workers of Ray; see
+docs/guides/scale.md.
 
 folders.py      `predict_folder` and `embed_folder`
 inputs.py       folders, patterns and URLs → files → shards, ranges of rows of one file
@@ -12,5 +13,4 @@ workers.py      workers that are processes of this machine, or actors of Ray
 from __future__ import annotations
 
 PUBLIC = {"embed_folder": "folders:embed_folder", "predict_folder": "folders:predict_folder"}
-
 OPTIONS = {"texts": "command:Folder"}

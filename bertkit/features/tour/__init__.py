@@ -2,6 +2,5 @@
 
 from __future__ import annotations
 
-COMMANDS = {"quickstart": ("Prepare", "")}
-
 PUBLIC = {"quickstart": "quickstart:quickstart"}
+COMMANDS = {"quickstart": ("Prepare", "")}

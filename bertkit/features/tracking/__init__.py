@@ -1,4 +1,4 @@
-"""Trackers of runs: the callbacks of transformers, with one record for a run and its resumption."""
+"""Trackers of runs, with one record for a run and its resumption; see docs/guides/tracking.md."""
 
 from __future__ import annotations
 

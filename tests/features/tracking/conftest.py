@@ -1,0 +1,5 @@
+"""Fixtures of the tests of training too."""
+
+from tests.training.conftest import corpus, glue
+
+__all__ = ["corpus", "glue"]
