@@ -50,10 +50,10 @@ import bertkit
 
 recipe, run, asked = json.loads(sys.argv[1])
 try:
-    bertkit.finetune(recipe, output_dir=run + "-asked", **asked)
+    bertkit.finetune(recipe, output_dir=run, **asked)
 except bertkit.BertkitError as error:
     print("refused:", error)
-bertkit.finetune(recipe, output_dir=run)
+    bertkit.finetune(recipe, output_dir=run)
 print(bertkit.load(run).predict("a good film")[0]["label"])
 """
 
@@ -124,13 +124,17 @@ def test_rest_works_without_a_feature(without, tmp_path, checkpoint, hub_models,
     }
     with hub_models.ModelHub() as hub:
         asked, named = REFUSED.get(feature, ({"push_to_hub": "ada/run"}, ""))
-        variables = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": hub_models.TOKEN, "HF_HOME": str(tmp_path / "hf")}
+        variables = {
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_TOKEN": hub_models.TOKEN,
+        }
         done = without(feature, "-c", RUN, json.dumps([recipe, str(run), asked]), variables=variables)
         pushed = set(hub.files("ada/run"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] in ("bad", "good")
     assert (f"refused: {named}:" in done.stdout) == (feature in REFUSED), done.stdout
-    assert (tmp_path / "run-asked").exists() == (feature not in REFUSED)
     written = {path.name for path in run.iterdir()}
     assert {"model.safetensors", "run.json", "all_results.json"} <= written
     for name, file in LEFT.items():
@@ -141,6 +145,7 @@ def test_rest_works_without_a_feature(without, tmp_path, checkpoint, hub_models,
 @pytest.mark.slow
 @pytest.mark.parametrize("feature", features())
 def test_the_house_stands_without_a_feature(without, feature):
-    """The tests of imports pass in the copy."""
-    done = without(feature, "-m", "pytest", "-m", "", "-n", "0", "-p", "no:cacheprovider", "tests/test_house.py")
+    """The tests of imports pass in the copy, apart from that of the public names, which are imported above."""
+    options = ["-m", "", "-n", "0", "-p", "no:cacheprovider", "-k", "not public_name"]
+    done = without(feature, "-m", "pytest", *options, "tests/test_house.py")
     assert done.returncode == 0, done.stdout

@@ -164,7 +164,7 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     return placed | merged
 
 
-def finetune(kind: str, usual: str | Path | Mapping[str, Any] | Mapping[str, str], run: FineTuning) -> None:
+def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) -> None:
     """Fine-tunes with the recipe of a command and prints the scores.
 
     Args:

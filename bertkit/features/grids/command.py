@@ -89,29 +89,28 @@ class Grid(OptionsOfFeature):
 
     def start(self, command: Training) -> bool:
         """Trains a grid, or on several GLUE tasks."""
+        run, many, is_one_task = command.run, command.many, len(command.names) == 1
+        if many is None and is_one_task:
+            if self.format != "text":
+                raise RecipeError(f"--format {self.format}: is for the table of many runs; one run prints its scores")
+            return False
         from bertkit.features.grids.glue import glue_grid_table, glue_table
         from bertkit.features.grids.table import grid_table
 
-        run, many = command.run, command.many
-        if command.names != ("",):
-            if many is not None:
-                results = bertkit.finetune_glue_grid(command.names, output_dir=run.output_dir, **many)
-                self._print(results, run.json, glue_grid_table)
-                return True
+        if many is None:
             options.check_one_form(run.json, self.format)
             # Repeating the command continues where it stopped, so --resume has no effect.
             scores = bertkit.finetune_glue(
                 command.names, output_dir=run.output_dir, model=run.model, overrides=run.overrides()
             )
             print_result(scores, [glue_table(scores, self.format)], run.json, self.format)
-            return True
-        if many is None:
-            if self.format != "text":
-                raise RecipeError(f"--format {self.format}: is for the table of many runs; one run prints its scores")
-            return False
-        [recipe] = command.recipes().values()
-        results = bertkit.finetune_grid(recipe, output_dir=run.output_dir, **many)
-        self._print(results, run.json, grid_table, _AFTER_A_GRID if results.best is not None else ())
+        elif is_one_task:
+            [recipe] = command.recipes().values()
+            results = bertkit.finetune_grid(recipe, output_dir=run.output_dir, **many)
+            self._print(results, run.json, grid_table, _AFTER_A_GRID if results.best is not None else ())
+        else:
+            results = bertkit.finetune_glue_grid(command.names, output_dir=run.output_dir, **many)
+            self._print(results, run.json, glue_grid_table)
         return True
 
     def _print(self, results: Any, as_json: bool, table: Callable[..., str], next_commands: Sequence[str] = ()) -> None:

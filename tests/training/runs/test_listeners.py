@@ -60,5 +60,5 @@ def test_what_no_feature_does_is_refused_by_name(recipe, tmp_path, monkeypatch):
     assert listeners_of(recipe, tmp_path) == []
     with pytest.raises(RecipeError, match="push_to_hub: 'ada/run'"):
         listeners_of(recipe, tmp_path, "ada/run")
-    with pytest.raises(RecipeError, match="train.report_to"):
+    with pytest.raises(RecipeError, match=r"train\.report_to"):
         listeners_of(load_recipe(recipe, {"train.report_to": ["wandb"]}), tmp_path)
