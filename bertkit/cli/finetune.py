@@ -12,8 +12,8 @@ from bertkit.cli.groups import Group
 from bertkit.cli.training import FineTuning, finetune, finetune_several
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.runtime.errors import RecipeError, did_you_mean
-from bertkit.tasks.kinds import recipe_of_package
 from bertkit.tasks.registry import TASKS
+from bertkit.tasks.usual_recipes import recipe_of_package
 
 app = typer.Typer(cls=Group, help="Fine-tune BERT for a task.", no_args_is_help=True)
 

@@ -17,11 +17,11 @@ To add one, ``bertkit quickstart`` for example, whose folder is ``tour``:
 4. ``tests/features/tour/``; and ``docs/guides/`` for its page.
 
 More constants: ``OPTIONS``, options for commands of the core (`bertkit.cli.features.OptionsOfFeature`); ``NEEDS``, the
-name of a feature without which this one adds nothing; ``PUBLIC_WITH``, public names that need another feature. What
-a feature knows of a kind of task is in the module with the name of the kind, such as ``reporting/ner.py``, and is found
-by the class of the task (`bertkit.tasks.kinds.by_kind_of_task`). What it knows of another feature is in the module with
-that name, such as ``serving/explain.py``, which is imported where the other one is there
-(`bertkit.runtime.features.module_about`).
+name of a feature without which this one adds nothing; ``PUBLIC_WITH``, public names that need another feature.
+
+What a feature knows of a kind of task is in the module with that name, such as ``reporting/ner.py``, and is found by
+the class of the task (`bertkit.tasks.registry.by_kind_of_task`). What it knows of another feature is in the module with
+that name, such as ``serving/explain.py``, imported where that is there (`bertkit.runtime.features.module_about`).
 
 To delete one: remove its folder, ``tests/features/NAME`` and its page. `tests/test_removal.py` does it for each.
 """

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.tables.table import copies_in_words
-from bertkit.inference.judging import verdict_of
 from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean

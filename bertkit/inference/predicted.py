@@ -21,7 +21,7 @@ from bertkit.runtime.errors import DataError, RecipeError, shown
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
-from bertkit.tasks.kinds import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, number_in_source
 
 if TYPE_CHECKING:
@@ -267,6 +267,15 @@ class Outcome:
     def number(self, row: int) -> int | str:
         """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
         return number_in_source(self.numbers, row)
+
+    def facts(self) -> Facts:
+        """Returns what the predictions say, for the verdict."""
+        return predicted(self.task).facts(self)
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """Returns the 95 % interval of a score over the examples; None where there is none."""
+        sides = self.predictions_and_references()
+        return predicted(self.task).interval(name, *sides, texts=self.same_texts)
 
     @property
     def number_of_inputs(self) -> int:

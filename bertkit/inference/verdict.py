@@ -1,8 +1,8 @@
 """The verdict on a run: what its scores say, in sentences of facts.
 
-The same sentences stand at the end of a run, in its report, in its model card and in `bertkit.compare`. They are made
-by `bertkit.inference.judging`; what it says of the predictions of a kind of task is
-`bertkit.inference.predicted.Predicted.facts`. What to try next follows from them in `bertkit.training.runs.evaluate`.
+The same sentences stand at the end of a run, in its report, in its model card and in `bertkit.compare`. `verdict_of`
+makes them; what it says of the predictions of a kind of task is `bertkit.inference.predicted.Predicted.facts`. What to
+try next follows from them in `bertkit.training.runs.evaluate`.
 
 Dimension letters: N examples, C classes.
 """
@@ -11,25 +11,28 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bertkit.metrics import score_range
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
 from bertkit.runtime.errors import shown
-from bertkit.runtime.progress import counted, inflected
+from bertkit.runtime.progress import counted, display_name, inflected
 
-if TYPE_CHECKING:
-    pass
+Outcome = Any
+"""A `bertkit.inference.predicted.Outcome`, whose module imports this one."""
 
 _MOST_NAMES = 8  # of classes in a sentence
 _MOST_PLACES = 3  # that the examples of a class went to
 _NEAR_CHANCE = 0.15  # part of the way from chance to certainty
 _WIDE = 0.2  # width of the interval of a share from which on it says little
 _UNSURE = 0.2  # by which the mean probability is below the share of right predictions of a model that is not done
+_FITS = 0.5  # of the validation loss, below which the training loss is that of a model that fits its examples
+_LAST_LOSSES = 3  # of the training, whose mean is its loss at the end
 _RARE = 0.5  # of the mean number of examples of a class
 FEW = 5
 """Examples of a class below which its own scores say little."""
@@ -101,6 +104,66 @@ class Verdict:
 
 
 NO_VERDICT = Verdict()
+
+
+def verdict_of(
+    outcome: Outcome, history: Sequence[Mapping[str, Any]] = (), results: Mapping[str, float] | None = None
+) -> Verdict:
+    """Returns the verdict on the predictions of a model for the validation set of its run, without a proposal.
+
+    Args:
+        outcome: the outputs of the model.
+        history: the entries that the Trainer logged, in order; none says nothing about the training.
+        results: the results of the run, with those of a labelled test set; None says nothing about it.
+    """
+    return Verdict(sentences_on(outcome.facts(), outcome, history, results or {}))
+
+
+def sentences_on(
+    facts: Facts, outcome: Outcome, history: Sequence[Mapping[str, Any]], results: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Returns the sentences of a verdict; the arguments are those of `verdict_of`, and the facts of its outcome."""
+    copies = (f"{outcome.copies}.",) if facts.sentences and outcome.copies else ()
+    return (*facts.sentences, *copies, *of_test_set(outcome, results), *loss_still_falls(outcome, history))
+
+
+def loss_still_falls(outcome: Outcome, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the sentence of `still_falls` on the validation loss of a run whose score can still rise.
+
+    A model that fits its training examples is left out: its validation loss falls as the learning rate does.
+    """
+    metric, losses = outcome.task.main_metric, dict[int, float]()
+    names = {key.removeprefix("eval_") for entry in history for key in entry}
+    values = [entry[f"eval_{metric}"] for entry in history if entry.get(f"eval_{metric}") is not None]
+    if values and max(values) == score_range(metric, names)[1]:
+        return []
+    for entry in history:
+        if entry.get("eval_loss") is not None:
+            # The weights that a run keeps are evaluated once more in its last step.
+            losses.setdefault(int(entry.get("step", len(losses))), float(entry["eval_loss"]))
+    last = [float(entry["loss"]) for entry in history if entry.get("loss") is not None][-_LAST_LOSSES:]
+    if last and losses and float(np.mean(last)) < _FITS * list(losses.values())[-1]:
+        return []
+    return still_falls(list(losses.values()))
+
+
+def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
+    """Returns the sentence on the main score of the test set beside that of the validation set; none without labels.
+
+    Args:
+        outcome: the outputs for the validation set.
+        results: ``eval_…`` and ``predict_…`` by name.
+    """
+    name = outcome.task.main_metric
+    own, test = results.get(f"eval_{name}"), results.get(f"predict_{name}")
+    if own is None or test is None:
+        return []
+    size = counted(int(results.get("predict_samples", 0)), "example", form=",")
+    line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on {outcome.scored} {own:.4f}"
+    interval = outcome.interval(name)
+    if interval is not None and not interval[0] <= test <= interval[1]:
+        line += ", whose interval does not include it: the two sets probably differ"
+    return [f"{line}."]
 
 
 # ---- sentences ------------------------------------------------------------------------------------------------------

@@ -10,20 +10,25 @@ A package adds a task through the entry-point group ``bertkit.tasks``: the name 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property, singledispatch, update_wrapper
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from bertkit.recipe import load
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.options import several
-from bertkit.tasks.kinds import COMMANDS
 
 if TYPE_CHECKING:
     from bertkit.tasks.base import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 GROUP = "bertkit.tasks"
 
@@ -37,8 +42,9 @@ _OWN = {
     "reranking": "bertkit.tasks.reranking:RerankingTask",
     "similarity": "bertkit.tasks.similarity.task:SimilarityTask",
 }
+_COMMANDS = {"question_answering": "squad"}
 # Kinds that clash with the command of a built-in task: `bertkit finetune squad`, `… multiple-choice`.
-_RESERVED = {*COMMANDS.values(), *(kind.replace("_", "-") for kind in _OWN)} - _OWN.keys()
+_RESERVED = {*_COMMANDS.values(), *(kind.replace("_", "-") for kind in _OWN)} - _OWN.keys()
 
 
 class Registry:
@@ -161,6 +167,11 @@ def _package(entry: EntryPoint) -> str:
 TASKS = Registry()
 
 
+def command_of(kind: str) -> str:
+    """Returns the subcommand of ``bertkit finetune`` for a kind of task."""
+    return _COMMANDS.get(kind, kind.replace("_", "-"))
+
+
 def task_of_recipe(recipe: Recipe) -> Task:
     """Builds the task that a fine-tuning recipe describes."""
     return TASKS.task(recipe.kind)(recipe.task, recipe.data)
@@ -232,3 +243,40 @@ def _run_code(recipe: Recipe) -> None:
         recipe.data.run_code()
     except RecipeError as error:
         raise RecipeError(f"recipe {recipe.name}: data.{error}") from error
+
+
+class by_kind_of_task(Generic[P, R]):
+    """Decorates a function of a task, so that it has implementations by the class of the task.
+
+    The function itself is the default. The implementation for the tasks of ``bertkit.tasks.ner`` is in ``ner.py``
+    beside the module of the function, which is imported when a task of this kind is first given. Other packages
+    register theirs as with `functools.singledispatch`, on which this is built::
+
+        @served.register
+        def _(task: LevelsTask) -> Served: ...
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], R]):
+        self._implementations = singledispatch(function)
+        self._room = function.__module__.rpartition(".")[0]
+        self.register = self._implementations.register
+        update_wrapper(self, function)
+
+    def __call__(self, task: Task, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._implementation(task)(task, *args, **kwargs)
+
+    def knows(self, task: Task) -> bool:
+        """Returns whether there is an implementation for a task, besides the default."""
+        return self._implementation(task) is not self._implementations.dispatch(object)
+
+    def _implementation(self, task: Task) -> Callable[Concatenate[Any, P], R]:
+        for module in _modules(self._room, type(task)):
+            import_module(module)
+        return self._implementations.dispatch(type(task))
+
+
+@cache
+def _modules(room: str, task: type) -> list[str]:
+    """Returns the modules of a room that are named as the modules of a task's classes in ``bertkit.tasks``."""
+    kinds = [match[1] for each in task.__mro__ if (match := re.match(r"bertkit\.tasks\.(\w+)", each.__module__))]
+    return [f"{room}.{kind}" for kind in dict.fromkeys(kinds) if find_spec(f"{room}.{kind}")]

@@ -10,7 +10,6 @@ import pytest
 
 from bertkit.inference.classification import hardly_different, numbers_in_words
 from bertkit.inference.evaluation import Evaluation
-from bertkit.inference.judging import verdict_of
 from bertkit.inference.loaded import load
 from bertkit.inference.predicted import Outcome
 from bertkit.inference.predicted import predicted as predicted_of
@@ -22,6 +21,7 @@ from bertkit.inference.verdict import (
     never_predicted,
     right_of_all,
     still_falls,
+    verdict_of,
 )
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe

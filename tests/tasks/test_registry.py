@@ -3,8 +3,8 @@
 import sys
 
 from bertkit.tasks import registry
-from bertkit.tasks.kinds import by_kind_of_task
 from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.registry import by_kind_of_task
 
 
 def test_own_kinds_are_in_modules_beside(tmp_path, monkeypatch):

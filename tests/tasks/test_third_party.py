@@ -20,12 +20,12 @@ import bertkit as package_of_runs
 from bertkit.features.serving.app import build_app
 from bertkit.features.serving.limits import Limits
 from bertkit.features.serving.services import PredictService
-from bertkit.inference.judging import verdict_of
 from bertkit.inference.predicted import Outcome
+from bertkit.inference.verdict import verdict_of
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.kinds import recipe_of_package
 from bertkit.tasks.registry import TASKS, Registry, load_recipe
+from bertkit.tasks.usual_recipes import recipe_of_package
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "tasks.md"

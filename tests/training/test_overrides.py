@@ -10,9 +10,9 @@ import pytest
 from transformers import Trainer
 
 from bertkit.training.evaluation import EvaluatingTrainer
-from bertkit.training.placements import trainer_class
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.xla import XlaTrainer
+from bertkit.training.runs.assembly import trainer_class
 from bertkit.training.trainer import BertkitTrainer
 
 # Class → private methods of transformers' Trainer that it overrides, with the parameters that transformers gives them.

@@ -6,7 +6,7 @@ import codecs
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email import policy
@@ -18,10 +18,11 @@ from typing import Any
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.html import text_of_html
 from bertkit.data.tables.table import Table, usual_column
-from bertkit.data.tables.table_files import is_table, read_table_file
+from bertkit.data.tables.typed_rows import JSON
 from bertkit.runtime.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
+from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind
 from bertkit.runtime.reading.text import decode_text, read_blocks
 
 _NEVER_LINES = (".html", ".htm", ".eml")
@@ -31,6 +32,7 @@ _START_OF_PAGE = 1024  # bytes, in which browsers look for it
 _OF_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "gb2312": "gb18030", "gbk": "gb18030"}
 _METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
 _FILE_NAMES = ("file_name", "file", "filename")
+_TABLES = (".csv", ".tsv", JSON_LINES, JSON, PARQUET, XLSX)
 _PART = re.compile(r"-\d+-of-\d+")  # of a table in several files, as those of the Hub
 
 
@@ -68,7 +70,7 @@ def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -
         yield Table(columns, str(folder), "", first_row=at, unit="file"), min(1.0, (at + size) / len(files))
 
 
-def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
+def read_folder(folder: Path, read_table: Callable[[Path], Table], skip_faulty: bool = False) -> Table:
     """Reads a folder of documents as a table of ``file``, ``text`` and, where they are given, labels.
 
     The other columns are those of ``metadata.csv`` in the folder, if there is one: it has the path of each file below
@@ -76,6 +78,7 @@ def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
 
     Args:
         folder: the folder.
+        read_table: reads the metadata.
         skip_faulty: leave out files without a text, and count them in ``skipped`` of the table.
 
     Raises:
@@ -86,15 +89,16 @@ def read_folder(folder: Path, skip_faulty: bool = False) -> Table:
     if not len(table):
         raise DataError(f"{folder}: none of its files has a text")
     names = list(table.columns["file"])
-    others = _metadata(folder / _METADATA, names) if (folder / _METADATA).is_file() else _labels(folder, names)
+    has_metadata = (folder / _METADATA).is_file()
+    others = _of_metadata(read_table(folder / _METADATA), names) if has_metadata else _labels(folder, names)
     columns = {**table.columns, **others}
     digest = hashlib.sha256(dumps(columns).encode()).hexdigest()
     return replace(table, columns=columns, fingerprint=f"sha256:{digest[:16]}", skipped=len(left_out or ()))
 
 
-def _metadata(file: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+def _of_metadata(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
     """Returns the columns of the metadata in the order of the documents ``names``."""
-    table = read_table_file(file)
+    file = table.source
     column = usual_column(list(table.columns), _FILE_NAMES)
     if column is None:
         raise DataError(f"{file}: no column file_name; it has {quoted(table.columns)}")
@@ -128,7 +132,7 @@ def _files(folder: Path) -> list[Path]:
     found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / _METADATA]
     found = [path for path in found if not _is_hidden(path.relative_to(folder))]
     files = [path for path in found if path.suffix.lower() in FORMS]
-    tables = [_PART.sub("-*", str(path)) for path in found if is_table(path)]
+    tables = [_PART.sub("-*", str(path)) for path in found if file_kind(path.name, _TABLES) is not None]
     if tables and all(path.stem.lower() == "readme" for path in files):  # which describes the tables
         raise DataError(f"{folder}: a folder of tables; give the file of one: {quoted(dict.fromkeys(tables), 5)}")
     if not files:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.data.reading.hub_sets import find_set, load_set, rows_of_split, split_names
-from bertkit.data.tables.stored_columns import whole
 from bertkit.data.tables.table import ROWS_AT_ONCE, Table, text_key
+from bertkit.data.tables.table_files import whole
 from bertkit.data.tables.typed_rows import batches_parts
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.json_text import dumps

@@ -75,19 +75,6 @@ class StoredColumn(Sequence[Any]):
         return pa.chunked_array([pa.array(part, texts) if isinstance(part, list) else part for part in self._parts])
 
 
-def whole(parts: Iterator[Table]) -> Table:
-    """Returns the table of parts in the order of their rows; text of several parts is stored on disk.
-
-    Raises:
-        OutputError: the disk is full.
-    """
-    first = next(parts)
-    second = next(parts, None)
-    if second is None:
-        return first
-    return joined(chain([first, second], parts))
-
-
 def joined(parts: Iterator[Table]) -> Table:
     """Joins the parts of a table; text of many values goes to temporary files, which end with the process.
 

@@ -15,7 +15,6 @@ from bertkit.data.reading.row_files import parquet_batches
 from bertkit.data.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.sheets import sheet_parts
-from bertkit.data.tables.stored_columns import whole
 from bertkit.data.tables.table import ROWS_AT_ONCE, Table
 from bertkit.data.tables.typed_rows import JSON, batches_parts, json_parts, read_json_list
 from bertkit.runtime.errors import DataError, quoted, raise_all
@@ -42,14 +41,49 @@ _START = 1000  # bytes of a file that are looked at
 DELIMITERS = {CSV: COMMA, TSV: TAB}
 
 
-def read_table_file(
-    path: Path,
+def read_table(
+    path: str | Path,
     *,
     columns: Sequence[str] | None = None,
     quoting: bool | None = None,
     skip_ragged: bool = False,
 ) -> Table:
-    """Reads a table from a file, as `bertkit.data.tables.read.read_table`, which has the arguments and the errors."""
+    """Reads the table in a file; the suffix selects the format.
+
+    ============  ==========================================================================================
+    ``.csv``      RFC 4180: quotes around fields that hold separators, line endings or (doubled) quotes
+    ``.tsv``      as GLUE's files: tabs, quotes are plain characters, a row is a line
+    ``.jsonl``    one JSON object per line
+    ``.json``     a list of JSON objects
+    ``.parquet``  one Parquet column for each column of the table; ``data/train-*.parquet`` is all of these files
+    ``.xlsx``     a sheet of Excel, ``reviews.xlsx#Sheet1`` where there are several; see `sheet_parts`
+    a folder      of ``.txt``, ``.md``, ``.html`` and ``.eml``, a row per file; see `bertkit.data.tables.documents`
+    ============  ==========================================================================================
+
+    The columns of CSV and TSV are separated by what separates the names of the header: commas, tabs, semicolons or
+    vertical bars. The first three formats are UTF-8, with or without a byte order mark and with any line endings, and
+    can be compressed as ``.gz`` or ``.zst``; text in Windows-1252 and UTF-16 is recognised. A separator or an encoding
+    that is not the usual one is printed. Text of CSV and TSV is not changed. The fingerprint is the start of the
+    SHA-256 of the decompressed bytes of the file.
+
+    Args:
+        path: path of the file; a leading ``~`` is the home folder.
+        columns: column names of a CSV or TSV file without a header line.
+        quoting: whether fields of a CSV or TSV file can be quoted; None for the default: not for columns of a TSV file
+            that tabs separate.
+        skip_ragged: skip rows of a CSV or TSV file whose number of fields differs from that of the header, and count
+            them in ``skipped`` of the table; for published data that is known to have such rows. Of a folder, files
+            without a text.
+
+    Raises:
+        DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
+            at most ten faults with their lines and remedies.
+    """
+    path = Path(os.path.expanduser(path))
+    if path.is_dir():
+        from bertkit.data.tables.documents import read_folder
+
+        return read_folder(path, read_table, skip_ragged)
     kind, source, digest = _kind_of(path), str(path), hashlib.sha256()
     if kind.form not in DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
         raise DataError(
@@ -209,3 +243,18 @@ def _added(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[
         for block in remaining:
             add(block)
             yield block
+
+
+def whole(parts: Iterator[Table]) -> Table:
+    """Returns the table of parts in the order of their rows; text of several parts is stored on disk.
+
+    Raises:
+        OutputError: the disk is full.
+    """
+    first = next(parts)
+    second = next(parts, None)
+    if second is None:
+        return first
+    from bertkit.data.tables.stored_columns import joined  # few tables are that large
+
+    return joined(chain([first, second], parts))

@@ -18,10 +18,10 @@ from bertkit.recipe.load import Recipe
 from bertkit.runtime.reading.text import iterating
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.classification.text_classification import TextClassification
-from bertkit.tasks.kinds import by_kind_of_task
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
 
 if TYPE_CHECKING:

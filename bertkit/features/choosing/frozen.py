@@ -19,7 +19,7 @@ from bertkit.inference.embedding import Embedder
 from bertkit.inference.forward import forward_in_batches
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Outputs, Task, padded
-from bertkit.tasks.kinds import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.runtime.errors import CheckpointError, DataError, did_you_mean, quoted
 from bertkit.tasks.base import Task
-from bertkit.tasks.kinds import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,9 +23,8 @@ from bertkit.features.reporting.reported import (
     upper_first,
 )
 from bertkit.features.reporting.run_files import RunFiles
-from bertkit.inference.judging import verdict_of
 from bertkit.inference.predicted import VALIDATION_SET, Outcome, predicted
-from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict
+from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.progress import counted, duration, is_score
 from bertkit.tasks.base import per_example, texts_of

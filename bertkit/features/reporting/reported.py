@@ -15,7 +15,7 @@ import numpy as np
 from bertkit.inference.predicted import Outcome
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import Task, texts_of
-from bertkit.tasks.kinds import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

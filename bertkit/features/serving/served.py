@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from bertkit.features.serving.requests import NoParameters, Strict
 from bertkit.inference.predicted import predicted
 from bertkit.tasks.base import Outputs, Task
-from bertkit.tasks.kinds import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
 

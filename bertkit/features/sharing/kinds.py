@@ -9,9 +9,9 @@ from bertkit.runtime.files import write_json
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.classification.text_classification import TextClassification
-from bertkit.tasks.kinds import by_kind_of_task
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
+from bertkit.tasks.registry import by_kind_of_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

@@ -22,8 +22,8 @@ from bertkit.runtime.options import setting
 from bertkit.runtime.reading.paths import is_below
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
-from bertkit.tasks.kinds import default_recipe
 from bertkit.tasks.splits import Columns, Split, hub_dataset, is_labelled
+from bertkit.tasks.usual_recipes import default_recipe
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

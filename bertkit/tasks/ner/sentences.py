@@ -20,9 +20,8 @@ from typing import Any
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.delimited import NAMES as SEPARATORS
 from bertkit.data.tables.labels import named
-from bertkit.data.tables.read import read_table
 from bertkit.data.tables.table import Table, find_column
-from bertkit.data.tables.table_files import CSV, TSV, is_table
+from bertkit.data.tables.table_files import CSV, TSV, is_table, read_table
 from bertkit.data.tables.typed_rows import JSON
 from bertkit.runtime.errors import DataError, listed, raise_listed, shown
 from bertkit.runtime.files import write_whole

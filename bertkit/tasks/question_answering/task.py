@@ -21,12 +21,12 @@ from bertkit.runtime.errors import DataError, collected
 from bertkit.runtime.options import check_ranges, option, setting
 from bertkit.tasks.base import Outputs, PerExampleTask, encoding_notes, texts_of, truncation_hint
 from bertkit.tasks.folds import strata
-from bertkit.tasks.kinds import default_recipe
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, text_columns_of
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding
 from bertkit.tasks.splits import Columns, Split, hub_dataset, splits_to_write
 from bertkit.tasks.table_data import HubData
+from bertkit.tasks.usual_recipes import default_recipe
 
 if TYPE_CHECKING:
     from datasets import Dataset

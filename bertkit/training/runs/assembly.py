@@ -20,7 +20,6 @@ from bertkit.training.batches import multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.initialization import Initialization
 from bertkit.training.objectives import Objective, weighted_task
-from bertkit.training.placements import trainer_class
 from bertkit.training.runs.in_progress import RunInProgress
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import tune
@@ -122,3 +121,16 @@ def is_tuned(recipe: Recipe) -> bool:
     """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
     own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
     return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
+
+
+def trainer_class(placement: Placement) -> type[BertkitTrainer]:
+    """Returns the Trainer class of a placement."""
+    if placement.device == "xla":
+        from bertkit.training.placements.xla import XlaTrainer
+
+        return XlaTrainer
+    if placement.strategy == "fsdp":
+        from bertkit.training.placements.fsdp import ShardedTrainer
+
+        return ShardedTrainer
+    return BertkitTrainer

@@ -21,9 +21,9 @@ from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import task_of_checkpoint
-from bertkit.tasks.kinds import default_recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
+from bertkit.tasks.usual_recipes import default_recipe
 from bertkit.training.runs.directory import Run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.pretrain import pretrain

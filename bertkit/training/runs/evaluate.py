@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import EvalPrediction
 
-from bertkit.inference.judging import loss_still_falls, sentences_on
 from bertkit.inference.predicted import Outcome, all_scores
 from bertkit.inference.predicted import predicted as predicted_of
-from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict
+from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict, loss_still_falls, sentences_on
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.runtime.progress import is_score, say
 from bertkit.tasks.base import Outputs, Task, task_record
-from bertkit.tasks.kinds import command_of
+from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.heads import divide_logits
 from bertkit.training.runs.directory import numeric_metrics

@@ -21,8 +21,7 @@ from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.kinds import command_of
-from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.registry import command_of, task_of_recipe
 from bertkit.tasks.splits import Split, is_labelled
 from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe

@@ -28,13 +28,13 @@ from bertkit.training.arguments import check_callbacks, schedule_in_steps
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
-from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
 from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
+from bertkit.training.runs.assembly import trainer_class
 from bertkit.training.runs.directory import Run, writes_run
 from bertkit.training.runs.in_progress import RunInProgress
 from bertkit.training.trainer import BertkitTrainer

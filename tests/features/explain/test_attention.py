@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from bertkit.features import explain
+from bertkit import explain
 from bertkit.features.explain.attention import _measures, _names
 from bertkit.features.explain.network import load_network
 from bertkit.features.explain.pictures import sprites

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bertkit
-from bertkit.features import explain
+from bertkit import explain
 from bertkit.features.explain.attribution import Attribution, Reason
 from bertkit.features.explain.pieces import Word
 from bertkit.runtime.errors import DataError, RecipeError

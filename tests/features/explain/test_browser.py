@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bertkit import build_corpus
-from bertkit.features import explain
+from bertkit import build_corpus, explain
 from bertkit.model.checkpoint.load import load_tokenizer
 from tests import conftest
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit import load
-from bertkit.features import explain
+from bertkit import explain, load
 from bertkit.features.explain.contexts import _layer
 from bertkit.runtime.errors import DataError, RecipeError
 

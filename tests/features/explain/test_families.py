@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.features import explain
+from bertkit import explain
 from bertkit.features.explain import attribution, contexts
 from bertkit.features.explain.network import load_network
 

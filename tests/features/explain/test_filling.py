@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from bertkit.features import explain
+from bertkit import explain
 from bertkit.features.explain.network import load_network
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 

@@ -6,8 +6,7 @@ import unicodedata
 
 import pytest
 
-from bertkit import load
-from bertkit.features import explain
+from bertkit import explain, load
 from bertkit.tasks.windows import ends_with_marks
 
 COMPOSED = "film\u00e9"

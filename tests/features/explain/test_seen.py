@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bertkit import build_corpus
-from bertkit.features import explain
+from bertkit import build_corpus, explain
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bertkit
-from bertkit.features import explain
+from bertkit import explain
 from bertkit.features.explain.network import load_network
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.windows import encode_in_windows

@@ -15,8 +15,7 @@ import pytest
 from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sources import find_sources
 from bertkit.data.corpus.store.encoding import batched, encode_batches
-from bertkit.data.tables.read import read_table
-from bertkit.data.tables.table_files import read_table_parts
+from bertkit.data.tables.table_files import read_table, read_table_parts
 from bertkit.inference.inputs import process_blocks, read_inputs
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.reading.text import iterating

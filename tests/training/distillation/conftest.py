@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from tests.training.conftest import corpus, glue
-
-__all__ = ["RUN", "corpus", "glue"]  # fixtures of the tests of training too
-
 RUN = {
     "data.max_seq_length": 16,
     "train.learning_rate": 1e-3,
