@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import bertkit
+from bertkit.cli.groups import PANELS
+from bertkit.runtime.features import declared
 
 PACKAGE = Path(bertkit.__file__).parent
 ROOMS = ["runtime", "model", "metrics", "data", "recipe", "tasks", "inference", "training", "cli", "features"]
@@ -84,7 +86,9 @@ def test_imports_go_down():
 
 def test_only_commands_use_the_package_as_callers_do():
     is_command = re.compile(r"bertkit\.cli\..+|bertkit\.features\.\w+\.command")
-    assert [each for each in MODULES if "bertkit" in imported(each) and not is_command.fullmatch(each)] == []
+    others = [each for each in MODULES if not is_command.fullmatch(each)]
+    assert [each for each in others if "bertkit" in imported(each)] == []
+    assert [each for each in others if any(name.startswith("bertkit.cli.") for name in imported(each))] == []
 
 
 @pytest.mark.parametrize("feature", FEATURES)
@@ -130,6 +134,15 @@ def test_every_public_name_can_be_imported():
     for name in bertkit.__all__:
         assert getattr(bertkit, name) is not None
     assert sorted(bertkit.__all__) == dir(bertkit)
+
+
+def test_no_two_features_add_the_same_name():
+    for constant, own in (
+        ("PUBLIC", bertkit._PUBLIC),
+        ("COMMANDS", [name for each in PANELS.values() for name in each]),
+    ):
+        names = [*own, *(name for _, names in declared(constant) for name in names)]
+        assert len(names) == len(set(names))
 
 
 def test_the_ignored_label_has_one_name():

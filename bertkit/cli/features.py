@@ -51,7 +51,7 @@ def in_panels(panels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     placed = {panel: list(names) for panel, names in panels.items()}
     waiting = {name: place for _, commands in declared("COMMANDS") for name, place in commands.items() if place[0]}
     while waiting:
-        ready = {name: (panel, after) for name, (panel, after) in waiting.items() if after not in waiting}
+        ready = {name: place for name, place in waiting.items() if place[1] not in waiting} or dict(waiting)
         for name, (panel, after) in ready.items():
             names = placed.setdefault(panel, [])
             place = 0 if not after else names.index(after) + 1 if after in names else len(names)
