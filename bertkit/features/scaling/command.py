@@ -99,10 +99,10 @@ class Folder(OptionsOfFeature):
             return False
         refuse(command.others, "is not for --output-dir; remove it")
         function = bertkit.predict_folder if command.name == "predict" else bertkit.embed_folder
-        print_folder(function(command.checkpoint, **command.how, **self._of_folders(command)), command.json)
+        print_folder(function(command.checkpoint, **command.how, **self.arguments_for(command)), command.json)
         return True
 
-    def _of_folders(self, command: Texts) -> dict[str, Any]:
+    def arguments_for(self, command: Texts) -> dict[str, Any]:
         """Returns the arguments that `predict_folder` and `embed_folder` share, from the options given.
 
         Raises:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from bertkit.cli.texts import Texts
 from bertkit.features.scaling.command import Folder
 from bertkit.features.scaling.folders import embed_folder, predict_folder
 from bertkit.features.scaling.output import OutputFolder
@@ -447,6 +448,8 @@ def test_wrong_options_of_workers_are_refused(given, message):
 
 
 def test_workers_by_both_names_are_refused():
-    assert Folder(num_processes=3, part="1/2").arguments("x")["workers"] == Workers(number=3, part="1/2")
+    command = Texts(name="predict", checkpoint="x", input="y", how={}, others={}, on_error="skip", json=False)
+    arguments = Folder(num_processes=3, part="1/2").arguments_for(command)
+    assert (arguments["workers"], arguments["on_error"]) == (Workers(number=3, part="1/2"), "skip")
     with pytest.raises(RecipeError, match="the earlier name of --workers"):
-        Folder(workers=2, num_processes=2).arguments("x")
+        Folder(workers=2, num_processes=2).arguments_for(command)
