@@ -202,6 +202,17 @@ def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
     assert check("classification", **given, overrides=FAST | {"data.folds": 0}).plan["models"] == 1
 
 
+def test_a_class_of_one_row_is_named(checkpoint, table, tmp_path, capsys):
+    with table.open("a") as file:
+        file.write("\nan odd film,odd")
+    finetune(
+        "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / "run", overrides=FAST
+    )
+    note = "1 class ('odd') has all its rows in one fold, where no model has seen it: all count as wrong"
+    assert f"validation: {note}" in capsys.readouterr().err
+    assert note in json.loads((tmp_path / "run" / "run.json").read_text())["data"]["validation"]["notes"]
+
+
 # ---- rivals ---------------------------------------------------------------------------------------------------------
 
 
