@@ -10,13 +10,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import schedule_page as chosen
+import few_rows_page
 from rows import ROWS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS, PAGE = HERE / "RESULTS.json", HERE / "RESULTS.md"
-OTHERS = {"scores": HERE / "SCORES.json", "schedule": HERE / "SCHEDULE.json"}
+OTHERS = {"scores": HERE / "SCORES.json", "few rows": HERE / "FEW_ROWS.json"}
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
@@ -184,9 +184,9 @@ def scale(results: dict[str, Any]) -> str:
     return section(json.loads(FILE.read_text(encoding="utf-8")))
 
 
-def schedule(results: dict[str, Any]) -> str:
-    """The chosen learning rate and epochs beside a grid."""
-    return chosen.sentence(results["schedule"])
+def few_rows(results: dict[str, Any]) -> str:
+    """Small tables with the defaults, beside what is cheap."""
+    return few_rows_page.section(results["few rows"])
 
 
 def choice(results: dict[str, Any]) -> str:
@@ -248,7 +248,7 @@ BLOCKS = {
     "lines": lines_table,
     "corpus": corpus,
     "scale": scale,
-    "schedule": schedule,
+    "few-rows": few_rows,
     "choice": choice,
     "scores": mean_scores,
     "seeds": seed_scores,
@@ -336,7 +336,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def read_results() -> dict[str, Any]:
-    """RESULTS.json, with SCORES.json as ``scores`` and SCHEDULE.json as ``schedule``."""
+    """RESULTS.json, with SCORES.json as ``scores`` and FEW_ROWS.json as ``few rows``."""
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
     read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in OTHERS.items()}
     return {**results, **read}
@@ -348,7 +348,7 @@ def pages() -> dict[Path, str]:
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     of_blocks = {path: filled(text, results) for path, text in texts.items() if BLOCK.search(text)}
-    return {**of_blocks, PAGE: page(results), HERE / "SCHEDULE.md": chosen.page(results["schedule"])}
+    return {**of_blocks, PAGE: page(results), HERE / "FEW_ROWS.md": few_rows_page.page(results["few rows"])}
 
 
 def write_pages() -> None:

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,19 @@ ROOT = HERE.parent
 CODE = ("bertkit", "recipes", "benchmarks/*.py")  # what decides the numbers
 
 
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True).stdout
+def git(*arguments: str, clone: Path = ROOT) -> str:
+    return subprocess.run(["git", "-C", str(clone), *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def commit() -> str:
     """The last commit that changed what decides the numbers, with ``+`` if there are changes since."""
-    number = git("log", "-1", "--format=%h", "--", *CODE).strip()
-    return number + ("+" if git("status", "--porcelain", "--", *CODE).strip() else "")
+    return commit_of(ROOT, CODE)
+
+
+def commit_of(clone: Path, code: Sequence[str]) -> str:
+    """The last commit of a clone that changed these paths, with ``+`` if there are changes since."""
+    number = git("log", "-1", "--format=%h", "--", *code, clone=clone).strip()
+    return number + ("+" if git("status", "--porcelain", "--", *code, clone=clone).strip() else "")
 
 
 def this_machine() -> dict[str, Any]:

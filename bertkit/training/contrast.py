@@ -3,9 +3,10 @@
 The loss is that of supervised contrastive learning (Khosla et al. 2020, arXiv:2004.11362): each row of a batch is to be
 nearer to the rows of its class than to the others, by the cosine of the vectors that the head reads. A batch of n rows
 compares n (n - 1) pairs, so that few rows tell more than by their labels alone (Tunstall et al. 2022,
-arXiv:2209.11055).
+arXiv:2209.11055). The means of the tokens' vectors are compared too: most encoders of sentences were trained to say
+what a text means by them, and what the head reads learns faster beside them.
 
-Dimension letters: B rows of a batch, D numbers of a vector.
+Dimension letters: B rows of a batch, W windows of their texts, S tokens, H hidden size, D numbers of a vector.
 """
 
 from __future__ import annotations
@@ -47,6 +48,24 @@ def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
     shared = counts > 0
     own = logs.masked_fill(~same, 0.0).sum(dim=-1)
     return -(own[shared] / counts[shared]).mean()
+
+
+def means_of_tokens(states: Tensor, mask: Tensor, windows: Tensor | None = None) -> Tensor:
+    """Computes the mean of the vectors of the tokens of each text, (B, H) float32.
+
+    Args:
+        states: (W, S, H).
+        mask: 1 for tokens and 0 for padding, (W, S).
+        windows: number of windows of each text, (B,); None if each text has one.
+    """
+    mask = mask.unsqueeze(-1).float()
+    sums, counts = (states.float() * mask).sum(dim=1), mask.sum(dim=1)  # (W, H), (W, 1)
+    if windows is not None:
+        texts = torch.arange(len(windows), device=states.device).repeat_interleave(windows)
+        sums, counts = (
+            each.new_zeros(len(windows), each.shape[1]).index_add(0, texts, each) for each in (sums, counts)
+        )
+    return sums / counts
 
 
 def can_contrast(counts: Sequence[int] | np.ndarray) -> bool:
@@ -94,7 +113,7 @@ def contrast(
 
     Args:
         model: the classifier, in training mode afterwards.
-        layer: the first layer of its head, whose input is compared.
+        layer: the first layer of its head, whose input is compared, beside the means of the tokens.
         rows: rows of `Task.encode`.
         classes: class of each row, (N,).
         collate: makes a batch of rows.
@@ -114,9 +133,10 @@ def contrast(
             batch = {name: values.to(model.device) for name, values in collate([rows[n] for n in numbers]).items()}
             batch.pop("labels")
             with precision():
-                model(**batch)
-                vectors = seen.pop(layer)[0]
-            loss = contrast_loss(vectors, torch.from_numpy(classes[numbers]).to(model.device))
+                states = model(**batch, output_hidden_states=True)["hidden_states"][-1]
+            means = means_of_tokens(states, batch["attention_mask"], batch.get("window_counts"))
+            of_rows = torch.from_numpy(classes[numbers]).to(model.device)
+            loss = contrast_loss(seen.pop(layer)[0], of_rows) + contrast_loss(means, of_rows)
             torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(weights, _MAX_NORM)
             optimizer.step()

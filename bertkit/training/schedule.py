@@ -4,8 +4,8 @@ The recipes of the paper's tasks name their values. A table of one's own may hav
 tenth of BERT's weights: three epochs at BERT's rate then end before anything is learned. What helps is known: more
 steps for few examples (Mosbach et al. 2021, "On the Stability of Fine-tuning BERT"), and higher rates for small
 encoders (Turc et al. 2019, "Well-Read Students Learn Better", from 3e-5 to 3e-4). The best epoch by a few held-out rows
-is mostly an early one with luck, so that the last is kept. `benchmarks/schedule.py` compares these values with the best
-of a grid.
+is mostly an early one with luck, so that the last is kept. `benchmarks/few_rows.py` compares the outcome with what else
+can be done with the same rows.
 """
 
 from __future__ import annotations

@@ -22,11 +22,16 @@ _BATCH = 64  # rows whose vectors are computed at once
 _LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no better, and took twice the time
 
 
-def has_exclusive_classes(task: Task) -> bool:
-    """Returns whether each text of a task has one class, by a head that can start from a linear probe."""
+def problem_of(task: Task) -> str:
+    """Returns the ``problem_type`` of a task whose texts have classes, labels or a number; empty for other tasks."""
     if head_name(task) != _HEADS[0] or task.label_columns != ("labels",):
-        return False
-    return bool(task.config().get("problem_type") == "single_label_classification")
+        return ""
+    return str(task.config().get("problem_type") or "")
+
+
+def has_exclusive_classes(task: Task) -> bool:
+    """Returns whether each text of a task has one class."""
+    return problem_of(task) == "single_label_classification"
 
 
 def check_warm_start(recipe: Recipe, task: Task) -> None:

@@ -1,4 +1,4 @@
-"""Numbers in README and docs are those of RESULTS.json, whose rows are complete, SCORES.json and SCHEDULE.json."""
+"""Numbers in README and docs are those of RESULTS.json, whose rows are complete, SCORES.json and FEW_ROWS.json."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from bertkit import finetune
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import padded
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.training.contrast import contrast_loss, pairs_of_classes
+from bertkit.training.contrast import contrast_loss, means_of_tokens, pairs_of_classes
 from bertkit.training.heads import find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_head
 from bertkit.training.warm_start import check_warm_start
@@ -207,6 +207,14 @@ def test_copies_do_not_choose_the_strength(checkpoint, tmp_path, capsys):
         overrides={**RUN, "train.head": "probe"},
     )
     assert "fitted with a penalty of 100\n" in capsys.readouterr().err  # labels of coins: nothing is to be learned
+
+
+def test_means_of_tokens_are_those_of_a_text_with_all_its_windows():
+    states, mask = torch.randn(3, 4, 5), torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
+    torch.testing.assert_close(means_of_tokens(states, mask)[0], states[0, :2].mean(dim=0))
+    means = means_of_tokens(states, mask, torch.tensor([1, 2]))
+    expected = torch.cat([states[1], states[2, :1]]).mean(dim=0)
+    torch.testing.assert_close(means, torch.stack([states[0, :2].mean(dim=0), expected]))
 
 
 def test_contrast_goes_before_a_random_head_too(table, checkpoint, tmp_path):

@@ -30,9 +30,9 @@ from transformers import (
 from bertkit.inference.predicted import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_teacher, is_warm
-from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.errors import RecipeError, quoted
 from bertkit.runtime.files import write_json_lines, write_whole
-from bertkit.runtime.progress import counted, duration, quietly, say
+from bertkit.runtime.progress import counted, duration, inflected, quietly, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import best_temperature, log_loss
 from bertkit.tasks.folds import fold_of_each, scored_by_folds, text_numbers
@@ -266,10 +266,27 @@ class ModelsOfFolds:
 
     def record_data(self) -> None:
         """Records the scored rows as the other splits of the run."""
-        notes, record = list(self.split.notes), self.assembly.run.record
+        notes, record = [*self.split.notes, *self._unseen_classes()], self.assembly.run.record
         record.data["validation"] = {**record.data["train"], "notes": notes}
         for note in notes:
             say(f"validation: {note}")
+
+    def _unseen_classes(self) -> list[str]:
+        """Returns a note on the classes whose rows are all in one fold; none for other labels."""
+        if self.labels.ndim > 1 or not np.issubdtype(self.labels.dtype, np.integer):
+            return []
+        folds = {
+            name: np.unique(self.of_rows[self.labels == number])
+            for number, name in enumerate(self.task.task.label_names)
+        }
+        names = [name for name, of_class in folds.items() if len(of_class) == 1]
+        if not names:
+            return []
+        classes = f"{counted(len(names), 'class', 'classes')} ({quoted(names)})"
+        return [
+            f"{classes} {inflected(len(names), 'has all its', 'have all their')} rows in one fold, where no model has "
+            f"seen {inflected(len(names), 'it', 'them')}: all count as wrong"
+        ]
 
 
 def step_of(share: float, steps: int) -> int:

@@ -1,8 +1,8 @@
-"""Cheap rivals of a fine-tuned classifier, on the same rows: linear classifiers of words and of frozen vectors.
+"""Cheap rivals of a fine-tuned classifier, on the same rows: linear models of words and of frozen vectors.
 
 Both take seconds. A model that is not better than them has cost its training for nothing, and its verdict says so.
 
-Dimension letters: N rows that are scored, T rows that are trained on, D numbers of a vector.
+Dimension letters: N rows that are scored, T rows that are trained on, C labels, D numbers of a vector.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from bertkit.data.tables.table import same_texts
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.verdict import Verdict, percent
-from bertkit.metrics.statistics import by_example
+from bertkit.metrics.statistics import Test, by_example
 from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.runtime.progress import display_name
 from bertkit.tasks.base import Task, padded, per_example, texts_of
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.warm_start import has_exclusive_classes
+from bertkit.training.warm_start import problem_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,10 +36,18 @@ _MOST_ROWS = 5000  # trained on or scored, beyond which a line takes long
 _BATCH = 64  # texts whose vectors are computed at once
 _WORDS, _FROZEN, _APART = "words", "frozen", "apart"
 _TITLES = {
-    _WORDS: "a linear classifier of words (TF-IDF)",
-    _FROZEN: "a linear classifier of the frozen checkpoint's vectors",
-    _APART: "a linear classifier of the frozen checkpoint's vectors of the two texts, read apart",
+    _WORDS: "a linear model of words (TF-IDF)",
+    _FROZEN: "a linear model of the frozen checkpoint's vectors",
+    _APART: "a linear model of the frozen checkpoint's vectors of the two texts, read apart",
 }
+
+
+_METRICS = {
+    "single_label_classification": "accuracy",
+    "multi_label_classification": "f1_micro",
+    "regression": "pearson",
+}
+"""By ``problem_type``, what models are compared by."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +55,25 @@ class Rivals:
     """Predictions of cheap models for the rows that a run scores.
 
     Attributes:
-        predictions: name → class ids, (N,) int64.
+        metric: what they are compared by, one of `_METRICS`.
+        predictions: name → class ids (N,), labels (N, C) of 0 and 1, or numbers (N,).
     """
 
+    metric: str
     predictions: Mapping[str, np.ndarray]
 
     def results(self, outcome: Outcome) -> dict[str, float]:
-        """Returns their accuracies, and that of the most frequent class: ``baseline_<name>_accuracy``."""
+        """Returns their scores, ``baseline_<name>_<metric>``, and the accuracy of the most frequent class."""
         _, references = outcome.predictions_and_references()
-        labels = np.asarray(references)
-        training = np.asarray((outcome.training or outcome.features)["labels"])
-        shares = {name: float(np.mean(given == labels)) for name, given in self.predictions.items()}
-        shares["most_frequent"] = float(np.mean(labels == np.bincount(training[training >= 0]).argmax()))
-        return {f"baseline_{name}_accuracy": share for name, share in shares.items()}
+        scores = {name: self._score(outcome, given, references) for name, given in self.predictions.items()}
+        if self.metric == "accuracy":
+            training = np.asarray((outcome.training or outcome.features)["labels"])
+            usual = np.bincount(training[training >= 0]).argmax()
+            scores["most_frequent"] = float(np.mean(np.asarray(references) == usual))
+        return {f"baseline_{name}_{self.metric}": score for name, score in scores.items() if np.isfinite(score)}
+
+    def _score(self, outcome: Outcome, given: Any, references: Any) -> float:
+        return float(per_example(outcome.task).compute_metrics(given, references)[self.metric])
 
     def added_to(self, verdict: Verdict, outcome: Outcome) -> Verdict:
         """Returns a verdict with the sentences on these models."""
@@ -66,28 +81,30 @@ class Rivals:
 
     def _sentences(self, outcome: Outcome) -> list[str]:
         """Returns what these models reach, with the difference to them and its 95 % interval."""
-        task = per_example(outcome.task)
         own, references = outcome.predictions_and_references()
-        terms = partial(predicted(outcome.task).terms, "accuracy")
+        terms = partial(predicted(outcome.task).terms, self.metric)
         parts, better = [], []
         for name, given in self.predictions.items():
-            test = by_example(
-                [given.tolist()],
-                [own],
-                references,
-                lambda *sides: float(task.compute_metrics(*sides)["accuracy"]),
-                lambda *sides: terms(*sides),
-                outcome.same_texts,
-            )
-            share = float(np.mean(given == np.asarray(references)))
-            ends = "" if test.low is None or test.high is None else f", {100 * test.low:+.1f} to {100 * test.high:+.1f}"
-            parts.append(f"{_TITLES[name]}: {percent(share)} ({100 * (test.difference or 0):+.1f}{ends})")
-            if (test.difference or 0) <= 0:
+            sides = [given.tolist()], [own], references
+            test = by_example(*sides, partial(self._score, outcome), lambda *sides: terms(*sides), outcome.same_texts)
+            parts.append(f"{_TITLES[name]}: {self._in_words(self._score(outcome, given, references), test)}")
+            if test.difference is not None and test.difference <= 0:
                 better.append(name)
-        sentences = [f"On the same rows, and how far the model is above: {'; '.join(parts)}."]
+        what = "" if self.metric == "accuracy" else f", by {display_name(self.metric)}"
+        sentences = [f"On the same rows{what}, and how far the model is above: {'; '.join(parts)}."]
         if better:
             sentences.append(_ADVICE[better[-1]])
         return sentences
+
+    def _in_words(self, score: float, test: Test) -> str:
+        """Returns a score with the difference to it and its interval: percents of an accuracy, or numbers of 1."""
+        if test.difference is None:
+            return "undefined"
+        scale, digits = (100, 1) if self.metric == "accuracy" else (1, 4)
+        low, high = test.low, test.high
+        ends = "" if low is None or high is None else f", {scale * low:+.{digits}f} to {scale * high:+.{digits}f}"
+        shown = percent(score) if self.metric == "accuracy" else f"{score:.4f}"
+        return f"{shown} ({scale * test.difference:+.{digits}f}{ends})"
 
 
 _ADVICE = {
@@ -105,7 +122,7 @@ def rivals_of(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
 ) -> Rivals | None:
-    """Fits the cheap models; None where the task has no exclusive classes, or there are too many rows.
+    """Fits the cheap models; None where a text has neither classes nor a number, or there are too many rows.
 
     Args:
         task: the task of the training data.
@@ -116,34 +133,45 @@ def rivals_of(
         tokenizer: tokenizer of the model.
     """
     splits = [train] if scored is None else [train, scored]
-    if not has_exclusive_classes(task) or max(len(split.examples) for split in splits) > _MOST_ROWS:
+    metric = _METRICS.get(problem_of(task))
+    if metric is None or max(len(split.examples) for split in splits) > _MOST_ROWS:
         return None
     if any("labels" not in split.examples.column_names for split in splits):
         return None
     labels = np.asarray(train.examples["labels"][:])
-    if len(np.unique(labels)) < 2:
+    labels = labels.astype(np.int64) if labels.ndim == 2 else labels
+    if labels.ndim == 1 and len(np.unique(labels)) < 2:
         return None
+    outputs = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1 if metric == "accuracy" else 1
     texts = [list(texts_of(task, ColumnsOf(split.examples)).values()) for split in splits]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on convergence
         of_texts = same_texts(zip(*texts[0], strict=True))
-        of_rows = folds_to_fit(of_texts, labels.tolist()) if folds is None else folds.of_rows
+        strata = labels.tolist() if metric == "accuracy" else None
+        of_rows = folds_to_fit(of_texts, strata) if folds is None else folds.of_rows
         found = {_WORDS: _by_words(texts, labels, of_rows)}
         lengths = task.data.max_seq_length
         vectors = [[_vectors(model, tokenizer, column, lengths) for column in columns] for columns in texts]
         for name, inputs in _views(vectors).items():
-            line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, int(labels.max()) + 1)
-            found[name] = (out_of_fold if scored is None else line.logits(inputs[1])).argmax(axis=-1)
-    return Rivals(found)
+            line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
+            found[name] = _decided(out_of_fold if scored is None else line.logits(inputs[1]), metric)
+    return Rivals(metric, found)
+
+
+def _decided(outputs: np.ndarray, metric: str) -> np.ndarray:
+    """Returns the class ids, labels or numbers that linear models of a metric output, (N, C)."""
+    if metric == "pearson":
+        return outputs.reshape(-1)
+    return outputs.argmax(axis=-1) if metric == "accuracy" else (outputs > 0).astype(np.int64)
 
 
 def _by_words(texts: Sequence[Sequence[Sequence[str]]], labels: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """Returns the classes that a linear classifier of TF-IDF values of words and parts of words predicts.
+    """Returns what a linear model of TF-IDF values of words and parts of words predicts, in the form of ``labels``.
 
     Args:
         texts: columns of texts of the training rows, and of the scored rows; without these every fold is predicted by
             what is fitted to the others.
-        labels, folds: of the training rows, (T,).
+        labels, folds: of the training rows, (T,) or (T, C), and (T,).
     """
     rows = [[" \n ".join(of_row) for of_row in zip(*columns, strict=True)] for columns in texts]
     if len(rows) > 1:
@@ -151,7 +179,7 @@ def _by_words(texts: Sequence[Sequence[Sequence[str]]], labels: np.ndarray, fold
     found = np.zeros_like(labels)
     for fold in np.unique(folds):
         others, own = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        if len(np.unique(labels[others])) < 2:
+        if (labels[others] == labels[others][0]).all():
             found[own] = labels[others][0]
             continue
         model = _fitted_to_words([rows[0][row] for row in others], labels[others])
@@ -161,12 +189,19 @@ def _by_words(texts: Sequence[Sequence[Sequence[str]]], labels: np.ndarray, fold
 
 def _fitted_to_words(texts: list[str], labels: np.ndarray) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import Ridge
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline, make_union
     from sklearn.svm import LinearSVC
 
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b|[^\w\s]")
     parts = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
-    return make_pipeline(make_union(words, parts), LinearSVC(random_state=0)).fit(texts, labels)
+    line: Any = LinearSVC(random_state=0)
+    if labels.ndim == 2:
+        line = OneVsRestClassifier(line)
+    elif np.issubdtype(labels.dtype, np.floating):
+        line = Ridge()
+    return make_pipeline(make_union(words, parts), line).fit(texts, labels)
 
 
 def _views(vectors: Sequence[Sequence[np.ndarray]]) -> dict[str, list[np.ndarray]]:

@@ -202,6 +202,17 @@ def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
     assert check("classification", **given, overrides=FAST | {"data.folds": 0}).plan["models"] == 1
 
 
+def test_a_class_of_one_row_is_named(checkpoint, table, tmp_path, capsys):
+    with table.open("a") as file:
+        file.write("\nan odd film,odd")
+    finetune(
+        "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / "run", overrides=FAST
+    )
+    note = "1 class ('odd') has all its rows in one fold, where no model has seen it: all count as wrong"
+    assert f"validation: {note}" in capsys.readouterr().err
+    assert note in json.loads((tmp_path / "run" / "run.json").read_text())["data"]["validation"]["notes"]
+
+
 # ---- rivals ---------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +222,7 @@ def test_a_run_stands_beside_what_is_cheap(train):
     assert run.metrics["baseline_most_frequent_accuracy"] == pytest.approx(0.5)
     assert 0 <= run.metrics["baseline_frozen_accuracy"] <= 1
     [line] = [each for each in run.verdict.sentences if "On the same rows" in each]
-    assert "a linear classifier of words (TF-IDF): 100.0 %" in line
+    assert "a linear model of words (TF-IDF): 100.0 %" in line
     difference = 100 * (run.metrics["eval_accuracy"] - 1.0)
     assert f"({difference:+.1f}" in line
 
@@ -235,6 +246,23 @@ def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
     assert run.metrics["baseline_words_accuracy"] == run.metrics["baseline_frozen_accuracy"] == 0.5
 
 
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [("f1_micro", lambda n: [["film"], ["film", "good"], ["plot"]][n % 3]), ("pearson", lambda n: n % 3 + n / 70)],
+)
+def test_labels_and_numbers_have_rivals_too(checkpoint, tmp_path, metric, labels):
+    path = tmp_path / "rows.jsonl"
+    texts = ["the film", "a lovely film", "an awful plot"]
+    rows = [{"text": f"{texts[n % 3]} {'so ' * (n // 3)}", "label": labels(n)} for n in range(30)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    folder, values = tmp_path / "run", FAST | {"train.contrast_steps": 0}
+    run = finetune("classification", model=str(checkpoint), train_file=str(path), output_dir=folder, overrides=values)
+    score = run.metrics[f"baseline_words_{metric}"]
+    assert 0.8 < score <= 1
+    [line] = [each for each in run.verdict.sentences if "On the same rows, by" in each]
+    assert f"(TF-IDF): {score:.4f} ({run.metrics[f'eval_{metric}'] - score:+.4f}, " in line
+
+
 def test_a_temperature_that_is_given_is_not_fitted_again(train):
     run = train(task__temperature=1.0)
     logits = [row["logits"] for row in written(run)]
@@ -244,14 +272,3 @@ def test_a_temperature_that_is_given_is_not_fitted_again(train):
     assert run.metrics["eval_loss"] == pytest.approx(
         -np.mean([np.log(each["probabilities"][each["gold"]]) for each in written(run)]), abs=1e-3
     )
-
-
-def test_numbers_have_no_rivals(checkpoint, tmp_path):
-    table = tmp_path / "numbers.csv"
-    table.write_text("text,label\n" + "\n".join(f"text {n},{n / 7:.3f}" for n in range(30)))
-    run = finetune(
-        "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / "run",
-        overrides=FAST | {"train.contrast_steps": 0},
-    )  # fmt: skip
-    assert run.metrics["eval_samples"] == 30
-    assert not any(name.startswith("baseline") for name in run.metrics)
