@@ -1,4 +1,4 @@
-"""Pages from RESULTS.json, SCORES.json and SCHEDULE.json: RESULTS.md, SCHEDULE.md, and blocks of README and docs.
+"""Pages from RESULTS.json, SCORES.json and FEW_ROWS.json: RESULTS.md, FEW_ROWS.md, and blocks of README and docs.
 
 A block is what stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``.
 """

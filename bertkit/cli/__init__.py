@@ -1,1 +1,2 @@
-"""Command line: one module per command, which parses options, calls one public function and prints the result."""
+"""Command line: the commands of the core, each of which parses options, calls one public function and prints the
+result; and what the commands of features share with them: options, groups, printing."""

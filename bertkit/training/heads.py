@@ -1,8 +1,10 @@
 """Start of a classification head from a linear probe, so that the first forward pass is that of a fitted line.
 
 A head with random weights pulls the encoder in random directions until it has learned something itself. One that is
-fitted to the vectors of the frozen encoder keeps what these tell (Kumar et al. 2022, arXiv:2202.10054), and many
-classes do not take hundreds of steps to be told apart at all.
+fitted to the vectors of the frozen encoder keeps what these tell (Kumar et al. 2022, arXiv:2202.10054), and tells
+many classes apart from the first step.
+
+The temperature of probabilities is written into the same last layer, by `divide_logits`.
 
 The heads of most families are ``classifier(f(dense(h)))``, with a tanh, GELU or ReLU ``f`` of the vector h of the first
 token. ``dense`` becomes the standardization of h, scaled to where ``f`` is nearly linear; the classifier then holds the

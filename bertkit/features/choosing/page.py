@@ -75,9 +75,6 @@ def _drawn(choice: Any) -> dict[str, Any]:
     def place_of_score(value: float) -> float:
         return round(_WIDTH * (value - low) / (high - low), 1)
 
-    def height_of_score(value: float) -> float:
-        return round(_HEIGHT * (high - value) / (high - low), 1)
-
     def place_of_perplexity(value: float) -> float:
         return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
 

@@ -1,4 +1,5 @@
-"""Many runs: grids, seeds, folds and searches; comparisons and ensembles of runs; see docs/guides/grids.md."""
+"""Many runs: grids, seeds, folds and searches; comparisons and ensembles of runs; see docs/guides/grids.md
+and docs/guides/ablations.md."""
 
 from __future__ import annotations
 

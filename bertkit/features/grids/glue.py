@@ -54,7 +54,8 @@ class GlueResults:
         submission: the zip file for the leaderboard, with the finished tasks of earlier calls in the folder; ``None``
             if no task had a test set.
         missing: files that the leaderboard requires and no task has written.
-        collapsed: task → description of its predictions on dev, if they are all the same; see `bertkit.training.Run`.
+        collapsed: task → description of its predictions on dev, if they are all the same; see
+            `bertkit.training.runs.directory.Run`.
     """
 
     output_dir: Path

@@ -31,7 +31,6 @@ from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.tasks.ner.task import NerTask
 
 _MOST_SPANS = 15
-_SIDES = ("actual", "predicted")  # of the counts of a type
 _NONE = "(none)"
 KINDS = ("correct", "wrong type", "wrong boundary", "wrong type and boundary", "missing", "spurious")
 """Kinds of matches between true and predicted entities, in the order in which they are tried."""

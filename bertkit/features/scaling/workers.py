@@ -190,8 +190,8 @@ def ray_workers(job: Job, address: str | None, workers: int | None) -> Iterator[
 
     Args:
         job: what is computed.
-        address: of a cluster; None for that of ``RAY_ADDRESS``, or else an own Ray on this machine, which ends with the
-            block.
+        address: of a cluster; None for that of ``RAY_ADDRESS``, or else one of its own on this machine, which ends with
+            the block.
         workers: number of workers; None for one per GPU of the cluster, or one per CPU core if there is no GPU.
 
     Raises:

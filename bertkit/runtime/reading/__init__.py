@@ -1,1 +1,1 @@
-"""Bytes → text → rows: UTF-8, compressed files, text, JSON lines, Parquet, Hub data sets."""
+"""Bytes → text: encodings, compressed files; paths and URLs; the Hub."""

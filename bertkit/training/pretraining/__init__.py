@@ -1,1 +1,1 @@
-"""Pre-training: the recipe, the trainer, and the source of tokenizer and weights."""
+"""Pre-training: its examples, its objective, its first steps, and the start of tokenizer and weights."""

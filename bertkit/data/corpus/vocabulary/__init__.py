@@ -1,1 +1,1 @@
-"""Training of WordPiece vocabularies."""
+"""Training of vocabularies: WordPiece and byte-level BPE."""
