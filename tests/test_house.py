@@ -105,6 +105,17 @@ def test_a_feature_knows_another_one_in_the_module_of_its_name(feature):
     assert len(others) <= 1
 
 
+def test_tests_of_the_core_import_no_feature():
+    """One that looks at a feature asks for it by `pytest.importorskip`, so that it is left out without the feature."""
+    tests = Path(__file__).parent
+    of_core = [path for path in tests.rglob("*.py") if path.relative_to(tests).parts[0] != "features"]
+    for path in of_core:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        assert [name for name in names if name.startswith("bertkit.features.")] == [], path
+
+
 def test_no_files_import_each_other():
     graph = {module: imported(module) for module in FILES}
     try:

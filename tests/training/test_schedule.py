@@ -8,7 +8,6 @@ import pytest
 from transformers import BertConfig, DistilBertConfig
 
 from bertkit import finetune
-from bertkit.features.reproducing.paper import paper_run
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.schedule import FITS_DATA, FITTED, fitted_schedule
@@ -109,7 +108,7 @@ def test_recipes_of_the_paper_are_left_alone():
 
 
 def recipe_of_paper():
-    run = paper_run("ner")
+    run = pytest.importorskip("bertkit.features.reproducing.paper").paper_run("ner")
     return load_recipe(run.recipe, {**run.values, "data.train_file": "x.conll"})
 
 

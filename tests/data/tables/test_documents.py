@@ -13,7 +13,6 @@ import bertkit
 from bertkit.data.tables import read_table
 from bertkit.data.tables.documents import document_parts, read_document
 from bertkit.data.tables.html import text_of_html
-from bertkit.features.scaling.folders import predict_folder
 from bertkit.inference.files import predict_stream
 from bertkit.inference.vector_files import embed_texts
 from bertkit.runtime.errors import DataError
@@ -151,6 +150,7 @@ def test_results_name_their_files(fine_tuned, checkpoint, folder, tmp_path):
 
 
 def test_both_readings_are_asked_about(fine_tuned, folder, tmp_path):
+    predict_folder = pytest.importorskip("bertkit.features.scaling.folders").predict_folder
     film = fine_tuned("film")
     with pytest.raises(DataError, match=r"is a folder; give --per-file if .*, or --output-dir DIR"):
         predict_stream(film, input_file=folder)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import bertkit
 from bertkit.features.grids import workers
-from bertkit.features.grids.definition import define
+from bertkit.features.grids.definition import GRID_FILE, define, read
 from bertkit.features.grids.table import grid_table
 from bertkit.metrics.intervals import mean_interval
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError
@@ -399,3 +399,14 @@ def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, tabl
     assert first == second
     for name in expected.runs:
         assert same_weights(tmp_path / "whole" / "runs" / name, tmp_path / "out" / "runs" / name)
+
+
+@pytest.mark.parametrize("seed", ["../../outside", "/tmp", 1.5, None])
+def test_seeds_of_a_grid_are_numbers(tmp_path, seed):
+    recipe = load_recipe("finetune/glue/sst2").to_dict()
+    stored = {"recipe": recipe, "recipe_name": "a", "grid": {}, "search": {}, "trials": None, "folds": None, "data": {}}
+    (tmp_path / GRID_FILE).write_text(json.dumps({**stored, "seeds": [1]}))
+    assert read(tmp_path).seeds == (1,)
+    (tmp_path / GRID_FILE).write_text(json.dumps({**stored, "seeds": [seed]}))
+    with pytest.raises(BertkitError, match=r"grid\.json: damaged"):
+        read(tmp_path)

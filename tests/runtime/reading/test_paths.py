@@ -7,8 +7,6 @@ import shutil
 
 import pytest
 
-from bertkit.features.grids.definition import GRID_FILE
-from bertkit.features.grids.definition import read as read_grid
 from bertkit.inference.networks import ENSEMBLE_FILE, members_of
 from bertkit.model.checkpoint.load import load_config, load_model
 from bertkit.runtime.errors import BertkitError, DataError
@@ -60,17 +58,6 @@ def test_parts_of_weights_are_in_their_folder(folder, checkpoint, name):
 def test_glue_task_writes_only_into_its_folder(block, value):
     with pytest.raises(BertkitError, match=rf"{block}: .* (is not the name|cannot be part)"):
         load_recipe("finetune/glue/sst2", {f"task.{block}": value})
-
-
-@pytest.mark.parametrize("seed", ["../../outside", "/tmp", 1.5, None])
-def test_seeds_of_a_grid_are_numbers(tmp_path, seed):
-    recipe = load_recipe("finetune/glue/sst2").to_dict()
-    stored = {"recipe": recipe, "recipe_name": "a", "grid": {}, "search": {}, "trials": None, "folds": None, "data": {}}
-    (tmp_path / GRID_FILE).write_text(json.dumps({**stored, "seeds": [1]}))
-    assert read_grid(tmp_path).seeds == (1,)
-    (tmp_path / GRID_FILE).write_text(json.dumps({**stored, "seeds": [seed]}))
-    with pytest.raises(BertkitError, match=r"grid\.json: damaged"):
-        read_grid(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["o::p", "simplecache::o", "a*b.csv", "C:/x", "a b", "memory:x"])

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from bertkit import metrics
 from bertkit.data.tables import read_table
-from bertkit.features.serving.classification import Parameters
-from bertkit.features.serving.served import served
 from bertkit.inference.predicted import predicted
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
@@ -95,7 +93,9 @@ class TestManyLabels:
         thresholds = {name: float(draw.uniform(0.001, 0.999)) for name in names if draw.random() < 0.7}
         task = settled("multi_label", *names).with_settings(threshold=thresholds)
         every = task.with_all_probabilities().decode(logits, {}, {})
-        answers = served(task).answers(logits, {}, {}, Parameters())
+        serving = pytest.importorskip("bertkit.features.serving.classification")
+        service = pytest.importorskip("bertkit.features.serving.served").served(task)
+        answers = service.answers(logits, {}, {}, serving.Parameters())
         for row, full, answer in zip(task.decode(logits, {}, {}), every, answers, strict=True):
             assert (
                 row["labels"]
@@ -107,7 +107,7 @@ class TestManyLabels:
             assert predicted(task).format_prediction(row) == predicted(task).format_prediction(full)
             assert {each["label"] for each in answer if each["predicted"]} == set(row["labels"])
             assert {each["label"] for each in answer} == row["probabilities"].keys()
-        few = served(task).answers(logits, {}, {}, Parameters(top_k=2))
+        few = service.answers(logits, {}, {}, serving.Parameters(top_k=2))
         assert all(len(answer) == min(2, count) for answer in few)
 
     def test_eleven_labels_are_more_than_are_kept(self):

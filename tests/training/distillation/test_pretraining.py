@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from bertkit import BertForMaskedLM, check, distill, load, pretrain
 from bertkit.data.corpus.examples.dataset import collate
-from bertkit.features.tour.quickstart import new_weights
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, PlacementError, TrainingError
 from bertkit.training.distillation.pretraining import pretrained_teacher
 from bertkit.training.runs.distill import distillation_recipe
@@ -42,6 +41,7 @@ SIZE |= {"model.num_attention_heads": 2, "data.phases": {}}
 @pytest.fixture
 def student(checkpoint, tmp_path):
     """A checkpoint with the vocabulary of the teacher and other weights."""
+    new_weights = pytest.importorskip("bertkit.features.tour.quickstart").new_weights
     return str(new_weights(checkpoint, tmp_path / "student", seed=7))
 
 

@@ -38,7 +38,7 @@ def teacher(glue, checkpoint, tmp_path):
 @pytest.fixture
 def student(checkpoint, tmp_path):
     """A checkpoint with the vocabulary of the teacher and other weights."""
-    from bertkit.features.tour.quickstart import new_weights
+    new_weights = pytest.importorskip("bertkit.features.tour.quickstart").new_weights
 
     return str(new_weights(checkpoint, tmp_path / "student", seed=7))
 
