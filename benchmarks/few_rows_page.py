@@ -54,17 +54,16 @@ def size_of(rows: str) -> str:
 
 
 def cells_of(record: dict[str, Any], tables: dict[str, Any]) -> list[Cell]:
-    """The cells of these tables in which bertkit and every rival were measured, in the order of the tables."""
+    """The cells of these tables in which bertkit and its rivals were measured, in the order of the tables.
+
+    SetFit, which takes longest, may be missing.
+    """
     found: dict[tuple[str, str, int], dict[str, Any]] = defaultdict(dict)
     for each in record["measured"]:
         found[each["table"], each["rows"], each["draw"]][each["way"]] = each
-    cells = [Cell(*key, ways) for key, ways in found.items() if key[0] in tables]
-    needed = {
-        table: {*RIVALS, "bertkit"} - ({"setfit"} if tables[table].kind == "numbers" else set()) for table in tables
-    }
-    order = list(tables)
-    complete = (each for each in cells if needed[each.table] <= set(each.ways))
-    return sorted(complete, key=lambda each: (order.index(each.table), len(each.rows), each.rows, each.draw))
+    needed, order = {*RIVALS, "bertkit"} - {"setfit"}, list(tables)
+    cells = [Cell(*key, ways) for key, ways in found.items() if key[0] in tables and needed <= set(ways)]
+    return sorted(cells, key=lambda each: (order.index(each.table), len(each.rows), each.rows, each.draw))
 
 
 def summary(cells: list[Cell]) -> str:
@@ -77,9 +76,9 @@ def summary(cells: list[Cell]) -> str:
     errors = [each["calibration"] for each in own if "calibration" in each]
     place = f"{title_of(lowest.table)}, {size_of(lowest.rows)}"
     sentences = [
-        f"In {near} of {len(cells)} cases bertkit is at most one point below the best of the others, each time another "
-        f"one; on average it is {mean(each.above for each in cells):+.1f} points above it, and at least "
-        f"{lowest.above:+.1f} ({place})."
+        f"In {near} of {len(cells)} cases bertkit is at most one point below the best of the others that were "
+        f"measured, each time another one; on average it is {mean(each.above for each in cells):.1f} points above it, "
+        f"and at least {lowest.above:+.1f} ({place})."
     ]
     if errors:
         sentences.append(f"The expected calibration error of its probabilities is {mean(errors):.3f} on average.")

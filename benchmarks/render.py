@@ -248,7 +248,7 @@ BLOCKS = {
     "lines": lines_table,
     "corpus": corpus,
     "scale": scale,
-    "few-rows": few_rows,
+    "few_rows": few_rows,
     "choice": choice,
     "scores": mean_scores,
     "seeds": seed_scores,
