@@ -61,7 +61,7 @@ def means_of_tokens(states: Tensor, mask: Tensor, windows: Tensor | None = None)
     mask = mask.unsqueeze(-1).float()
     sums, counts = (states.float() * mask).sum(dim=1), mask.sum(dim=1)  # (W, H), (W, 1)
     if windows is not None:
-        texts = torch.arange(len(windows), device=states.device).repeat_interleave(windows)
+        texts = torch.arange(len(windows), device=states.device).repeat_interleave(windows, output_size=len(states))
         sums, counts = (
             each.new_zeros(len(windows), each.shape[1]).index_add(0, texts, each) for each in (sums, counts)
         )
@@ -134,9 +134,12 @@ def contrast(
             batch.pop("labels")
             with precision():
                 states = model(**batch, output_hidden_states=True)["hidden_states"][-1]
-            means = means_of_tokens(states, batch["attention_mask"], batch.get("window_counts"))
-            of_rows = torch.from_numpy(classes[numbers]).to(model.device)
-            loss = contrast_loss(seen.pop(layer)[0], of_rows) + contrast_loss(means, of_rows)
+            vectors, windows = seen.pop(layer)[0], batch.get("window_counts")
+            of_rows = of_vectors = torch.from_numpy(classes[numbers]).to(model.device)
+            if windows is not None and len(vectors) != len(of_rows):  # the head reads windows before they are pooled
+                of_vectors = of_rows.repeat_interleave(windows, output_size=len(vectors))
+            means = means_of_tokens(states, batch["attention_mask"], windows)
+            loss = contrast_loss(vectors, of_vectors) + contrast_loss(means, of_rows)
             torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(weights, _MAX_NORM)
             optimizer.step()

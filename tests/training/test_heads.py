@@ -231,6 +231,21 @@ def test_contrast_goes_before_a_random_head_too(table, checkpoint, tmp_path):
     assert (weights[0] - weights[1]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta"])  # whose heads read windows before and after they are pooled
+def test_texts_in_several_windows_are_contrasted(family, tmp_path, capsys):
+    table = [{"text": "the river in Berlin " * (1 + number % 5), "label": "ab"[number % 2]} for number in range(24)]
+    finetune(
+        "classification",
+        model=stock_checkpoint(tmp_path / "model", family, "AutoModel"),
+        train_file=table,
+        validation_file=table,
+        output_dir=tmp_path / "run",
+        overrides={**RUN, "train.contrast_steps": 3, "train.head": "probe", "data.long_text": "chunk"}
+        | {"data.max_seq_length": 12},
+    )
+    assert "contrast: 3 steps" in capsys.readouterr().err
+
+
 def test_rows_without_a_partner_are_not_contrasted(checkpoint, tmp_path, capsys):
     table = [{"text": f"film {number}", "label": f"c{number}"} for number in range(24)]
     finetune(
