@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from few_rows_tables import CONFIRMED, TABLES, Rows, Table, drawn
+from few_rows_tables import ALL, TABLES, Rows, Table, drawn
 from few_rows_ways import WAYS
 
 HERE = Path(__file__).parent
@@ -114,7 +114,7 @@ def measure(way: str, table: Table, train: Rows, other: Rows, model: str, packag
 
 
 def record_of(file: Path) -> dict[str, Any]:
-    """What has been measured so far."""
+    """Reads the results so far."""
     from run_all import this_machine
 
     if file.exists():
@@ -133,7 +133,7 @@ def wanted(args: argparse.Namespace) -> Iterator[Key]:
     for draw in args.draws:
         for rows in args.rows:
             for table in args.tables:
-                kind = {**TABLES, **CONFIRMED}[table].kind
+                kind = ALL[table].kind
                 if rows.endswith("c") and kind != "classes":
                     continue
                 yield from ((table, rows, draw, way) for way in ways if (way, kind) != ("setfit", "numbers"))
@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--tables", nargs="+", choices=[*TABLES, *CONFIRMED], default=list(TABLES))
+    parser.add_argument("--tables", nargs="+", choices=ALL, default=list(TABLES))
     parser.add_argument(
         "--rows", nargs="+", default=["100", "300", "1000"], help="a number; 10c for 10 of each class; all"
     )
@@ -157,7 +157,7 @@ def main() -> None:
 
     for key in wanted(args):
         name, rows, draw, way = key
-        table = {**TABLES, **CONFIRMED}[name]
+        table = ALL[name]
         package = args.before if way == "before" else HERE.parent
         at = commit_of(package, CODE) if way in ("bertkit", "before") else None
         record = record_of(args.recorded)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import mean
 from typing import Any, NamedTuple
 
-from few_rows_tables import CONFIRMED, TABLES
+from few_rows_tables import ALL, CONFIRMED, TABLES
 
 RIVALS = {
     "words": "words",
@@ -18,7 +18,7 @@ RIVALS = {
 
 
 class Cell(NamedTuple):
-    """What was measured with one draw of the rows of a table: by way, the entries of FEW_ROWS.json."""
+    """Results with one draw of the rows of a table: by way, the entries of FEW_ROWS.json."""
 
     table: str
     rows: str
@@ -37,13 +37,13 @@ class Cell(NamedTuple):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval of bertkit's own estimate has its score on the other rows; None without one."""
+        """Returns whether the interval that bertkit printed includes its score on the other rows; None without one."""
         interval = self.ways["bertkit"]["estimate"].get("interval")
         return None if interval is None else bool(interval[0] <= self.ways["bertkit"]["score"] <= interval[1])
 
 
 def title_of(table: str) -> str:
-    return {**TABLES, **CONFIRMED}[table].title
+    return ALL[table].title
 
 
 def size_of(rows: str) -> str:
@@ -67,7 +67,7 @@ def cells_of(record: dict[str, Any], tables: dict[str, Any]) -> list[Cell]:
 
 
 def summary(cells: list[Cell]) -> str:
-    """What the cells say together, in sentences."""
+    """Summary of the cells, in sentences."""
     if not cells:
         return "Not measured yet."
     own = [each.ways["bertkit"] for each in cells]
@@ -160,7 +160,7 @@ def page(record: dict[str, Any]) -> str:
         "| table | rows | draw | way | score | log loss | calibration error | CPU s | its own estimate |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    order = [*TABLES, *CONFIRMED]
+    order = list(ALL)
     for each in sorted(
         record["measured"],
         key=lambda each: (order.index(each["table"]), len(each["rows"]), each["rows"], each["draw"]),

@@ -177,6 +177,7 @@ CONFIRMED = {
     "snli": Table("SNLI (pairs)", "classes", snli),
 }
 """Tables that no default was chosen on."""
+ALL = {**TABLES, **CONFIRMED}
 
 
 def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows]:

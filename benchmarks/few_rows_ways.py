@@ -1,4 +1,4 @@
-"""What can be done with a table of labelled rows; the sides of `few_rows.py`, each in a process of its own.
+"""Ways to use a table of labelled rows: the sides of `few_rows.py`, each in a process of its own.
 
     python benchmarks/few_rows_ways.py WAY KIND FOLDER MODEL
 
@@ -23,6 +23,11 @@ Answers = list[Any]
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regressions
 SETFIT_STEPS = 500  # at most; all pairs of 300 rows would be 5,600 steps of 16
 SEED = 42
+PROBLEMS = {
+    "classes": "single_label_classification",
+    "several": "multi_label_classification",
+    "numbers": "regression",
+}
 
 
 def texts_of(rows: Rows, joint: str = " ") -> list[str]:
@@ -33,6 +38,18 @@ def by_label(names: list[str], probabilities: Any) -> Answers:
     return [dict(zip(names, map(float, row), strict=True)) for row in np.asarray(probabilities)]
 
 
+def targets_of(rows: Rows, kind: str) -> tuple[list[str], list[Any]]:
+    """Names of the labels; and of each row the number of its label, 0 or 1 for each label, or its number."""
+    labels = [row["label"] for row in rows]
+    if kind == "numbers":
+        return [], labels
+    if kind == "several":
+        names = sorted({name for label in labels for name in label})
+        return names, [[int(name in label) for name in names] for label in labels]
+    names = sorted(set(labels))
+    return names, [names.index(label) for label in labels]
+
+
 # ---- a linear model -------------------------------------------------------------------------------------------------
 
 
@@ -40,9 +57,8 @@ def linear(features: Any, others: Any, rows: Rows, kind: str) -> Answers:
     """A linear model whose strength folds have chosen: ridge regression, or logistic regression for each label."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
-    from sklearn.preprocessing import MultiLabelBinarizer
 
-    labels = [row["label"] for row in rows]
+    names, labels = targets_of(rows, kind)
     if kind == "numbers":
         return [float(each) for each in RidgeCV(alphas=np.logspace(-2, 4, 13)).fit(features, labels).predict(others)]
     of_lines = LogisticRegression(max_iter=1000)
@@ -53,10 +69,9 @@ def linear(features: Any, others: Any, rows: Rows, kind: str) -> Answers:
             StratifiedKFold(5, shuffle=True, random_state=0) if fewest >= 5 else KFold(5, shuffle=True, random_state=0)
         )
         found = GridSearchCV(of_lines, grid, cv=folds, scoring="accuracy").fit(features, labels)
-        return by_label(list(found.classes_), found.predict_proba(others))
-    binarizer = MultiLabelBinarizer()
+        return by_label(names, found.predict_proba(others))
     chances = []
-    for target in binarizer.fit_transform(labels).T:
+    for target in np.array(labels).T:
         if target.min() == target.max():
             chances.append(np.full(others.shape[0], float(target[0])))
         elif min(target.sum(), len(target) - target.sum()) < 5:
@@ -64,7 +79,7 @@ def linear(features: Any, others: Any, rows: Rows, kind: str) -> Answers:
         else:
             found = GridSearchCV(of_lines, grid, cv=5, scoring="neg_log_loss").fit(features, target)
             chances.append(found.predict_proba(others)[:, 1])
-    return by_label(list(binarizer.classes_), np.stack(chances, axis=1))
+    return by_label(names, np.stack(chances, axis=1))
 
 
 def words(train: Rows, other: Rows, kind: str, model: str, folder: Path) -> Answers:
@@ -103,16 +118,11 @@ def setfit(train: Rows, other: Rows, kind: str, model: str, folder: Path) -> Ans
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
 
-    names = sorted({label for row in train for label in (row["label"] if kind == "several" else [row["label"]])})
-    labels = [
-        [int(name in row["label"]) for name in names] if kind == "several" else names.index(row["label"])
-        for row in train
-    ]
+    names, labels = targets_of(train, kind)
     strategy = {"multi_target_strategy": "one-vs-rest"} if kind == "several" else {}
     network = SetFitModel.from_pretrained(model, device="cpu", **strategy)
     arguments = TrainingArguments(
         output_dir=str(folder / "setfit"),
-        max_steps=-1,
         seed=SEED,
         report_to="none",
         save_strategy="no",
@@ -142,23 +152,17 @@ def trainer(train: Rows, other: Rows, kind: str, model: str, folder: Path) -> An
 
     set_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    names = sorted(
-        {label for row in train for label in (row["label"] if kind == "several" else [row["label"]])}, key=str
-    )
+    names, labels = targets_of(train, kind)
+    if kind == "several":
+        labels = [list(map(float, label)) for label in labels]
 
     def encoded(rows: Rows) -> Any:
         pairs = [row["text_b"] for row in rows] if "text_b" in rows[0] else None
         return dict(tokenizer([row["text"] for row in rows], pairs, truncation=True, max_length=128))
 
-    labels: list[Any] = [row["label"] for row in train]
-    if kind == "classes":
-        labels = [names.index(label) for label in labels]
-    elif kind == "several":
-        labels = [[float(name in label) for name in names] for label in labels]
-    problem = {"classes": "single_label", "several": "multi_label"}.get(kind)
-    number = {"num_labels": 1 if kind == "numbers" else len(names)}
-    settings = {"problem_type": f"{problem}_classification"} if problem else {"problem_type": "regression"}
-    network = AutoModelForSequenceClassification.from_pretrained(model, **number, **settings)
+    network = AutoModelForSequenceClassification.from_pretrained(
+        model, num_labels=len(names) or 1, problem_type=PROBLEMS[kind]
+    )
     arguments = TrainingArguments(
         output_dir=str(folder / "trainer"),
         use_cpu=True,

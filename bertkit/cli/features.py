@@ -1,4 +1,4 @@
-"""What features add to the command line: commands of their own, and options of the commands of the core.
+"""Commands that features add to the command line, and options that they add to the commands of the core.
 
 A feature names both in its ``__init__.py``, so that ``bertkit --help`` imports no more than the files of commands, and
 another command only its own.

@@ -1,4 +1,4 @@
-"""What the commands share that compute something of texts: `bertkit predict` and `bertkit embed`."""
+"""Shared parts of `bertkit predict` and `bertkit embed`, the commands that compute something of texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Texts:
         name: ``predict`` or ``embed``.
         checkpoint: the checkpoint.
         input: ``--input``, which may be a folder or a URL; None without it.
-        how: arguments of the computation, whatever the input is.
+        how: arguments of the computation that do not depend on the input.
         others: options that say what to read and to write, by their flags.
         on_error: ``stop``, ``skip`` or None.
         json: print the result as JSON.

@@ -1,4 +1,4 @@
-"""What people do around a run. Each folder is a feature, and can be deleted: nothing imports one by name.
+"""Features around a run. Each folder is one, and can be deleted: nothing imports a feature by name.
 
 A feature owns its functions, its command, what it knows of each kind of task, its templates and what it does at the end
 of a run. It may import all of the core. Its ``__init__.py`` imports nothing and says in constants what it adds;

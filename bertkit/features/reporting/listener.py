@@ -1,4 +1,4 @@
-"""What reporting does around a run: ``report.html`` of a finished run."""
+"""Listener that writes ``report.html`` of a finished run."""
 
 from __future__ import annotations
 

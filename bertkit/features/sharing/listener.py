@@ -1,4 +1,4 @@
-"""What sharing does around a run: the model card of a finished run, and the push of one."""
+"""Listeners that write the model card of a finished run, and push the run to the Hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tracking does around a run: its trackers follow it from the first step to the figures of its report."""
+"""Listener that passes a run on to its trackers, from the first step to the figures of its report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.recipe.load import Recipe
-from bertkit.training.runs.listeners import EndOfRun, Listener
+from bertkit.training.runs.listeners import EndOfRun, Listener, has_trackers
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -29,7 +29,7 @@ class TrackingListener(Listener):
 
     @classmethod
     def wants(cls, recipe: Recipe, push_to_hub: str | None) -> bool:
-        return recipe.train.get("report_to") not in (None, "none", ["none"], [])
+        return has_trackers(recipe)
 
     def check(self) -> None:
         """Checks that the trackers exist and are installed; RecipeError if not."""

@@ -44,7 +44,7 @@ from bertkit.training.runs.evaluate import Scores
 from bertkit.training.runs.in_progress import RunInProgress
 from bertkit.training.schedule import FITS_DATA
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import warm_start
+from bertkit.training.warm_start import has_exclusive_classes, warm_start
 
 MOST_ROWS = 1000
 """Training rows up to which all are scored by folds."""
@@ -273,7 +273,7 @@ class ModelsOfFolds:
 
     def _unseen_classes(self) -> list[str]:
         """Returns a note on the classes whose rows are all in one fold; none for other labels."""
-        if self.labels.ndim > 1 or not np.issubdtype(self.labels.dtype, np.integer):
+        if not has_exclusive_classes(self.task):
             return []
         folds = {
             name: np.unique(self.of_rows[self.labels == number])

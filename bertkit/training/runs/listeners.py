@@ -120,6 +120,11 @@ class Listener:
         """Makes for a run that was chosen among others what each of them left out, in the main process."""
 
 
+def has_trackers(recipe: Recipe) -> bool:
+    """Returns whether a recipe reports the run to a tracker."""
+    return recipe.train.get("report_to") not in (None, "none", ["none"], [])
+
+
 def listeners_of(recipe: Recipe, folder: Path, push_to_hub: str | None = None) -> list[Listener]:
     """Returns the listeners of a run.
 
@@ -133,9 +138,9 @@ def listeners_of(recipe: Recipe, folder: Path, push_to_hub: str | None = None) -
     """
     known = [load(feature, place) for feature, places in declared("LISTENERS") for place in places]
     wanted = [each for each in sorted(known, key=lambda each: each.place) if each.wants(recipe, push_to_hub)]
-    asked = {"push_to_hub": push_to_hub, "train.report_to": recipe.train.get("report_to")}
+    asked = {"push_to_hub": push_to_hub, "train.report_to": recipe.train["report_to"] if has_trackers(recipe) else None}
     for name, value in asked.items():
-        if value not in (None, "none", ["none"], []) and not any(name in each.takes for each in known):
+        if value is not None and not any(name in each.takes for each in known):
             raise RecipeError(f"{name}: {value!r}: this installation of bertkit has no feature for it; leave it out")
     return [each(recipe, folder, push_to_hub) for each in wanted]
 

@@ -27,7 +27,7 @@ _PIECE = 4 << 20  # bytes
 
 
 class PartOfStore(Protocol):
-    """What is copied: a `bertkit.data.corpus.store.token_store.Part`."""
+    """Part of a store that is copied, see `bertkit.data.corpus.store.token_store.Part`."""
 
     file: Path
     facts: dict[str, Any]
