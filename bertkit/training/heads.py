@@ -180,8 +180,8 @@ def standardize(head: Head, vectors: np.ndarray) -> None:
     _write(head.dense, np.diag(factor), head.shift - factor * vectors.mean(axis=0))
 
 
-def divide_logits(model: PreTrainedModel, temperature: float) -> bool:
-    """Divides the weights of the last layer of a classifier, and so its logits, by a temperature.
+def divide_logits(model: PreTrainedModel, temperatures: np.ndarray) -> bool:
+    """Divides the weights of the last layer of a classifier, and so its logits, by one temperature or one for each.
 
     Returns whether it has such a layer on this process; the parts of a sharded one stay as they are.
     """
@@ -190,7 +190,8 @@ def divide_logits(model: PreTrainedModel, temperature: float) -> bool:
         return False
     with torch.no_grad():
         for weight in classifier.parameters():
-            weight.div_(temperature)
+            by = torch.from_numpy(temperatures).to(weight)
+            weight.div_(by[:, None] if weight.ndim == 2 else by)
     return True
 
 

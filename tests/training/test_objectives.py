@@ -195,22 +195,34 @@ def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp
     assert stored["temperature"] == 1  # the weights of the last layer are divided by it
 
 
-def test_all_that_load_the_model_have_its_temperature(checkpoint, table, tmp_path):
+@pytest.mark.parametrize(
+    "labels", [["good", "bad"], [["good", "long"], ["bad", "long"], ["good"], []]], ids=["classes", "several"]
+)
+def test_all_that_load_the_model_have_its_temperatures(checkpoint, labels, tmp_path):
+    table = tmp_path / "train.jsonl"
+    rows = [{"text": f"a film {row}", "label": labels[row % len(labels)]} for row in range(40)]
+    table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     overrides = {"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu", "train.seed": 1}
-    logits = {}
-    for calibrate in (True, False):
+    classifiers, metrics = [], {}
+    for calibrate in (False, True):
         run = finetune(
             "classification",
             model=checkpoint,
             train_file=table,
             output_dir=tmp_path / str(calibrate),
-            overrides={**overrides, "task.calibrate": calibrate},
+            overrides={**overrides, "data.folds": 0, "task.calibrate": calibrate},
         )
-        classifier = load_file(run.output_dir / "model.safetensors")["classifier.weight"]
-        logits[calibrate] = classifier, run.metrics.get("eval_temperature")
-    (divided, temperature), (plain, none) = logits[True], logits[False]
-    assert none is None
-    torch.testing.assert_close(divided * temperature, plain)
+        assert ("eval_ece" in run.metrics) == calibrate
+        classifiers.append(load_file(run.output_dir / "model.safetensors")["classifier.weight"])
+        metrics = run.metrics
+    if labels[0] == "good":
+        temperatures = torch.tensor([metrics["eval_temperature"]])
+    else:
+        temperatures = torch.tensor([metrics[f"eval_class/{name}/temperature"] for name in ("bad", "good", "long")])
+        assert len(set(temperatures.tolist())) == 3
+    plain, divided = classifiers
+    torch.testing.assert_close(divided * temperatures[:, None], plain)
+    assert json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]["temperature"] == 1
 
 
 def test_enough_validation_examples_calibrate_by_themselves(checkpoint, table, tmp_path):

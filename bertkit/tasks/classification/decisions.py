@@ -14,6 +14,9 @@ from bertkit.metrics import counted_pairs
 Threshold = float | str | dict[str, float]
 """Threshold of all labels, ``tuned``, or thresholds by label."""
 
+Temperature = float | dict[str, float]
+"""What the logits of all classes are divided by, or those of each label."""
+
 
 def check_threshold(threshold: Threshold) -> None:
     """Checks the value of a threshold setting, but not the names of its labels.
@@ -28,6 +31,17 @@ def check_threshold(threshold: Threshold) -> None:
     numbers = threshold.values() if isinstance(threshold, Mapping) else [threshold]
     if not all(0 < number < 1 for number in numbers):
         raise ValueError(f"threshold: expected numbers between 0 and 1, got {threshold}")
+
+
+def check_temperature(temperature: Temperature) -> None:
+    """Checks the value of a temperature setting, but not the names of its labels.
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+    numbers = temperature.values() if isinstance(temperature, Mapping) else [temperature]
+    if not all(number > 0 for number in numbers):
+        raise ValueError(f"temperature: expected numbers greater than 0, got {temperature}")
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
@@ -95,6 +109,18 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
     found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded")
     return float(np.exp(found.x))
+
+
+def best_temperatures(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns what logits are divided by: one temperature for exclusive classes, (1,), else one for each label, (C,).
+
+    Args:
+        logits: (N, C).
+        labels: as for `log_loss`.
+    """
+    if labels.ndim == 1:
+        return np.array([best_temperature(logits, labels)])
+    return np.array([best_temperature(logits[:, [label]], labels[:, [label]]) for label in range(labels.shape[1])])
 
 
 # ---- scores of classes ----------------------------------------------------------------------------------------------

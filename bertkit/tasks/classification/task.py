@@ -31,9 +31,11 @@ from bertkit.tasks.classification.decisions import (
     MULTI_LABEL,
     OF_A_CLASS,
     SINGLE_LABEL,
+    Temperature,
     Threshold,
-    best_temperature,
+    best_temperatures,
     best_threshold,
+    check_temperature,
     check_threshold,
     class_scores,
     key_of_class,
@@ -89,10 +91,10 @@ class TaskSettings(MetricSettings):
         "50 examples.",
         default=None,
     )
-    temperature: float | None = setting(
-        "The temperature; `null` until it is fitted, and 1 if the weights of the last layer are divided by it.",
+    temperature: Temperature | None = setting(
+        "The temperature, or one for each of several labels per row; `null` until it is fitted, and 1 if the weights "
+        "of the last layer are divided by it.",
         default=None,
-        gt=0,
     )
 
     def __post_init__(self) -> None:
@@ -108,6 +110,8 @@ class TaskSettings(MetricSettings):
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
         if self.threshold is not None:
             check_threshold(self.threshold)
+        if self.temperature is not None:
+            check_temperature(self.temperature)
         check_ranges(self)
 
     @property
@@ -347,7 +351,15 @@ class ClassificationTask(TableTask, TextClassification):
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        return super().probabilities(logits / (self.task.temperature or 1.0))
+        return super().probabilities(logits if self.temperatures is None else logits / self.temperatures)
+
+    @property
+    def temperatures(self) -> np.ndarray | None:
+        """What the logits are divided by: one number for all, (1,), or one for each label, (C,); None if not fitted."""
+        fitted = self.task.temperature
+        if isinstance(fitted, Mapping):
+            return np.array([fitted.get(name, 1.0) for name in self.task.label_names])
+        return None if fitted is None else np.array([fitted])
 
     @property
     def has_thresholds(self) -> bool:
@@ -369,8 +381,9 @@ class ClassificationTask(TableTask, TextClassification):
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         """Computes the metric of the task and `class_scores`, with the fitted temperature and thresholds.
 
-        If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, with
-        the expected calibration error before and after, ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
+        If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, or
+        ``class/NAME/temperature`` of several labels, with the expected calibration error before and after,
+        ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
         """
         if self.task.problem == "regression":
             return super().score(outputs, features, examples)
@@ -379,25 +392,31 @@ class ClassificationTask(TableTask, TextClassification):
         scores = super(ClassificationTask, task).score(outputs, features, examples)
         probabilities = task.probabilities(logits)
         scores |= class_scores(task.predicted(logits), probabilities, labels, task.task.label_names)
-        if self.task.calibrate or "temperature" in fitted:
+        if self.task.calibrate or task.task.temperature != self.task.temperature:
             scores["ece"] = expected_calibration_error(probabilities, labels)
             scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
         return scores | fitted
 
     def _fitted(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Self, dict[str, float]]:
         """Returns the task with temperature and thresholds fitted to outputs, if they are not yet, and their values."""
-        task, fitted = self, {}
+        task, fitted = self, dict[str, float]()
         if labels.ndim == 1:  # rows of classes that are not in training have no right prediction
             logits, labels = logits[labels >= 0], labels[labels >= 0]
         calibrates = len(labels) >= _ENOUGH if self.task.calibrate is None else self.task.calibrate
         if calibrates and self.task.temperature is None:
-            fitted["temperature"] = best_temperature(logits, labels)
-            task = task.with_settings(temperature=fitted["temperature"])
+            found = best_temperatures(logits, labels).tolist()
+            if labels.ndim == 2:
+                of_labels = dict(zip(self.task.label_names, found, strict=True))
+                task = task.with_settings(temperature=of_labels)
+                fitted |= {key_of_class(name, "temperature"): value for name, value in of_labels.items()}
+            else:
+                task = task.with_settings(temperature=found[0])
+                fitted["temperature"] = found[0]
         if self.task.threshold == "tuned":
             names, probabilities = self.task.label_names, task.probabilities(logits)
-            of_labels = labels if labels.ndim == 2 else np.stack([1 - labels, labels], axis=1)
+            decided = labels if labels.ndim == 2 else np.stack([1 - labels, labels], axis=1)
             tuned = {
-                names[label]: best_threshold(of_labels[:, label], probabilities[:, label])
+                names[label]: best_threshold(decided[:, label], probabilities[:, label])
                 for label in (range(len(names)) if labels.ndim == 2 else [1])
             }
             task = task.with_settings(threshold=tuned)
@@ -405,16 +424,23 @@ class ClassificationTask(TableTask, TextClassification):
         return task, fitted
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
+        def fitted(value: str) -> dict[str, float]:
+            keys = {name: f"eval_{key_of_class(name, value)}" for name in self.task.label_names}
+            return {name: evaluation[key] for name, key in keys.items() if key in evaluation}
+
         changes: dict[str, Any] = {}
-        if self.task.temperature is None and "eval_temperature" in evaluation:
-            changes["temperature"] = evaluation["eval_temperature"]
+        if self.task.temperature is None and (found := evaluation.get("eval_temperature") or fitted("temperature")):
+            changes["temperature"] = found
         if self.task.threshold == "tuned":
-            keys = {name: f"eval_{key_of_class(name, 'threshold')}" for name in self.task.label_names}
-            changes["threshold"] = {name: evaluation[key] for name, key in keys.items() if key in evaluation}
+            changes["threshold"] = fitted("threshold")
         if not changes:
             return self, None
-        shown = [f"temperature {changes['temperature']:.4g}"] if "temperature" in changes else []
-        shown += [f"threshold of {name} {value:.4g}" for name, value in changes.get("threshold", {}).items()]
+        shown = []
+        for value, found in changes.items():
+            of_labels = found.items() if isinstance(found, Mapping) else [("", found)]
+            shown += [
+                f"{value} of {name} {number:.4g}" if name else f"{value} {number:.4g}" for name, number in of_labels
+            ]
         rows = "predictions for all rows" if self.data.scores_all_rows else "validation set"
         return self.with_settings(**changes), f"fitted to the {rows}: {shortened(', '.join(shown), 300)}"
 

@@ -74,14 +74,14 @@ def learn_from_validation(
 ) -> Task:
     """Returns the task with the settings fitted to the validation set, and saves them with the model.
 
-    A temperature goes into the weights of the last layer, so that whatever loads the model has it.
+    Temperatures go into the weights of the last layer, so that whatever loads the model has it.
     """
     task, message = task.learn_from(evaluation)
     if not message:
         return task
     say(message)
-    temperature = getattr(task.task, "temperature", None)
-    is_in_weights = temperature is not None and divide_logits(trainer.model, temperature)
+    temperatures = getattr(task, "temperatures", None)
+    is_in_weights = temperatures is not None and divide_logits(trainer.model, temperatures)
     if is_in_weights:
         task = task.with_settings(temperature=1.0)
     config = trainer.model.config

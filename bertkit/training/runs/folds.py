@@ -34,7 +34,7 @@ from bertkit.runtime.errors import RecipeError, quoted
 from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, inflected, quietly, say
 from bertkit.tasks.base import Task
-from bertkit.tasks.classification.decisions import best_temperature, log_loss
+from bertkit.tasks.classification.decisions import best_temperatures, log_loss
 from bertkit.tasks.folds import fold_of_each, scored_by_folds, text_numbers
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.cpu import cpu_speed_ups
@@ -216,7 +216,7 @@ class ModelsOfFolds:
     def _loss(self, logits: np.ndarray, is_calibrated: bool = False) -> float:
         if np.issubdtype(self.labels.dtype, np.floating) and self.labels.ndim == 1:
             return float(np.mean((logits.reshape(-1) - self.labels) ** 2))
-        return log_loss(logits / (best_temperature(logits, self.labels) if is_calibrated else 1.0), self.labels)
+        return log_loss(logits / best_temperatures(logits, self.labels) if is_calibrated else logits, self.labels)
 
     def _sentence(self) -> str:
         share = _MOMENTS[self.best]
@@ -242,9 +242,12 @@ class ModelsOfFolds:
         Args:
             task: the task with what it has learnt from them; a temperature of 1 means that it is in the weights.
         """
-        logits, fitted = self.logits[self.best], getattr(task.task, "temperature", None)
-        if fitted == 1.0:
-            logits = logits / self.evaluation.get("eval_temperature", 1.0)
+        logits = self.logits[self.best]
+        of_learned, of_task = (
+            getattr(each, "temperatures", None) for each in (self.task.learn_from(self.evaluation)[0], task)
+        )
+        if of_learned is not None and np.all(of_task == 1):
+            logits = logits / of_learned
         source = self.split.source, self.split.fingerprint
         training = ColumnsOf(self.rows.examples)
         places = self.split.numbers, self.split.unit

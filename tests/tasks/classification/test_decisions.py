@@ -11,6 +11,7 @@ from bertkit.metrics import expected_calibration_error
 from bertkit.tasks.base import softmax
 from bertkit.tasks.classification.decisions import (
     best_temperature,
+    best_temperatures,
     best_threshold,
     log_loss,
     sigmoid,
@@ -49,6 +50,13 @@ def test_the_temperature_of_exaggerated_logits_is_found():
     assert expected_calibration_error(sigmoid(logits), several) < 0.01
     assert expected_calibration_error(sigmoid(4 * logits), several) > 0.1
     assert expected_calibration_error(probabilities, labels) < 0.02
+
+
+def test_each_of_several_labels_has_its_own_temperature():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20000, 2))
+    labels = (sigmoid(logits) > rng.random(logits.shape)).astype(np.int64)
+    np.testing.assert_allclose(best_temperatures(logits * [3, 0.5], labels), [3, 0.5], rtol=0.05)
 
 
 @pytest.mark.parametrize("right", [10, 100])
