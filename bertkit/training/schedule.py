@@ -35,11 +35,18 @@ _SAVE_STEPS = 50  # steps that a killed run loses at most
 _MANY_CLASSES = 20  # above which a random head has hardly learned to tell them apart when the training ends
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
+_STEPS_OF_LABELS = 100  # at least for several labels, which no contrast precedes
 _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
 
 
 def fitted_schedule(
-    recipe: Recipe, rows: int, scored: int | None, config: PretrainedConfig, classes: Sequence[int] = ()
+    recipe: Recipe,
+    rows: int,
+    scored: int | None,
+    config: PretrainedConfig,
+    classes: Sequence[int] = (),
+    *,
+    has_several_labels: bool = False,
 ) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
@@ -47,11 +54,12 @@ def fitted_schedule(
     ``learning_rate``           by the hidden size: below 256 2e-4, 512 1e-4, 768 5e-5, 1024 3e-5, else 2e-5
     ``num_train_epochs``        as many as make 150 steps, at most 50; at least 10, or as many as make 300
                                 steps; at least 3; not with ``max_steps``. With a probe that is chosen for few
-                                rows 5, or as many as make 40 steps
+                                rows 5, or as many as make 40 steps, 100 for several labels
     ``load_best_model_at_end``  whether at least 100 examples are scored; the last weights are kept otherwise
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
-                                if the rows are scored by models of folds, and two of them have two rows
+                                if the rows are scored by models of folds, and two of them have two rows; for
+                                several labels of a text if the rows are scored so
     ``contrast_steps``          75 before such a probe, 150 for more than 20 classes
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
@@ -62,16 +70,19 @@ def fitted_schedule(
         scored: number of examples of the validation set; None if models of folds score the training examples.
         config: configuration of the encoder.
         classes: rows of each class, of which each text has one; none for other labels.
+        has_several_labels: whether a text may have several labels.
     """
     train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
     chosen: dict[str, Any] = {}
     if "learning_rate" not in train:
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
-    is_probed = train.get(HEAD) is None and _takes_probe(classes, is_small=scored is None)
+    is_small, has_many = scored is None, len(classes) > _MANY_CLASSES
+    pays = has_many or (is_small and (has_several_labels or can_contrast(classes)))
+    is_probed = pays and train.get(HEAD) is None
     if "num_train_epochs" not in train and not train.get("max_steps"):
-        is_short = is_probed and scored is None
-        epochs = max(_WARM_EPOCHS, math.ceil(_WARM_STEPS / steps)) if is_short else usual_epochs(steps)
+        least = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
+        epochs = max(_WARM_EPOCHS, math.ceil(least / steps)) if is_probed and is_small else usual_epochs(steps)
         chosen["num_train_epochs"] = float(epochs)
     best_of = ("load_best_model_at_end", "early_stopping_patience")
     if train.get("eval_strategy", "no") != "no" and all(train.get(key) is None for key in best_of):
@@ -81,20 +92,15 @@ def fitted_schedule(
     if is_probed:
         chosen[HEAD] = "probe"
         if train.get(CONTRAST) is None and can_contrast(classes):
-            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if len(classes) > _MANY_CLASSES else _CONTRAST_STEPS
+            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many else _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
     if HEAD in chosen:
         before = f" after {counted(chosen[CONTRAST], 'step')} of contrast" if chosen.get(CONTRAST) else ""
-        why = f"there are {len(classes)} classes" if len(classes) > _MANY_CLASSES else f"there are {rows} rows"
+        why = f"there are {len(classes)} classes" if has_many else f"there are {rows} rows"
         lines += f"\nstarts from a linear probe{before}, since {why}; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
-
-
-def _takes_probe(classes: Sequence[int], is_small: bool) -> bool:
-    """Returns whether a head starts from a linear probe: for many classes, and for few rows that can be contrasted."""
-    return len(classes) > _MANY_CLASSES or (is_small and can_contrast(classes))
 
 
 def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int | None, config: PretrainedConfig) -> str:

@@ -159,6 +159,16 @@ def test_many_classes_start_from_a_probe():
     assert not random.train.get("contrast_steps")
 
 
+def test_several_labels_of_few_rows_start_from_a_probe():
+    recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
+    few, sentence = fitted_schedule(recipe, 300, None, config, has_several_labels=True)
+    assert (few.train["head"], few.train.get("contrast_steps")) == ("probe", None)
+    assert few.train["num_train_epochs"] == 10  # 100 steps of 32
+    assert "starts from a linear probe, since there are 300 rows" in sentence
+    many, _ = fitted_schedule(recipe, 3000, 300, config, has_several_labels=True)
+    assert many.train.get("head") is None
+
+
 _WORDS = """lovely awful long short funny sad brave cold warm dark bright old new loud quiet fast slow rich poor deep
     small large plain odd""".split()
 

@@ -50,7 +50,7 @@ from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning
-from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, warm_start
+from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, problem_of, warm_start
 
 
 @writes_run
@@ -290,7 +290,14 @@ def _fitted_to_data(
     if recipe.train.get(FITS_DATA):
         rows = len(splits["train"].examples)
         scored = None if folds else len(splits["validation"].examples)
-        recipe, lines = fitted_schedule(recipe, rows, scored, start.config, _rows_of_classes(task, splits["train"]))
+        recipe, lines = fitted_schedule(
+            recipe,
+            rows,
+            scored,
+            start.config,
+            _rows_of_classes(task, splits["train"]),
+            has_several_labels=problem_of(task) == "multi_label_classification",
+        )
     if folds:
         recipe = replace(recipe, data=replace(recipe.data, folds=folds))
         task.data = recipe.data
