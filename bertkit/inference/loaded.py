@@ -15,6 +15,7 @@ from bertkit.data.tables.objects import kind_of_table, table_of, with_columns
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.inputs import list_of_texts, with_words
+from bertkit.inference.options import EmbedOptions, PredictOptions
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
@@ -148,14 +149,8 @@ class LoadedCheckpoint(Summarized):
             DataError: the task does not take what is given.
             RecipeError: the task does not have an option.
         """
-        return self.predictor.predict(
-            texts,
-            all_probabilities=all_probabilities,
-            threshold=threshold,
-            unsure_below=unsure_below,
-            text_columns=text_columns,
-            **fields,
-        )
+        options = PredictOptions(all_probabilities, threshold, unsure_below, text_columns)
+        return self.predictor.predict(texts, options, **fields)
 
     @overload
     def embed(
@@ -209,12 +204,13 @@ class LoadedCheckpoint(Summarized):
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
                 value is no text.
         """
+        options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride)
         if kind_of_table(texts) is None:
-            return self.embedder.embed(with_words(list_of_texts(texts)), pooling, layers, max_seq_length, stride)
+            return self.embedder.embed(with_words(list_of_texts(texts)), options)
         table = table_of(texts)
         column = the_text_column(table, text_column)
         of_column = texts_of_column(table, column)
-        rows = rows_of_vectors(self.embedder.embed(of_column, pooling, layers, max_seq_length, stride))
+        rows = rows_of_vectors(self.embedder.embed(of_column, options))
         return with_columns(texts, {name: [row[name] for row in rows] for name in rows[0]})
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:

@@ -18,6 +18,7 @@ from bertkit.features.choosing.wording import WordInContext, Wording, log_probab
 from bertkit.inference.comparison import System
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.options import EmbedOptions
 from bertkit.inference.predicted import predicted
 from bertkit.inference.verdict import percent
 from bertkit.metrics.intervals import Measure, score_interval
@@ -173,7 +174,7 @@ def _milliseconds(encoder: Embedder, texts: Sequence[str]) -> float:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        encoder.embed(texts, "mean", on_progress=unreported)
+        encoder.embed(texts, EmbedOptions(pooling="mean"), unreported)
         seconds.append(time.perf_counter() - start)
     return 1000 * min(seconds) / len(texts)
 
