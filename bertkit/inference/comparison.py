@@ -190,15 +190,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
-    notes = [*_notes(first, len(others)), *(note for system in systems for note in system.notes)]
-    if metric is None and name != first.main_metric:
-        notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
-    verdicts = {system.name: system.verdict for system in systems if system.verdict}
-    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes), verdicts, units)
-
-
-def _notes(first: System, others: int) -> list[str]:
-    number, notes = len(first.references), []
+    number = len(first.references)
+    notes = []
     if first.same_texts is not None:
         copies = copies_in_words(first.same_texts, "example", "intervals and tests count a text once")
         notes += [copies] if copies else []
@@ -207,9 +200,13 @@ def _notes(first: System, others: int) -> list[str]:
             f"{counted(number, 'example is', 'examples are')} too few to show small differences: one is "
             f"{100 / number:.1f} % of an accuracy"
         )
-    if others > 1:
-        notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")
-    return notes
+    if len(others) > 1:
+        notes.append(f"{len(others)} comparisons: p-values have Holm's correction, intervals have none")
+    notes += [note for system in systems for note in system.notes]
+    if metric is None and name != first.main_metric:
+        notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
+    verdicts = {system.name: system.verdict for system in systems if system.verdict}
+    return Comparisons(name, number, tuple(comparisons), tuple(notes), verdicts, units)
 
 
 def collapse_notes(name: str, collapses: Sequence[str | None]) -> tuple[str, ...]:
@@ -272,8 +269,8 @@ def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
     return Comparison(
         a.name,
         b.name,
-        tuple(map(_defined, scores_a)),
-        tuple(map(_defined, scores_b)),
+        tuple(score if math.isfinite(score) else None for score in scores_a),
+        tuple(score if math.isfinite(score) else None for score in scores_b),
         of_examples,
         of_runs,
         "",
@@ -282,10 +279,6 @@ def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
         tuple(only_a[:_MOST_DISAGREEMENTS]),
         tuple(only_b[:_MOST_DISAGREEMENTS]),
     )
-
-
-def _defined(score: float) -> float | None:
-    return score if math.isfinite(score) else None
 
 
 def _of_folds(system: System, measure: Measure) -> list[float]:
@@ -302,7 +295,13 @@ def _of_folds(system: System, measure: Measure) -> list[float]:
 def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the counts of right examples of the first runs, and those that A alone and B alone gets right."""
     gold, named_a, named_b = a.to_labels(a.references), a.to_labels(a.runs[0]), b.to_labels(b.runs[0])
-    answers = [list(map(_comparable, each)) for each in (named_a, named_b, gold)]
+
+    def comparable(value: Any) -> Any:
+        if isinstance(value, dict):  # question answering: a text, and the texts that count as right
+            return _Answer(value)
+        return tuple(value) if isinstance(value, list) else value
+
+    answers = [list(map(comparable, each)) for each in (named_a, named_b, gold)]
     only_a: list[dict[str, Any]] = []
     only_b: list[dict[str, Any]] = []
     for number, (one, two, reference) in enumerate(zip(*answers, strict=True)):
@@ -311,13 +310,6 @@ def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]
             row = {"index": number, "place": place, "gold": gold[number], "a": named_a[number], "b": named_b[number]}
             (only_a if one == reference else only_b).append(row)
     return agreement(*answers), only_a, only_b
-
-
-def _comparable(value: Any) -> Any:
-    """Returns a named prediction or reference in a form that is equal if the answer is right."""
-    if isinstance(value, dict):  # question answering: a text, and the texts that count as right
-        return _Answer(value)
-    return tuple(value) if isinstance(value, list) else value
 
 
 class _Answer:

@@ -323,22 +323,21 @@ def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
     task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
     recorded = task.get("metrics") if isinstance(task, Mapping) else None
     names = [str(name) for name in recorded] if isinstance(recorded, list) else []
+
+    def is_known(metric: str) -> bool:  # a folder in its place, or a name without owner that is no folder here
+        place = Path(metric)
+        if place.is_absolute() or place.exists():
+            return place.is_absolute() and place.exists()
+        return "/" not in metric or metric in own_metrics()
+
     # A folder is absolute in the recipe of a run; a relative one may have been unpacked with the checkpoint.
-    usable = [name for name in names if are_trusted or _is_known(name)]
+    usable = [name for name in names if are_trusted or is_known(name)]
     if left_out := [name for name in names if name not in usable]:
         say(
             f"task.metrics: {', '.join(left_out)} left out: the recipe of {checkpoint} names code that is not here, or "
             "that may have come with it; give --metric to compute it"
         )
     return usable
-
-
-def _is_known(metric: str) -> bool:
-    """Returns whether a metric is a folder in its place, or has a name without owner, which is no folder here."""
-    place = Path(metric)
-    if place.is_absolute() or place.exists():
-        return place.is_absolute() and place.exists()
-    return "/" not in metric or metric in own_metrics()
 
 
 def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:

@@ -191,8 +191,12 @@ class Predicted:
 
     def facts(self, outcome: Outcome) -> Facts:
         """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
-        if not isinstance(self.task, PerExampleTask):
-            return self._facts_without_interval(outcome)
+        if not isinstance(self.task, PerExampleTask):  # it scores no single examples: no interval can be computed
+            number, name = len(next(iter(outcome.examples.values()), ())), self.task.main_metric
+            scores = self.task.score(outcome.outputs, outcome.features, outcome.examples) if number else {}
+            if not math.isfinite(scores.get(name, math.nan)):
+                return Facts()
+            return Facts((f"{name} {scores[name]:.4f} on {counted(number, 'example', form=',')}.",))
         sides = outcome.predictions_and_references()
         scores = self.task.compute_metrics(*sides)
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
@@ -201,14 +205,6 @@ class Predicted:
         interval = self.interval(name, *sides, texts=outcome.same_texts)
         words = score_in_words(name, float(scores[name]), interval)
         return Facts((f"{words} on {self.counted_units(name, *sides)}.",))
-
-    def _facts_without_interval(self, outcome: Outcome) -> Facts:
-        """Returns the main metric of a task that scores no single examples, so that no interval can be computed."""
-        number, name = len(next(iter(outcome.examples.values()), ())), self.task.main_metric
-        scores = self.task.score(outcome.outputs, outcome.features, outcome.examples) if number else {}
-        if not math.isfinite(scores.get(name, math.nan)):
-            return Facts()
-        return Facts((f"{name} {scores[name]:.4f} on {counted(number, 'example', form=',')}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns predictions and references in the form of metrics of the evaluate library.

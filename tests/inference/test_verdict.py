@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.inference.classification import hardly_different, numbers_in_words
+from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.loaded import load
 from bertkit.inference.predicted import Outcome
@@ -55,9 +55,9 @@ def test_probabilities_near_chance(top, is_said):
 
 def test_numbers_that_hardly_differ():
     true = np.array([-2.0, 0.0, 1.0, 2.5])
-    assert hardly_different(0.2 + 0.001 * true, true)
-    assert not hardly_different(0.2 + 0.3 * true, true)
-    assert not hardly_different(np.ones(3), np.ones(3))
+    assert numbers_in_words(0.2 + 0.001 * true, true, None).learnt_little
+    assert not numbers_in_words(0.2 + 0.3 * true, true, None).learnt_little
+    assert not numbers_in_words(np.ones(3), np.ones(3), None).learnt_little
 
 
 @pytest.mark.parametrize(
