@@ -163,10 +163,12 @@ def parquet_batches(
         if column is not None and column not in columns:
             raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
         chosen = range(*(groups or (0, opened.metadata.num_row_groups)))
-        total = sum(opened.metadata.row_group(group).num_rows for group in chosen)
+        metadata = opened.metadata
+        total = sum(metadata.row_group(group).num_rows for group in chosen)
+        size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
         done = 0
         for batch in opened.iter_batches(
-            _rows_of_a_batch(opened.metadata),
+            max(1, min(_MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size))),
             row_groups=list(chosen),
             columns=None if column is None else [column],
             use_threads=False,
@@ -202,11 +204,6 @@ def _opened(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
         raise DataError(
             f"{name}: not a Parquet file, damaged or truncated ({reason}); download or write it again"
         ) from error
-
-
-def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
-    size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    return max(1, min(_MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
 def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:

@@ -97,7 +97,11 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
     for sheet in sheets:
         sheet.reset_dimensions()  # those that other programs store may be wrong
     if name is None:
-        filled = [sheet for sheet in sheets if _has_rows(sheet)]
+        filled = []
+        for sheet in sheets:
+            with iterating(_rows(sheet)) as rows:
+                if next(rows, None) is not None:
+                    filled.append(sheet)
         if len(filled) == 1:
             return filled[0]
         if not filled:
@@ -109,11 +113,6 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
             return sheet
     names = [sheet.title for sheet in sheets]
     raise DataError(f"{source}: no sheet {name!r}; it has {quoted(names)}{did_you_mean(name, names)}")
-
-
-def _has_rows(sheet: Any) -> bool:
-    with iterating(_rows(sheet)) as rows:
-        return next(rows, None) is not None
 
 
 def _rows(sheet: Any) -> Iterator[Row]:

@@ -39,6 +39,11 @@ FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
 NEVER_PACKED = (PARQUET, XLSX, JSON)
 _START = 1000  # bytes of a file that are looked at
 DELIMITERS = {CSV: COMMA, TSV: TAB}
+_OTHER_SHEETS = {
+    ".xls": "Excel's older format",
+    ".ods": "a spreadsheet of OpenDocument",
+    ".xlsb": "Excel's binary format",
+}
 
 
 def read_table(
@@ -180,26 +185,26 @@ def is_table(path: str | Path) -> bool:
 
 
 def _kind_of(path: Path) -> FileKind:
-    kind = file_kind(Path(workbook_and_sheet(path)[0]).name, (*FORMS, JSON))
+    """Returns the format of a table file by its name; DataError for others, and for a page of a web site."""
+    file = Path(workbook_and_sheet(path)[0])
+    kind = file_kind(file.name, (*FORMS, JSON))
     if kind is None or (kind.form in NEVER_PACKED and kind.compression):
+        suffix, remedy = path.suffix.lower(), "rename it if it is one"
+        if suffix in _OTHER_SHEETS:
+            remedy = f"{suffix} is {_OTHER_SHEETS[suffix]}: save it as {XLSX} or {CSV}"
         raise DataError(
             f"{path}: unsupported table format; expected {CSV}, {TSV}, {JSON_LINES} (one JSON object per line), these "
-            f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}"
-            f"{_remedy(path.suffix.lower())}"
+            f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}; "
+            f"{remedy}"
         )
-    file = Path(workbook_and_sheet(path)[0])
     if file.is_file():  # not a pipe, of which nothing may be lost
-        _check_start(next(read_blocks(file, "", block_size=_START), b""), file)
+        start = next(read_blocks(file, "", block_size=_START), b"")
+        if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
+            raise DataError(
+                f"{file}: a page of a web site (HTML), not a table; download the file itself, such as by the link "
+                "'Download' or 'Raw' of the page, and log in first if it asks for that"
+            )
     return kind
-
-
-def _check_start(start: bytes, file: Path) -> None:
-    """Raises a DataError if a file begins as a page of a web site, which is saved in the place of a download."""
-    if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        raise DataError(
-            f"{file}: a page of a web site (HTML), not a table; download the file itself, such as by the link "
-            "'Download' or 'Raw' of the page, and log in first if it asks for that"
-        )
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -228,13 +233,6 @@ def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
                         f"{file}: its columns differ from those of {files[0]}: {quoted(batch.schema.names)}"
                     )
                 yield batch
-
-
-def _remedy(suffix: str) -> str:
-    other = {".xls": "Excel's older format", ".ods": "a spreadsheet of OpenDocument", ".xlsb": "Excel's binary format"}
-    if suffix in other:
-        return f"; {suffix} is {other[suffix]}: save it as {XLSX} or {CSV}"
-    return "; rename it if it is one"
 
 
 def _added(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.data.corpus.examples.objectives import OBJECTIVES, EpochOfText, Segments
+from bertkit.data.corpus.examples.objectives import OBJECTIVES, EpochOfText
 from bertkit.data.corpus.examples.randomness import Stream, words
 from bertkit.data.corpus.settings import PairObjective
 from bertkit.data.corpus.store.token_store import StoreView
@@ -115,7 +115,11 @@ def plan_epoch(
         if end > len(rows):
             # Resized in place to avoid a second copy of a large array; no other reference to it exists yet.
             rows.resize(end + end // 8, refcheck=False)
-        _write(rows[size:end], segments, max_tokens, seed, epoch, first_pair + size)
+        starts, lengths = truncate_pairs(segments.starts, segments.lengths, max_tokens, seed, epoch, first_pair + size)
+        block = rows[size:end]
+        block["a_start"], block["b_start"] = starts.T
+        block["a_length"], block["b_length"] = lengths.T
+        block["next_sentence_label"] = segments.labels
         size = end
     if not size:
         raise DataError(
@@ -124,13 +128,6 @@ def plan_epoch(
         )
     rows.resize(size, refcheck=False)
     return PairPlan(*(rows[name] for name in _FIELDS))
-
-
-def _write(rows: NDArray[np.void], segments: Segments, max_tokens: int, seed: int, epoch: int, first_pair: int) -> None:
-    starts, lengths = truncate_pairs(segments.starts, segments.lengths, max_tokens, seed, epoch, first_pair)
-    rows["a_start"], rows["b_start"] = starts.T
-    rows["a_length"], rows["b_length"] = lengths.T
-    rows["next_sentence_label"] = segments.labels
 
 
 def truncate_pairs(

@@ -82,7 +82,9 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
         for word, count in words.items()
         if len(word) <= LONGEST_WORD
     )
-    bounds = _falling(segmentation.pair_counts) if min_frequency is None else [min_frequency]
+    bounds = [min_frequency or max(segmentation.pair_counts.values(), default=0)]
+    while min_frequency is None and bounds[-1] > 1:
+        bounds.append(bounds[-1] // 2)
     learned: list[str] = []
     for bound in bounds:
         if len(learned) == num_pieces:
@@ -93,13 +95,6 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
             candidates.update(segmentation.merge(pair))
             learned += segmentation.pieces[known:]
     return learned
-
-
-def _falling(pair_counts: Mapping[Pair, int]) -> list[int]:
-    bounds = [max(pair_counts.values(), default=0)]
-    while bounds[-1] > 1:
-        bounds.append(bounds[-1] // 2)
-    return bounds
 
 
 class Segmentation:
