@@ -177,7 +177,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     if name not in known:
         raise RecipeError(f"--metric: no metric {name!r}; expected {', '.join(known)}{did_you_mean(name, known)}")
     units = "" if first.units is None else first.units(name, first.runs[0], first.references)
-    comparisons = [_compared(first, other, name, LEVEL / len(others)) for other in others]
+    comparisons = [_compare(first, other, name, LEVEL / len(others)) for other in others]
     # Each question is a family of its own.
     models, settings = (adjusted([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run"))
     comparisons = [
@@ -253,7 +253,7 @@ def _identities(system: System) -> list[tuple[str, Any]]:
 # ---- one comparison -------------------------------------------------------------------------------------------------
 
 
-def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
+def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
     def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
         return float(a.scores(predictions, references)[metric])
 
@@ -265,7 +265,7 @@ def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
         of_runs = by_run(_of_folds(a, measure), _of_folds(b, measure), paired=True, overlap=1 / (len(a.folds) - 1))
     else:
         of_runs = by_run(scores_a, scores_b, level=level)
-    counts, only_a, only_b = (None, [], []) if a.has_numbers else _disagreements(a, b)
+    counts, only_a, only_b = (None, [], []) if a.has_numbers else _find_disagreements(a, b)
     return Comparison(
         a.name,
         b.name,
@@ -292,7 +292,7 @@ def _of_folds(system: System, measure: Measure) -> list[float]:
     return scores
 
 
-def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
+def _find_disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the counts of right examples of the first runs, and those that A alone and B alone gets right."""
     gold, named_a, named_b = a.to_labels(a.references), a.to_labels(a.runs[0]), b.to_labels(b.runs[0])
 

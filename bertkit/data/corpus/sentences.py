@@ -193,7 +193,15 @@ class OwnSplitter:
         module = _load_module(place, name)
         self.name = name
         self._resolved = resolved_name(name)  # resolved now: the working folder may differ when it is pickled
-        self._function = _function_of(module, function, name)
+        missing = object()
+        self._function: Any = getattr(module, function, missing)
+        if self._function is missing:
+            known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+            near = did_you_mean(function, known)
+            raise RecipeError(f"sentence_splitter: {name!r}: it has no function {function}{near}")
+        if not callable(self._function):
+            kind = type(self._function).__name__
+            raise RecipeError(f"sentence_splitter: {name!r}: expected a function, got {kind}: {self._function!r:.60}")
         home = sys.modules.get(getattr(self._function, "__module__", ""), module)
         files = dict.fromkeys(getattr(each, "__file__", None) for each in (module, home))
         # Built-in modules have no file.
@@ -298,16 +306,3 @@ def _source_of(place: str, name: str) -> bytes:
         return Path(place).read_bytes()
     except OSError as error:
         raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
-
-
-def _function_of(module: ModuleType, function: str, name: str) -> Callable[[str], Any]:
-    missing = object()
-    found = getattr(module, function, missing)
-    if found is missing:
-        known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise RecipeError(f"sentence_splitter: {name!r}: it has no function {function}{did_you_mean(function, known)}")
-    if not callable(found):
-        raise RecipeError(
-            f"sentence_splitter: {name!r}: expected a function, got {type(found).__name__}: {found!r:.60}"
-        )
-    return found

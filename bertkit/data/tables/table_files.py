@@ -97,7 +97,11 @@ def read_table(
         )
     if kind.form == JSON:
         return read_json_list(path)
-    files = _files_of(path) if kind.form == PARQUET else [Path(workbook_and_sheet(path)[0])]
+    files = [Path(workbook_and_sheet(path)[0])]
+    if kind.form == PARQUET and "*" in path.name and not path.exists():
+        faults: list[str] = []
+        files = find_files(source, faults)
+        raise_all(faults)
     blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
     if kind.form in NEVER_PACKED:
         for _ in blocks:
@@ -205,16 +209,6 @@ def _kind_of(path: Path) -> FileKind:
                 "'Download' or 'Raw' of the page, and log in first if it asks for that"
             )
     return kind
-
-
-def _files_of(path: Path) -> list[Path]:
-    """Returns the file, or the files of a pattern, sorted by name."""
-    if path.exists() or "*" not in path.name:
-        return [path]
-    faults: list[str] = []
-    files = find_files(str(path), faults)
-    raise_all(faults)
-    return files
 
 
 def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:

@@ -221,22 +221,17 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, firs
                 try:
                     columns[name] += values.to_pylist()
                 except (ValueError, OverflowError):
-                    faults += _unreadable(values, name, source, first_row + rows)
+                    for row, value in enumerate(values, first_row + rows + 1):
+                        try:
+                            value.as_py()
+                        except (ValueError, OverflowError) as error:
+                            fault = f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again"
+                            faults.append(fault)
             rows += batch.num_rows
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
     raise_listed(faults)
     return Table(columns, source, "", class_names=class_names, first_row=first_row)
-
-
-def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, first: int) -> list[str]:
-    faults = []
-    for row, value in enumerate(values, first + 1):
-        try:
-            value.as_py()
-        except (ValueError, OverflowError) as error:
-            faults.append(f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again")
-    return faults
 
 
 def _class_names(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:

@@ -83,7 +83,18 @@ def build_store(
     # The names are part of the store but not of its identity, as in `build_token_store`.
     named = {**origin, "names": [source.name for source in sources]}
     if place.is_dir() and any(place.iterdir()):
-        return _existing(place, origin)
+        try:
+            store = TokenStore.open(place)
+        except DataError as error:
+            raise OutputError(
+                f"--output-dir {place}: not empty and not an intact store; give another folder"
+            ) from error
+        is_same = {name: store.metadata.get(name) for name in origin} == origin
+        if not is_same or ("filters" in store.metadata and "filters" not in origin):
+            raise OutputError(
+                f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
+            )
+        return store
     units = divided(sources, form, origin, is_whole=chosen.deduplicate is not None)
     with _work_folder(place, named, units, share, add) as work:
         job = Job(work, form, encode, chosen)
@@ -150,20 +161,6 @@ def divided(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any
         key = hashlib.sha256(identity.encode()).hexdigest()[:16]
         units.append(Unit(number, group, key, sum(source.size or 0 for source in group)))
     return units
-
-
-def _existing(place: Path, origin: dict[str, Any]) -> TokenStore:
-    try:
-        store = TokenStore.open(place)
-    except DataError as error:
-        raise OutputError(f"--output-dir {place}: not empty and not an intact store; give another folder") from error
-    if {name: store.metadata.get(name) for name in origin} != origin or (
-        "filters" in store.metadata and "filters" not in origin
-    ):
-        raise OutputError(
-            f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
-        )
-    return store
 
 
 # ---- the folder of a build -------------------------------------------------------------------------------------------

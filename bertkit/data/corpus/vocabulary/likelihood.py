@@ -198,10 +198,21 @@ class _Candidates:
         for pair in touched:
             count = self._segmentation.pair_counts.get(pair, 0)
             if count >= self._bound:
-                slot = self._slot(pair)  # may reallocate self._counts
+                slot = self._slots.setdefault(pair, len(self._pairs))
+                if slot == len(self._pairs):
+                    if slot == len(self._counts):
+                        self._ends = np.concatenate([self._ends, np.empty_like(self._ends)], axis=1)
+                        self._counts = np.concatenate([self._counts, np.empty_like(self._counts)])
+                    self._pairs.append(pair)
+                    self._ends[:, slot] = pair
                 self._counts[slot] = count
             elif pair in self._slots:
-                self._remove(pair)
+                slot, last = self._slots.pop(pair), self._pairs.pop()
+                if last != pair:  # the last pair fills the gap
+                    self._pairs[slot] = last
+                    self._slots[last] = slot
+                    self._ends[:, slot] = last
+                    self._counts[slot] = self._counts[len(self._pairs)]
 
     def best(self) -> Pair | None:
         """Returns the pair to merge next, or None if there are no candidates."""
@@ -214,21 +225,3 @@ class _Candidates:
         tied = tied[counts[tied] == counts[tied].max()]
         pieces = self._segmentation.pieces
         return min((self._pairs[slot] for slot in tied), key=lambda pair: (pieces[pair[0]], pieces[pair[1]]))
-
-    def _slot(self, pair: Pair) -> int:
-        slot = self._slots.setdefault(pair, len(self._pairs))
-        if slot == len(self._pairs):
-            if slot == len(self._counts):
-                self._ends = np.concatenate([self._ends, np.empty_like(self._ends)], axis=1)
-                self._counts = np.concatenate([self._counts, np.empty_like(self._counts)])
-            self._pairs.append(pair)
-            self._ends[:, slot] = pair
-        return slot
-
-    def _remove(self, pair: Pair) -> None:
-        slot, last = self._slots.pop(pair), self._pairs.pop()
-        if last != pair:  # the last pair fills the gap
-            self._pairs[slot] = last
-            self._slots[last] = slot
-            self._ends[:, slot] = last
-            self._counts[slot] = self._counts[len(self._pairs)]
