@@ -49,7 +49,7 @@ class System:
         places: place of each example in a file; empty if examples have numbers only.
         notes: limits of its scores, such as runs that have collapsed.
         verdict: what the scores of a single run say, a sentence each; empty for several runs, and for files.
-        units: counts what a metric is a score of, as `Predicted.counted_units`; None for the examples.
+        units: counts what a metric is a score of, as `Predicted.count_units`; None for the examples.
         example: what an example is called, in the singular.
     """
 
@@ -94,7 +94,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
-        units=predicted(task).counted_units,
+        units=predicted(task).count_units,
         example=predicted(task).example,
     )
 

@@ -255,8 +255,8 @@ class StreamInput:
             self.rows_read = inputs.numbers_of_rows
             are_named = not all(name.isdecimal() for name in inputs.columns)  # those of a column file are not
             if keeps_all and are_named and len(next(iter(columns.values()))) == len(inputs):
-                return columns, how.repeated(columns), inputs.columns
-        return columns, how.repeated(columns), how.repeated(columns)
+                return columns, how.columns_beside(columns), inputs.columns
+        return columns, how.columns_beside(columns), how.columns_beside(columns)
 
 
 @dataclass(frozen=True)
@@ -298,13 +298,13 @@ class StreamOutput:
             given = dict(zip(kept, row_values, strict=True))
             row = with_prediction(flat(given) if flattens else given, prediction)
             if self.form is not None:
-                row = how.in_form(self.form, row)
+                row = how.to_form(self.form, row)
                 line = dumps(row)  # in ASCII, so that no control character reaches a terminal
             else:
                 shown_row = with_prediction(dict(zip(shown, values, strict=True)), prediction)
                 texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in values]
                 plain = printable("\t".join([how.format_prediction(prediction), *texts]).replace("\n", " "))
-                line = (self.colours and how.highlighted(shown_row)) or plain
+                line = (self.colours and how.highlight(shown_row)) or plain
             rows.append(row)
             lines.append(line)
         return Predictions(rows, lines)

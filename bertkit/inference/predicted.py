@@ -40,7 +40,7 @@ class Predicted:
 
     Attributes:
         column_settings: settings that name columns, which another table may have under other names.
-        forms: names of the forms of other tools in which predictions can be written, see `in_form`.
+        forms: names of the forms of other tools in which predictions can be written, see `to_form`.
         reads_neighbours: whether the prediction for a table row also depends on neighbouring rows.
         leaves_out_labels: whether predictions hold the probabilities of some labels only, which differ between rows.
         example: what an example is called, in the singular.
@@ -112,7 +112,7 @@ class Predicted:
         """
         return examples
 
-    def repeated(self, columns: Columns) -> Columns:
+    def columns_beside(self, columns: Columns) -> Columns:
         """Selects the input columns that are written with the predictions."""
         return columns
 
@@ -120,16 +120,16 @@ class Predicted:
         """Formats a prediction of `Task.decode` as a line for a terminal, without the input; by default as JSON."""
         return dumps(prediction)
 
-    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    def to_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Converts an input with its prediction to the form of another tool.
 
         Args:
             form: one of ``forms``.
-            row: the columns of `repeated`, and the prediction.
+            row: the columns of `columns_beside`, and the prediction.
         """
         raise NotImplementedError
 
-    def highlighted(self, row: Mapping[str, Any]) -> str | None:
+    def highlight(self, row: Mapping[str, Any]) -> str | None:
         """Formats an input with its prediction marked in it, in terminal colours; ``None`` without such a view."""
         return None
 
@@ -147,47 +147,14 @@ class Predicted:
         measure = per_example(self.task).compute_metrics
         return mean_of_examples(lambda *sides: float(measure(*sides)[name]), predictions, references)
 
-    def unit(self, name: str) -> str:
-        """Returns what a metric is a score of, in the singular; by default `example`."""
-        return self.example
-
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        """Returns the number of these units; by default of the examples.
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        """Returns what a metric is a score of, with its number: ``10 queries``; by default the examples.
 
         Args:
             name: the metric, a key of `PerExampleTask.compute_metrics`.
             predictions, references: as for `PerExampleTask.compute_metrics`.
         """
-        return len(references)
-
-    def counted_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
-        """Returns what a metric is a score of, with its number: ``10 queries``."""
-        return counted(self.units(name, predictions, references), self.unit(name), form=",")
-
-    def interval(
-        self,
-        name: str,
-        predictions: Sequence[Any],
-        references: Sequence[Any],
-        is_main: bool = True,
-        texts: np.ndarray | None = None,
-    ) -> tuple[float, float] | None:
-        """Returns the 95 % interval of a metric; None without one.
-
-        Args:
-            name: the metric, a key of `PerExampleTask.compute_metrics`.
-            predictions, references: as for `PerExampleTask.compute_metrics`.
-            is_main: compute it again without each of many groups of examples if it is no function of means; for other
-                metrics that is done for correlations only, whose values are few numbers.
-            texts: number of the text of each example, (N,), of which the interval counts each once; None if all differ.
-        """
-        terms = self.terms(name, predictions, references)
-        if terms is None and not is_main and name not in _CORRELATIONS:
-            return None
-        scores = per_example(self.task).compute_metrics
-        if terms is not None and len(terms.values) != len(references):
-            texts = None  # queries, each of several examples
-        return score_interval(predictions, references, lambda *sides: float(scores(*sides)[name]), terms, texts)
+        return counted(len(references), self.example, form=",")
 
     def facts(self, outcome: Outcome) -> Facts:
         """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
@@ -202,9 +169,8 @@ class Predicted:
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
         if not len(sides[1]) or not math.isfinite(scores[name]):
             return Facts()
-        interval = self.interval(name, *sides, texts=outcome.same_texts)
-        words = score_in_words(name, float(scores[name]), interval)
-        return Facts((f"{words} on {self.counted_units(name, *sides)}.",))
+        words = score_in_words(name, float(scores[name]), outcome.interval(name))
+        return Facts((f"{words} on {self.count_units(name, *sides)}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns predictions and references in the form of metrics of the evaluate library.
@@ -268,10 +234,22 @@ class Outcome:
         """Returns what the predictions say, for the verdict."""
         return predicted(self.task).facts(self)
 
-    def interval(self, name: str) -> tuple[float, float] | None:
-        """Returns the 95 % interval of a score over the examples; None where there is none."""
+    def interval(self, name: str, is_main: bool = True) -> tuple[float, float] | None:
+        """Returns the 95 % interval of a metric over the examples, of which copies count once; None without one.
+
+        Args:
+            name: the metric, a key of `PerExampleTask.compute_metrics`.
+            is_main: compute it again without each of many groups of examples if it is no function of means; for other
+                metrics that is done for correlations only, whose values are few numbers.
+        """
         sides = self.predictions_and_references()
-        return predicted(self.task).interval(name, *sides, texts=self.same_texts)
+        terms = predicted(self.task).terms(name, *sides)
+        if terms is None and not is_main and name not in _CORRELATIONS:
+            return None
+        scores = per_example(self.task).compute_metrics
+        # Else the terms are of queries, each of several examples.
+        texts = self.same_texts if terms is None or len(terms.values) == len(sides[1]) else None
+        return score_interval(*sides, lambda *some: float(scores(*some)[name]), terms, texts)
 
     @property
     def number_of_inputs(self) -> int:
@@ -296,7 +274,7 @@ class Outcome:
         if not isinstance(self.task, PerExampleTask):
             return {}
         sides = self.predictions_and_references()
-        return {name: predicted(self.task).counted_units(name, *sides) for name in self.task.compute_metrics(*sides)}
+        return {name: predicted(self.task).count_units(name, *sides) for name in self.task.compute_metrics(*sides)}
 
     @cached_property
     def collapse(self) -> str | None:

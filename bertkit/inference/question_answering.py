@@ -62,7 +62,7 @@ class PredictedAnswers(Predicted):
     def format_prediction(self, prediction: Mapping[str, Any]) -> str:
         return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
 
-    def repeated(self, columns: Columns) -> Columns:
+    def columns_beside(self, columns: Columns) -> Columns:
         return {"question": columns["question"]}
 
     def facts(self, outcome: Outcome) -> Facts:

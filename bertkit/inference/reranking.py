@@ -12,6 +12,7 @@ from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predict
 from bertkit.inference.verdict import Facts
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.ranking import queries_of, ranking_terms
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.splits import Columns
@@ -34,11 +35,8 @@ class PredictedPairs(PredictedClassification):
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return ranking_terms(name, np.asarray(predictions))
 
-    def unit(self, name: str) -> str:
-        return "query"
-
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        return queries_of(predictions)
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        return counted(queries_of(predictions), "query", form=",")
 
 
 predicted.register(RerankingTask, PredictedPairs)

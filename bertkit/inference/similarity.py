@@ -10,6 +10,7 @@ import numpy as np
 from bertkit.inference.predicted import Predicted, collapse_of, predicted
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.metrics.ranking import SCORES, queries_of, ranking_terms
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.similarity.task import TRIPLET_ACCURACY, SimilarityTask
 from bertkit.tasks.splits import Columns
@@ -39,11 +40,10 @@ class PredictedSimilarity(Predicted):
         has_negatives = self.task.task.form == "triplets"
         return "triplet" if has_negatives else "pair"
 
-    def unit(self, name: str) -> str:
-        return "query" if name in SCORES else self.example
-
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        return queries_of(predictions) if name in SCORES else len(references)
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        if name not in SCORES:
+            return super().count_units(name, predictions, references)
+        return counted(queries_of(predictions), "query", form=",")
 
 
 predicted.register(SimilarityTask, PredictedSimilarity)

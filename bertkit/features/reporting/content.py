@@ -23,7 +23,7 @@ from bertkit.features.reporting.reported import (
     upper_first,
 )
 from bertkit.features.reporting.run_files import RunFiles
-from bertkit.inference.predicted import VALIDATION_SET, Outcome, predicted
+from bertkit.inference.predicted import VALIDATION_SET, Outcome
 from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.progress import counted, duration, is_score
@@ -177,7 +177,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         known = per_example(outcome.task).compute_metrics(*sides)
         for name in filter(known.__contains__, names):
             is_main = name == _compared_metric(outcome, known)
-            interval = predicted(outcome.task).interval(name, *sides, is_main, outcome.same_texts)
+            interval = outcome.interval(name, is_main)
             if interval is not None:
                 intervals[name] = _with_width(interval)
         always = (*known, main, "loss", *run.record.get("further_scores", ()))

@@ -310,7 +310,7 @@ def test_a_worked_prediction(tokenizer):
     assert predicted(task).format_prediction(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
     row = {"text": "A good film, the plot", **prediction}
     green, end = "\x1b[1;32m", "\x1b[0m\x1b[2m[X]\x1b[0m"
-    assert predicted(task).highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
+    assert predicted(task).highlight(row) == f"{green}A good film{end}, the {green}plot{end}"
 
 
 def test_plain_tags_are_scored_by_accuracy(tokenizer):
@@ -320,7 +320,7 @@ def test_plain_tags_are_scored_by_accuracy(tokenizer):
     (prediction,) = task.decode(outputs_that_say([[1, 0]], features, 2), features, examples)
     assert predicted(task).format_prediction(prediction) == "the/DT film\u00ad/NN"
     assert [(word["start"], word["end"]) for word in prediction["words"]] == [(0, 3), (4, 9)]
-    assert predicted(task).highlighted({"text": "the film", **prediction}) is None
+    assert predicted(task).highlight({"text": "the film", **prediction}) is None
     examples = {"tokens": [["the", "film"], ["plot", "\u200b"]], "labels": [[1, 0], [0, 1]]}
     features = task.encode(examples, tokenizer)
     assert task.score(outputs_that_say([[1, 1], [0, 0]], features, 2), features, examples) == {"accuracy": 0.5}
