@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.inference.verdict import (
     Facts,
     are_rare,
@@ -36,7 +36,7 @@ _FIELDS = (["text"], ["text", "text_pair"])
 _HARDLY = 0.05  # part of the standard deviation of the true numbers
 
 
-class PredictedClassification(Predicted):
+class TextInference(TaskInference):
     """Labels of texts or pairs, or numbers."""
 
     task: TextClassification
@@ -110,7 +110,7 @@ class PredictedClassification(Predicted):
         return terms_of(name, predictions, references)
 
 
-class PredictedTables(PredictedClassification):
+class TableInference(TextInference):
     """Classification of the rows of tables, with thresholds of labels."""
 
     task: ClassificationTask
@@ -133,7 +133,7 @@ class PredictedTables(PredictedClassification):
         return self.task.with_threshold(threshold)
 
 
-class PredictedStockClassification(PredictedTables):
+class StockInference(TableInference):
     """Classification by a checkpoint that does not record its columns."""
 
     def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
@@ -147,9 +147,9 @@ class PredictedStockClassification(PredictedTables):
         return columns
 
 
-predicted.register(TextClassification, PredictedClassification)
-predicted.register(ClassificationTask, PredictedTables)
-predicted.register(StockClassification, PredictedStockClassification)
+task_inference.register(TextClassification, TextInference)
+task_inference.register(ClassificationTask, TableInference)
+task_inference.register(StockClassification, StockInference)
 
 
 # ---- numbers --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.tables.table import copies_in_words
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
@@ -49,7 +49,7 @@ class System:
         places: place of each example in a file; empty if examples have numbers only.
         notes: limits of its scores, such as runs that have collapsed.
         verdict: what the scores of a single run say, a sentence each; empty for several runs, and for files.
-        units: counts what a metric is a score of, as `Predicted.count_units`; None for the examples.
+        units: counts what a metric is a score of, as `TaskInference.count_units`; None for the examples.
         example: what an example is called, in the singular.
     """
 
@@ -86,7 +86,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         [predictions for predictions, _ in sides],
         sides[0][1],
         task.compute_metrics,
-        predicted(task).terms,
+        task_inference(task).terms,
         task.main_metric,
         task.to_labels,
         first.digests(),
@@ -94,8 +94,8 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
-        units=predicted(task).count_units,
-        example=predicted(task).example,
+        units=task_inference(task).count_units,
+        example=task_inference(task).example,
     )
 
 

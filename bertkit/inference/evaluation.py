@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.inference.networks import is_ensemble
-from bertkit.inference.predicted import (
+from bertkit.inference.outcome import (
     OUT_OF_FOLD,
     OUT_OF_FOLD_FILE,
     Outcome,
     all_scores,
     further_metrics,
-    predicted,
+    task_inference,
 )
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.inference.verdict import percent, right_of_all
@@ -137,7 +137,7 @@ def evaluate(
     further = further_metrics(list(dict.fromkeys(names)))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
-        task = predicted(task).with_columns(columns)
+        task = task_inference(task).with_columns(columns)
     if split == "validation" and task.data.scores_all_rows:
         if max_samples is not None:
             raise DataError(
@@ -170,7 +170,7 @@ def _evaluation(
     results = outcome.outputs, outcome.features, outcome.examples
     scores = {f"eval_{name}": value for name, value in all_scores(outcome.task, *results, further).items()}
     units = {f"eval_{name}": each for name, each in outcome.units.items()}
-    number, example = len(next(iter(outcome.examples.values()))), predicted(outcome.task).example
+    number, example = len(next(iter(outcome.examples.values()))), task_inference(outcome.task).example
     return Evaluation(scores, number, outcome.source, dict(truncation or {}), outcome.collapse, units, example)
 
 

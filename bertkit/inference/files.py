@@ -22,7 +22,7 @@ from bertkit.inference.inputs import (
     readable,
 )
 from bertkit.inference.options import PredictOptions
-from bertkit.inference.predicted import Predicted, predicted
+from bertkit.inference.outcome import TaskInference, task_inference
 from bertkit.inference.predictor import build_predictor, load_configured_task, table_with_predictions
 from bertkit.inference.row_files import ROW_FILES, flat, has_columns, writing_rows
 from bertkit.inference.writing import Row, check_growing_file, with_prediction
@@ -35,7 +35,7 @@ from bertkit.runtime.reading.text import read_text
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
-# Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
+# Forms whose lines are no inputs: a task that reads one says so by `TaskInference.read_file`.
 _NOT_LINES = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
@@ -102,7 +102,7 @@ def predict_stream(
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
         unsure_below: label predictions of a class with a lower probability ``unsure``; ``best_label`` is the class in
             all rows. Their share in the validation set of the run, and how many of the rest are right, is said first.
-        form: give each input with its prediction in a form of another tool, one of `Predicted.forms`: for entities
+        form: give each input with its prediction in a form of another tool, one of `TaskInference.forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
         text_columns: columns of a table to read, one of texts or two of pairs; ``None`` for those of the training, or
             usual names if the checkpoint does not record them.
@@ -136,7 +136,7 @@ def predict_stream(
         raise DataError("--aggregation is for token classification; remove it, or --question")
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_configured_task(name, options)
-    how = predicted(task)
+    how = task_inference(task)
     if unsure_below is not None:
         say(unsure_on_validation(name, unsure_below))
     if form is not None and form not in how.forms:
@@ -214,15 +214,15 @@ class StreamInput:
         """
         if self._questions is not None:
             if self._passage is not None:
-                predicted(task).read_fields({"question": self._questions, "context": self._passage})
+                task_inference(task).read_fields({"question": self._questions, "context": self._passage})
             return read_given(self._questions, at_once, "question", self.skipped)
         if self.table is not None:
             return one_block(self.table)
         if self._file is None:
             return read_given(self._texts, at_once, "text", self.skipped)
         if not self._per_file:
-            table = predicted(task).read_file(self._file)
-            if table is None and predicted(task).reads_neighbours and is_table(self._file):
+            table = task_inference(task).read_file(self._file)
+            if table is None and task_inference(task).reads_neighbours and is_table(self._file):
                 table = read_table(self._file)
             if table is not None:
                 return one_block(table)
@@ -242,7 +242,7 @@ class StreamInput:
             block: inputs from `blocks`.
             keeps_all: write all columns of a table, and not only those that are shown.
         """
-        inputs, how = block.inputs, predicted(task)
+        inputs, how = block.inputs, task_inference(task)
         if not isinstance(inputs, Table):
             if self._passage is None:
                 return task.read_input(inputs, block.first + 1), {"text": inputs}, {"text": inputs}
@@ -288,7 +288,7 @@ class StreamOutput:
         check_growing_file(self.file, f"--output {self.file}")
 
     def predictions(
-        self, how: Predicted, shown: Columns, kept: Columns, predictions: Sequence[Mapping[str, Any]]
+        self, how: TaskInference, shown: Columns, kept: Columns, predictions: Sequence[Mapping[str, Any]]
     ) -> Predictions:
         """Returns predictions as rows with the columns ``kept`` of their inputs, and as lines with those ``shown``."""
         flattens = self.file is not None and has_columns(self.file)

@@ -12,7 +12,7 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.typed_rows import JSON, read_json_list
-from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
+from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
 from bertkit.inference.verdict import (
     Facts,
     are_rare,
@@ -36,7 +36,7 @@ _COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
-class PredictedEntities(Predicted):
+class EntityInference(TaskInference):
     """Entities of texts, or with plain tags the tags of words."""
 
     task: NerTask
@@ -157,7 +157,7 @@ class PredictedEntities(Predicted):
         return collapse_of(*(chain.from_iterable(tags) for tags in sides))
 
 
-predicted.register(NerTask, PredictedEntities)
+task_inference.register(NerTask, EntityInference)
 
 
 def _spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:

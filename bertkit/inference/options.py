@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.pooling import Pooling
-from bertkit.inference.predicted import predicted
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.inference import Precision
 from bertkit.tasks.base import Task
@@ -43,11 +43,11 @@ class PredictOptions:
             RecipeError: the task does not have one of them, or a value is out of its range.
         """
         if self.text_columns:
-            task = predicted(task).with_columns({"text_columns": list(self.text_columns)})
+            task = task_inference(task).with_columns({"text_columns": list(self.text_columns)})
         if self.all_probabilities:
-            task = predicted(task).with_all_probabilities()
+            task = task_inference(task).with_all_probabilities()
         if self.threshold is not None:
-            task = predicted(task).with_threshold(self.threshold)
+            task = task_inference(task).with_threshold(self.threshold)
         if self.unsure_below is not None:
             if not 0 < self.unsure_below <= 1:
                 raise RecipeError(f"--unsure-below: expected more than 0, at most 1, got {self.unsure_below:g}")

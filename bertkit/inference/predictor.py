@@ -13,7 +13,7 @@ from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.row_files import spread
 from bertkit.inference.writing import names_beside
 from bertkit.model.checkpoint.encoders import model_inputs
@@ -58,7 +58,7 @@ class Predictor:
         options: PredictOptions | None = None,
         **fields: str | Sequence[str],
     ) -> Any:
-        """Predicts for texts, in the order given; `Predicted.format_prediction` writes one in a line.
+        """Predicts for texts, in the order given; `TaskInference.format_prediction` writes one in a line.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them. Or
@@ -92,7 +92,7 @@ class Predictor:
             }
             for name, value in fields.items():
                 with_words([value] if isinstance(value, str) else value, name)
-            columns: Columns = predicted(task).read_fields(fields)
+            columns: Columns = task_inference(task).read_fields(fields)
         elif kind_of_table(texts) is not None:
             table = table_of(texts)
             columns = task.columns_of(table)
@@ -101,7 +101,7 @@ class Predictor:
         rows = options.mark_unsure(self.with_task(task).predict_columns(columns))
         if table is None:
             return rows
-        return table_with_predictions(texts, list(table.columns), rows, predicted(task).leaves_out_labels)
+        return table_with_predictions(texts, list(table.columns), rows, task_inference(task).leaves_out_labels)
 
     def with_task(self, task: Task) -> Predictor:
         """Returns the predictor of the same network for a task with other options."""
@@ -118,7 +118,7 @@ class Predictor:
         """
         if not any(map(len, columns.values())):
             return []
-        features = self.task.encode(predicted(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
+        features = self.task.encode(task_inference(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
         return self.task.decode(self.outputs(features, on_progress), features, columns)
 
     def outputs(self, features: Columns, on_progress: Reached | None = None) -> Outputs:
@@ -164,7 +164,7 @@ def table_with_predictions(
         given: a table object.
         names: its columns.
         rows: predictions, one per row of the table.
-        leaves_out_labels: as of `Predicted`.
+        leaves_out_labels: as of `TaskInference`.
     """
     given = renamed(given, names_beside(names, rows[0]))
     if kind_of_table(given) != ROWS:
@@ -226,7 +226,7 @@ def build_predictor(
     tokenizer = load_tokenizer(checkpoint, config=config)
 
     def network(place: str) -> PreTrainedModel | PlainBert:
-        if where == "cpu" and dtype == torch.float32 and not predicted(task).needs_transformers:
+        if where == "cpu" and dtype == torch.float32 and not task_inference(task).needs_transformers:
             from bertkit.inference.plain_bert import load_plain_bert
 
             plain = load_plain_bert(task.head, place, config)

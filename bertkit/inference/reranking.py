@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.classification import PredictedClassification
-from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
+from bertkit.inference.classification import TextInference
+from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
 from bertkit.inference.verdict import Facts
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.ranking import queries_of, ranking_terms
@@ -18,7 +18,7 @@ from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.splits import Columns
 
 
-class PredictedPairs(PredictedClassification):
+class RerankingInference(TextInference):
     """Scores of a query and a passage."""
 
     task: RerankingTask
@@ -26,11 +26,11 @@ class PredictedPairs(PredictedClassification):
     example = "pair"
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """As `Predicted.collapse`, of the scores: that all rankings are perfect is no fault."""
+        """As `TaskInference.collapse`, of the scores: that all rankings are perfect is no fault."""
         return collapse_of((each["score"],) for each in self.task.decode(outputs, features, examples))
 
     def facts(self, outcome: Outcome) -> Facts:
-        return Predicted.facts(self, outcome)  # rankings have no classes
+        return TaskInference.facts(self, outcome)  # rankings have no classes
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return ranking_terms(name, np.asarray(predictions))
@@ -39,4 +39,4 @@ class PredictedPairs(PredictedClassification):
         return counted(queries_of(predictions), "query", form=",")
 
 
-predicted.register(RerankingTask, PredictedPairs)
+task_inference.register(RerankingTask, RerankingInference)

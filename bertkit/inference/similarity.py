@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Predicted, collapse_of, predicted
+from bertkit.inference.outcome import TaskInference, collapse_of, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.metrics.ranking import SCORES, queries_of, ranking_terms
 from bertkit.runtime.progress import counted
@@ -16,7 +16,7 @@ from bertkit.tasks.similarity.task import TRIPLET_ACCURACY, SimilarityTask
 from bertkit.tasks.splits import Columns
 
 
-class PredictedSimilarity(Predicted):
+class SimilarityInference(TaskInference):
     """Cosines of texts."""
 
     task: SimilarityTask
@@ -26,7 +26,7 @@ class PredictedSimilarity(Predicted):
         return "\t".join(f"{each:.4f}" for each in prediction.get("similarities", [prediction["similarity"]]))
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """As `Predicted.collapse`, of the cosines: that all rankings are perfect is no fault."""
+        """As `TaskInference.collapse`, of the cosines: that all rankings are perfect is no fault."""
         return collapse_of((round(each["similarity"], 6),) for each in self.task.decode(outputs, features, examples))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
@@ -46,4 +46,4 @@ class PredictedSimilarity(Predicted):
         return counted(queries_of(predictions), "query", form=",")
 
 
-predicted.register(SimilarityTask, PredictedSimilarity)
+task_inference.register(SimilarityTask, SimilarityInference)

@@ -14,7 +14,7 @@ import pytest
 
 from bertkit.inference import files, inputs, predictor
 from bertkit.inference.files import predict_stream
-from bertkit.inference.predicted import Predicted, predicted
+from bertkit.inference.outcome import TaskInference, task_inference
 from bertkit.inference.row_files import CsvRows
 from bertkit.inference.writing import with_prediction
 from bertkit.runtime.errors import DataError, OutputError
@@ -54,8 +54,8 @@ def no_model(monkeypatch):
     monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config, **_: task)
 
 
-@predicted.register(Echo)
-class PredictedEcho(Predicted):
+@task_inference.register(Echo)
+class EchoInference(TaskInference):
     """Writes the label alone."""
 
     def format_prediction(self, prediction):
@@ -154,7 +154,7 @@ def test_a_line_for_a_terminal_is_one_line(tmp_path):
 def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
     found = {"labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: [found] * len(columns["text"]))
-    monkeypatch.setattr(PredictedEcho, "format_prediction", lambda self, prediction: "")
+    monkeypatch.setattr(EchoInference, "format_prediction", lambda self, prediction: "")
     list(predict_stream("x", ['a "b", c'], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
@@ -213,7 +213,7 @@ def test_a_column_that_csv_cannot_have_is_named(tmp_path, monkeypatch, capsys):
 
 def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
-    monkeypatch.setattr(Predicted, "leaves_out_labels", True)
+    monkeypatch.setattr(TaskInference, "leaves_out_labels", True)
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
     list(predict_stream("x", ["a", "b"], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -285,7 +285,7 @@ class TestBlocks:
             next(stream)
 
     def test_rows_with_neighbours_are_one_block(self, tmp_path, small_blocks, monkeypatch):
-        monkeypatch.setattr(Predicted, "reads_neighbours", True)
+        monkeypatch.setattr(TaskInference, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
 

@@ -9,7 +9,7 @@ import pytest
 
 import bertkit
 from bertkit.inference.comparison import System, compare_systems
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.metrics.intervals import score_interval
 from bertkit.metrics.ranking import mean_scores, ranking_terms
 
@@ -86,7 +86,7 @@ def test_a_comparison_of_rankings_is_of_queries(fine_tuned):
     from bertkit.inference.predictor import load_task
 
     task, _ = load_task(str(fine_tuned("reranker")), {})
-    how = predicted(task)
+    how = task_inference(task)
     sides = [rankings([0.2, 0.9, 0.4, 0.75]), rankings([0.3, 0.9, 0.6, 0.8])]
     systems = [
         System(

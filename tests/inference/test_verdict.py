@@ -11,8 +11,7 @@ import pytest
 from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.loaded import load
-from bertkit.inference.predicted import Outcome
-from bertkit.inference.predicted import predicted as predicted_of
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import (
     Verdict,
@@ -190,7 +189,7 @@ def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references
     of_kind = outcome(fine_tuned(kind), [])
     vars(of_kind)["_predictions_and_references"] = predictions, references
     vars(of_kind)["same_texts"] = np.arange(len(references))
-    sentences = predicted_of(of_kind.task).facts(of_kind).sentences
+    sentences = task_inference(of_kind.task).facts(of_kind).sentences
     assert sentences[0].startswith(first)
     assert sentences[-1].endswith(last)
 

@@ -19,7 +19,7 @@ from bertkit.inference.comparison import System
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.options import EmbedOptions
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.verdict import percent
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.model.checkpoint.encoders import longest_input
@@ -116,7 +116,7 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         return float(task.compute_metrics(predictions, references)[metric])
 
     scored = chosen({head: predictions for head, (predictions, _) in sides.items()}, references, folds, measure)
-    terms = predicted(task).terms
+    terms = task_inference(task).terms
     low, high = score_interval(
         scored.predictions,
         references,

@@ -23,7 +23,7 @@ from bertkit.inference.embedding import TEXTS_AT_ONCE, rows_of_vectors
 from bertkit.inference.inputs import BLOCK, inputs_at_once
 from bertkit.inference.loaded import load
 from bertkit.inference.options import EmbedOptions, PredictOptions
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import build_predictor, load_configured_task
 from bertkit.inference.row_files import arrow_table, flat, json_lines, spread
 from bertkit.inference.writing import with_prediction
@@ -79,7 +79,7 @@ class _Predicting:
         self._options = options
         self._task, config = load_configured_task(checkpoint, options)
         self._predictor = build_predictor(checkpoint, self._task, config, precision=options.precision)
-        self.leaves_out_labels = predicted(self._task).leaves_out_labels
+        self.leaves_out_labels = task_inference(self._task).leaves_out_labels
         self.at_once = inputs_at_once(config)
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:

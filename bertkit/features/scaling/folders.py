@@ -22,7 +22,7 @@ from bertkit.features.scaling.rows import opened
 from bertkit.features.scaling.workers import ProcessWorker, ray_workers
 from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.options import EmbedOptions, PredictOptions
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import load_configured_task
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, RecipeError, listed, noted
@@ -117,7 +117,7 @@ def predict_folder(
     options = PredictOptions(all_probabilities, threshold, unsure_below, columns, aggregation, precision)
     name = at_revision(_absolute(checkpoint), revision)
     task, _ = load_configured_task(name, options)
-    if predicted(task).reads_neighbours:
+    if task_inference(task).reads_neighbours:
         raise DataError(
             f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
         )

@@ -7,7 +7,7 @@ import pytest
 
 from bertkit import metrics
 from bertkit.inference.ner import f1_terms
-from bertkit.inference.predicted import collapse_of, predicted
+from bertkit.inference.outcome import collapse_of, task_inference
 from bertkit.inference.predictor import load_task
 from bertkit.metrics.entities import count_entities
 
@@ -51,7 +51,7 @@ def test_other_predictions(predicted, true):
 def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, expected):
     task, _ = load_task(str(fine_tuned(kind)), {})
     columns = {name: np.array(values) for name, values in columns.items()}
-    assert predicted(task).collapse(np.array(outputs), columns, columns) == expected
+    assert task_inference(task).collapse(np.array(outputs), columns, columns) == expected
 
 
 def answers(texts, odds=None):
@@ -88,7 +88,7 @@ def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, refere
     task, _ = load_task(str(fine_tuned(kind)), {})
     scores = task.compute_metrics(predictions, references)
     for name in names:
-        terms = predicted(task).terms(name, predictions, references)
+        terms = task_inference(task).terms(name, predictions, references)
         assert float(terms.function(*terms.values.mean(axis=0))) == pytest.approx(scores[name])
         assert 0 < scores[name] < terms.bounds[1]
 
@@ -99,7 +99,7 @@ def test_tags_are_compared_by_word(fine_tuned, monkeypatch, second, expected):
     task, _ = load_task(str(fine_tuned("entities")), {})
     sides = [np.array([0]), np.array(second)], [[0], [1, 2]]
     monkeypatch.setattr(task, "predictions_and_references", lambda *columns: sides)
-    assert predicted(task).collapse(None, {}, {}) == expected
+    assert task_inference(task).collapse(None, {}, {}) == expected
 
 
 def test_terms_of_f1_are_those_of_seqeval():

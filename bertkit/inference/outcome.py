@@ -1,4 +1,4 @@
-"""Predictions of a kind of task: inputs, written results, scores as functions of means; `predicted` finds them."""
+"""Outcomes of a model for labelled examples, and what inference knows of each kind of task: `task_inference`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _TRIED = 20  # examples
 _CORRELATIONS = ("spearmanr", "pearson", "combined_score")
 
 
-class Predicted:
-    """A task behind ``bertkit predict`` and ``compare``. By default it reads lines and tables, repeats all columns of
-    the input, and is scored again for each sample of examples.
+class TaskInference:
+    """What inference knows of a kind of task, for ``bertkit predict`` and ``compare``: inputs, forms of predictions,
+    and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and is
+    scored again for each sample of examples.
 
     Attributes:
         column_settings: settings that name columns, which another table may have under other names.
@@ -189,9 +190,13 @@ class Predicted:
 
 
 @by_kind_of_task
-def predicted(task: Task) -> Predicted:
-    """Returns how a task is predicted for."""
-    return Predicted(task)
+def task_inference(task: Task) -> TaskInference:
+    """Returns what inference knows of the kind of a task."""
+    return TaskInference(task)
+
+
+Predicted, predicted = TaskInference, task_inference
+"""Their earlier names, in ``bertkit.inference.predicted``, which packages with tasks of their own import."""
 
 
 VALIDATION_SET = "the validation set"
@@ -232,7 +237,7 @@ class Outcome:
 
     def facts(self) -> Facts:
         """Returns what the predictions say, for the verdict."""
-        return predicted(self.task).facts(self)
+        return task_inference(self.task).facts(self)
 
     def interval(self, name: str, is_main: bool = True) -> tuple[float, float] | None:
         """Returns the 95 % interval of a metric over the examples, of which copies count once; None without one.
@@ -243,7 +248,7 @@ class Outcome:
                 metrics that is done for correlations only, whose values are few numbers.
         """
         sides = self.predictions_and_references()
-        terms = predicted(self.task).terms(name, *sides)
+        terms = task_inference(self.task).terms(name, *sides)
         if terms is None and not is_main and name not in _CORRELATIONS:
             return None
         scores = per_example(self.task).compute_metrics
@@ -274,12 +279,12 @@ class Outcome:
         if not isinstance(self.task, PerExampleTask):
             return {}
         sides = self.predictions_and_references()
-        return {name: predicted(self.task).count_units(name, *sides) for name in self.task.compute_metrics(*sides)}
+        return {name: task_inference(self.task).count_units(name, *sides) for name in self.task.compute_metrics(*sides)}
 
     @cached_property
     def collapse(self) -> str | None:
         """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
-        return predicted(self.task).collapse(self.outputs, self.features, self.examples)
+        return task_inference(self.task).collapse(self.outputs, self.features, self.examples)
 
     @cached_property
     def same_texts(self) -> np.ndarray:
@@ -332,7 +337,7 @@ def all_scores(
     scores = task.score(outputs, features, examples)
     if further is None:
         return scores
-    sides = predicted(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
+    sides = task_inference(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
     return scores | further.scores(*sides, scores)
 
 
