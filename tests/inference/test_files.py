@@ -116,21 +116,6 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
         predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
-@pytest.mark.parametrize(
-    ("texts", "faults"),
-    [("", "text 1: empty"), ([" ", "a", "\n"], "2 faults:\n  - text 1: empty.*\n  - text 3: empty")],
-)
-def test_empty_texts_are_refused(fine_tuned, texts, faults):
-    with pytest.raises(DataError, match=rf"^{faults}; give at least one word$"):
-        predict_stream(fine_tuned("film"), texts)
-
-
-def test_empty_texts_are_skipped_on_request(capsys):
-    ((rows, _),) = predict_stream("x", ["", "one"], on_error="skip")
-    assert [row["text"] for row in rows] == ["one"]
-    assert "skipped: text 1: empty" in capsys.readouterr().err
-
-
 def test_jsonl_has_one_object_a_line(tmp_path):
     list(predict_stream("x", ["é\n", "b"], output_file=tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
