@@ -127,7 +127,7 @@ class Embedder:
         pooling = options.pooling
         if pooling not in ("cls", "mean", "max", "none", None):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
-        encoded = self._encoded(texts, options, on_progress)
+        encoded = self._encode(texts, options, on_progress)
         if pooling == "none":
             return [self._tokens(text, *each) for text, each in zip(texts, encoded, strict=True)]
         how = pooling or self.pooling
@@ -151,7 +151,7 @@ class Embedder:
             np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)]),
         )
 
-    def _encoded(
+    def _encode(
         self, texts: Sequence[str], options: EmbedOptions, on_progress: Reached | None
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
         """Yields for each text its windows and the chosen layers' states of each window, (S, K * H)."""

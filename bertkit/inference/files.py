@@ -154,7 +154,7 @@ def predict_stream(
             found.extend(predictions)
         return output.predictions(how, shown, kept, predictions)
 
-    stream = output.written(process_blocks(blocks, "predicting", predict), how.leaves_out_labels)
+    stream = output.write(process_blocks(blocks, "predicting", predict), how.leaves_out_labels)
     stream = listing_skipped(stream, given.skipped, lambda block: len(block.rows))
     if given.table is None:
         return stream
@@ -309,7 +309,7 @@ class StreamOutput:
             lines.append(line)
         return Predictions(rows, lines)
 
-    def written(self, blocks: Iterator[Predictions], leaves_out_labels: bool) -> Iterator[Predictions]:
+    def write(self, blocks: Iterator[Predictions], leaves_out_labels: bool) -> Iterator[Predictions]:
         """Yields predictions, each block after it is in the file, if there is one."""
         if self.file is None:
             yield from blocks

@@ -74,13 +74,13 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
         way = _COLUMN_OF.get(library, "table[{column!r}]").format(column=column)
         raise DataError(f"{name}: is a {kind}, with columns; expected texts: give those of one column, such as {way}")
     if not isinstance(texts, Iterable) or isinstance(texts, (bytes, bytearray)):
-        raise DataError(f"{name}: is {_described(texts)}; expected a text or a list of texts")
+        raise DataError(f"{name}: is {_describe(texts)}; expected a text or a list of texts")
     values = list(texts)
     wrong = [number for number, value in enumerate(values, 1) if not isinstance(value, str)]
     if wrong:
         first = values[wrong[0] - 1]
         more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
-        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_described(first)}{more}; {_remedy(first)}")
+        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_remedy(first)}")
     if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
         remedy = f"to read the file, give --input {values[0]}"
         say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
@@ -114,7 +114,7 @@ def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | N
     return [text for text in texts if text.strip()]
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     text = repr(value)
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return "None" if value is None else f"{text} ({type(value).__name__})"
@@ -238,7 +238,7 @@ def _rows_or_lines(input_file: Path, size: int, left_out: list[str] | None) -> I
         if str(input_file) == _STDIN:
             return _lines_of_stdin(size)
         contents = as_utf8(read_shares(input_file, "", on_progress), str(input_file))
-        return _full(decode_pieces(contents, str(input_file)), size)
+        return _lines_of_pieces(decode_pieces(contents, str(input_file)), size)
 
     first = 0
     with iterating(parts()) as remaining:
@@ -256,18 +256,18 @@ def _lines_of_stdin(size: int) -> Iterator[list[str]]:
         raise DataError(f"--input {_STDIN}: standard input is closed")
     pipe = cast(BufferedIOBase, sys.stdin.buffer)
 
-    def arrived() -> Iterator[bytes]:
+    def read_pipe() -> Iterator[bytes]:
         try:
             yield from iter(lambda: pipe.read1(_PIPE_BYTES), b"")
         except OSError as error:
             raise DataError(f"--input {_STDIN}: standard input cannot be read: {error.strerror or error}") from error
 
-    for piece in decode_pieces(arrived(), "standard input"):
+    for piece in decode_pieces(read_pipe(), "standard input"):
         lines = whole_lines(piece)
         yield from (lines[at : at + size] for at in range(0, len(lines), size))
 
 
-def _full(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
+def _lines_of_pieces(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
     """Yields the lines of a text that comes in pieces, ``size`` at once."""
     waiting: list[str] = []
     with iterating(pieces) as remaining:

@@ -239,7 +239,7 @@ class LoadedCheckpoint(Summarized):
         """
         config = load_config(self.name, any_encoder=True)
         tokenizer = load_tokenizer(self.name, config=config)
-        return Embedder(self._placed(load_encoder(self.name, config)), tokenizer, self.batch_size, self.name)
+        return Embedder(self._place(load_encoder(self.name, config)), tokenizer, self.batch_size, self.name)
 
     @cached_property
     def mask_filler(self) -> MaskFiller:
@@ -253,8 +253,8 @@ class LoadedCheckpoint(Summarized):
         check_fills(self.name, config, tokenizer, self.architecture if self.is_fine_tuned else None)
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
-        return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)
+        return MaskFiller(self._place(model), tokenizer, self.batch_size, self.name)
 
-    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+    def _place(self, model: PreTrainedModel) -> PreTrainedModel:
         device = inference_device(self.device_setting)
         return model.to(device, inference_dtype(self._precision, device))

@@ -132,7 +132,7 @@ def _cut(piece: str) -> list[str]:
     parts = []
     start = 0
     while start < len(piece):
-        end = start + _fitting(piece[start : start + _LONGEST])
+        end = start + _count_fitting(piece[start : start + _LONGEST])
         if end < len(piece):
             if weak := [mark.end() for mark in _WEAK_BOUNDARY.finditer(piece, start, end)]:
                 end = weak[-1]
@@ -145,7 +145,7 @@ def _cut(piece: str) -> list[str]:
     return parts
 
 
-def _fitting(window: str) -> int:
+def _count_fitting(window: str) -> int:
     """Returns how many characters from the start of ``window`` fit into one sentence."""
     more = _SPACELESS_COUNTS - 1
     if len(window) * _SPACELESS_COUNTS <= _LONGEST:

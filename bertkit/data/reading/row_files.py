@@ -158,7 +158,7 @@ def parquet_batches(
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column.
     """
-    with _opened(file, name) as opened:
+    with _open_parquet(file, name) as opened:
         columns = opened.schema_arrow.names
         if column is not None and column not in columns:
             raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
@@ -184,12 +184,12 @@ def rows_of_groups(file: Path, name: str) -> list[int]:
     Raises:
         DataError: the file is not a Parquet file, or is damaged.
     """
-    with _opened(file, name) as opened:
+    with _open_parquet(file, name) as opened:
         return [opened.metadata.row_group(group).num_rows for group in range(opened.metadata.num_row_groups)]
 
 
 @contextmanager
-def _opened(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
+def _open_parquet(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

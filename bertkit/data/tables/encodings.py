@@ -45,7 +45,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
                 on_other(
                     _note(name, encoding[:6].upper().replace("_", "-"), block[:_SAMPLE].decode(encoding, "ignore"))
                 )
-                yield from _recoded(block, remaining, encoding)
+                yield from _recode(block, remaining, encoding)
                 return
             is_first = False
             if not (is_ascii and block.isascii()):
@@ -57,7 +57,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
                     if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
                         example = block[begin:].partition(b"\n")[0]
                         on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
-                        yield from _recoded(block, remaining, "cp1252")
+                        yield from _recode(block, remaining, "cp1252")
                         return
                     yield block  # UTF-8 with a fault, which its reader reports
                     break
@@ -67,7 +67,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         yield from remaining
 
 
-def _recoded(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _recode(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     yield decoder.decode(block).encode("utf-8", "replace")
     for each in others:

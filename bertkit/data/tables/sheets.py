@@ -47,13 +47,13 @@ def sheet_parts(
             two columns of one name.
     """
     file, name = workbook_and_sheet(path)
-    with _opened(file, stored) as book:
+    with _open_workbook(file, stored) as book:
         sheet = _sheet(book, name, file)
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
 
         def formulas() -> Iterator[tuple[int, Any]]:
-            with _opened(file, stored, formulas=True) as written:
+            with _open_workbook(file, stored, formulas=True) as written:
                 written[sheet.title].reset_dimensions()
                 yield from enumerate(written[sheet.title].iter_rows(values_only=True), 1)
 
@@ -77,7 +77,7 @@ def sheet_parts(
 
 
 @contextmanager
-def _opened(file: str, stored: IO[bytes] | None, *, formulas: bool = False) -> Iterator[Any]:
+def _open_workbook(file: str, stored: IO[bytes] | None, *, formulas: bool = False) -> Iterator[Any]:
     """Yields a workbook, of which nothing is read yet: its values, or its formulas where there are any."""
     from openpyxl import load_workbook
 

@@ -73,7 +73,7 @@ class StoredColumn(Sequence[Any]):
         return pa.chunked_array([pa.array(part, texts) if isinstance(part, list) else part for part in self._parts])
 
 
-def joined(parts: Iterator[Table]) -> Table:
+def join_parts(parts: Iterator[Table]) -> Table:
     """Joins the parts of a table; text of many values goes to temporary files, which end with the process.
 
     A column that a part lacks has missing values there. The files are in Python's temporary folder, ``TMPDIR``.

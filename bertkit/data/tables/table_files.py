@@ -102,24 +102,24 @@ def read_table(
         faults: list[str] = []
         files = find_files(source, faults)
         raise_all(faults)
-    blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
+    blocks = _add_to_digest(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
     if kind.form in NEVER_PACKED:
         for _ in blocks:
             pass
         if kind.form == PARQUET:
-            parts = batches_parts(_joined(files), source, ROWS_AT_ONCE)
+            parts = batches_parts(_join_batches(files), source, ROWS_AT_ONCE)
         else:
             parts = sheet_parts(path, ROWS_AT_ONCE)
     elif kind.form == JSON_LINES:
         parts = json_parts(decode_lines(as_utf8(blocks, source), source), source, ROWS_AT_ONCE)
     else:
-        parts = _delimited(
+        parts = _read_delimited(
             blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
         )
     return replace(whole(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
 
 
-def _delimited(
+def _read_delimited(
     blocks: Iterable[bytes],
     source: str,
     form: str,
@@ -179,8 +179,9 @@ def read_table_parts(
     blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
         return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
-    skips = left_out is not None
-    return _delimited(blocks, source, kind.form, size=size, skip_ragged=skips, may_be_empty=True, left_out=left_out)
+    return _read_delimited(
+        blocks, source, kind.form, size=size, skip_ragged=left_out is not None, may_be_empty=True, left_out=left_out
+    )
 
 
 def is_table(path: str | Path) -> bool:
@@ -211,7 +212,7 @@ def _kind_of(path: Path) -> FileKind:
     return kind
 
 
-def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+def _join_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
     """Yields the rows of Parquet files one after the other.
 
     Raises:
@@ -229,7 +230,7 @@ def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
                 yield batch
 
 
-def _added(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
+def _add_to_digest(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
     """Yields blocks after each is added to a digest."""
     with iterating(blocks) as remaining:
         for block in remaining:
@@ -247,6 +248,6 @@ def whole(parts: Iterator[Table]) -> Table:
     second = next(parts, None)
     if second is None:
         return first
-    from bertkit.data.tables.stored_columns import joined  # few tables are that large
+    from bertkit.data.tables.stored_columns import join_parts  # few tables are that large
 
-    return joined(chain([first, second], parts))
+    return join_parts(chain([first, second], parts))

@@ -57,12 +57,12 @@ class PairPlan:
     def __len__(self) -> int:
         return len(self.a_start)
 
-    def taken(self, rows: NDArray[np.integer[Any]]) -> PairPlan:
+    def take(self, rows: NDArray[np.integer[Any]]) -> PairPlan:
         """Returns a plan of some of the examples, given by their indices."""
         return PairPlan(*(getattr(self, name)[rows] for name in _FIELDS))
 
     @staticmethod
-    def joined(plans: Sequence[PairPlan]) -> PairPlan:
+    def join(plans: Sequence[PairPlan]) -> PairPlan:
         """Returns the examples of several plans, one after the other."""
         return PairPlan(*(np.concatenate([getattr(plan, name) for plan in plans]) for name in _FIELDS))
 

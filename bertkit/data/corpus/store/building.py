@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.corpus.settings import DocumentFilter
-from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter, batch_paragraphs, encode_batches
 from bertkit.data.corpus.store.filters import document_digests, repeated_documents, without_documents, without_short
 from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
@@ -95,7 +95,7 @@ def build_store(
                 f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
             )
         return store
-    units = divided(sources, form, origin, is_whole=chosen.deduplicate is not None)
+    units = divide_sources(sources, form, origin, is_whole=chosen.deduplicate is not None)
     with _work_folder(place, named, units, share, add) as work:
         job = Job(work, form, encode, chosen)
         if chosen.deduplicate is not None:
@@ -137,7 +137,7 @@ def join_store(place: Path) -> TokenStore:
     return TokenStore.open(place)
 
 
-def divided(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any], is_whole: bool) -> list[Unit]:
+def divide_sources(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any], is_whole: bool) -> list[Unit]:
     """Divides sources into units of about equal size.
 
     Args:
@@ -280,7 +280,7 @@ def _write_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], 
     """Writes the parts of a unit, and its record."""
     reading = Reading(unit.sources, job.form, lambda position, total: report(position))
     paragraphs = without_documents(reading, job.left_out.get(unit.number, frozenset()))
-    encoded = encode_batches(batched(paragraphs, reading.position), job.encode, num_workers)
+    encoded = encode_batches(batch_paragraphs(paragraphs, reading.position), job.encode, num_workers)
     kept = without_short(encoded, job.chosen.min_tokens)
     with _exact_faults(unit, job.form), into_folder(job.work, unit.size) as draft:
         parts = write_parts(kept, job.encode.token_type, draft, unit.number, reading.report)

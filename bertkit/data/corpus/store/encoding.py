@@ -65,13 +65,13 @@ class EncodedBatch(NamedTuple):
     position: int
 
 
-def selected(batch: EncodedBatch, sentences: NDArray[np.bool_]) -> EncodedBatch:
+def select_sentences(batch: EncodedBatch, sentences: NDArray[np.bool_]) -> EncodedBatch:
     """Returns some sentences of a batch, given by a mask; the numbers of their documents stay."""
     tokens = batch.tokens[np.repeat(sentences, batch.lengths)]
     return batch._replace(tokens=tokens, lengths=batch.lengths[sentences], documents=batch.documents[sentences])
 
 
-def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambda: 0) -> Iterator[Batch]:
+def batch_paragraphs(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambda: 0) -> Iterator[Batch]:
     """Yields ``paragraphs`` in batches of about 2¹⁸ characters, each with the current value of ``position()``."""
     texts: list[str] = []
     documents: list[int] = []

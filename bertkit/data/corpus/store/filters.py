@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bertkit.data.corpus.documents import Paragraph
 from bertkit.data.corpus.settings import Deduplication
-from bertkit.data.corpus.store.encoding import EncodedBatch, selected
+from bertkit.data.corpus.store.encoding import EncodedBatch, select_sentences
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.reading.text import iterating
 
@@ -186,6 +186,6 @@ def without_short(batches: Generator[EncodedBatch], min_tokens: int) -> Generato
             kept_before = bool(kept[opened])
             held = None
             if not kept_before:
-                held = selected(batch, batch.documents == opened)
+                held = select_sentences(batch, batch.documents == opened)
                 held = held._replace(documents=np.zeros_like(held.documents), num_documents=0)
-            yield selected(batch, kept[batch.documents])
+            yield select_sentences(batch, kept[batch.documents])

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.data.corpus.store.encoding import EncodedBatch, selected
+from bertkit.data.corpus.store.encoding import EncodedBatch, select_sentences
 from bertkit.data.corpus.store.manifest import METADATA_FILE, write_metadata
 from bertkit.data.corpus.store.token_store import COLUMN
 from bertkit.runtime.errors import DataError
@@ -97,10 +97,10 @@ class StoreDraft:
     def append(self, batch: EncodedBatch) -> None:
         """Appends the sentences of the next batch; documents without sentences are dropped."""
         if self._lengths["tokens"] >= PART_TOKENS and batch.num_documents:
-            self._append_to_part(selected(batch, batch.documents == 0))
+            self._append_to_part(select_sentences(batch, batch.documents == 0))
             self._end_part()
             self._begin()
-            batch = selected(batch, batch.documents > 0)
+            batch = select_sentences(batch, batch.documents > 0)
         self._append_to_part(batch)
 
     def finish(self) -> list[dict[str, Any]]:

@@ -142,7 +142,7 @@ class Segmentation:
         touched: set[Pair] = set()
         for number in self._places.pop(pair):
             before, count = self._words[number], self._word_counts[number]
-            after = _merged(before, pair, merged)
+            after = _merge_pair(before, pair, merged)
             if len(after) == len(before):
                 continue
             merges = (len(before) - len(after)) * count
@@ -164,7 +164,7 @@ class Segmentation:
         return touched
 
 
-def _merged(pieces: list[int], pair: Pair, merged: int) -> list[int]:
+def _merge_pair(pieces: list[int], pair: Pair, merged: int) -> list[int]:
     after: list[int] = []
     place = 0
     while place < len(pieces):

@@ -191,7 +191,7 @@ def train_byte_level(
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     seen = False
 
-    def noted() -> Iterable[str]:
+    def read() -> Iterable[str]:
         nonlocal seen
         for text in texts:
             seen = seen or bool(text.strip())
@@ -204,7 +204,7 @@ def train_byte_level(
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    learner.train_from_iterator(noted(), trainer)
+    learner.train_from_iterator(read(), trainer)
     if not seen:
         raise DataError("no text to train a tokenizer on: the given text is empty or only white space")
     model = json.loads(learner.to_str())["model"]
