@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.inference.verdict import (
     Facts,
     are_rare,
@@ -36,7 +36,7 @@ _FIELDS = (["text"], ["text", "text_pair"])
 _HARDLY = 0.05  # part of the standard deviation of the true numbers
 
 
-class PredictedClassification(Predicted):
+class TextInference(TaskInference):
     """Labels of texts or pairs, or numbers."""
 
     task: TextClassification
@@ -55,7 +55,7 @@ class PredictedClassification(Predicted):
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
         if self.task.data.long_text == "chunk":
             return examples
-        names = self._columns_of_texts(examples)
+        names = [name for name in examples if name != "labels"]
         texts = list(zip(*(examples[name] for name in names), strict=True))
         rows = cut_rows(texts, tokenizer, self.task.data.max_seq_length)
         return {**examples, **{name: [row[at] for row in rows] for at, name in enumerate(names)}}
@@ -67,10 +67,6 @@ class PredictedClassification(Predicted):
             probabilities = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
             return f"{', '.join(prediction['labels'])}\t{', '.join(probabilities)}"
         return f"{prediction['label']}\t{prediction['probability']:.4f}"
-
-    def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
-        names: Sequence[str] = self.task.task.text_columns
-        return names
 
     def facts(self, outcome: Outcome) -> Facts:
         own, true = map(np.asarray, outcome.predictions_and_references())
@@ -114,7 +110,7 @@ class PredictedClassification(Predicted):
         return terms_of(name, predictions, references)
 
 
-class PredictedTables(PredictedClassification):
+class TableInference(TextInference):
     """Classification of the rows of tables, with thresholds of labels."""
 
     task: ClassificationTask
@@ -137,11 +133,8 @@ class PredictedTables(PredictedClassification):
         return self.task.with_threshold(threshold)
 
 
-class PredictedStockClassification(PredictedTables):
+class StockInference(TableInference):
     """Classification by a checkpoint that does not record its columns."""
-
-    def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
-        return [name for name in examples if name != "labels"]
 
     def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
         """Converts ``text``, and for pairs ``text_pair``, to columns."""
@@ -154,23 +147,12 @@ class PredictedStockClassification(PredictedTables):
         return columns
 
 
-predicted.register(TextClassification, PredictedClassification)
-predicted.register(ClassificationTask, PredictedTables)
-predicted.register(StockClassification, PredictedStockClassification)
+task_inference.register(TextClassification, TextInference)
+task_inference.register(ClassificationTask, TableInference)
+task_inference.register(StockClassification, StockInference)
 
 
 # ---- numbers --------------------------------------------------------------------------------------------------------
-
-
-def hardly_different(predicted: np.ndarray, true: np.ndarray) -> list[str]:
-    """Returns a sentence if predicted numbers (N,) are nearly the same for all examples, unlike the true ones (N,)."""
-    own, expected = float(predicted.std()), float(true.std())
-    if own >= _HARDLY * expected:
-        return []
-    return [
-        f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
-        f"numbers {expected:.2g}."
-    ]
 
 
 def numbers_in_words(
@@ -189,5 +171,11 @@ def numbers_in_words(
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
     line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
     line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
-    hardly = hardly_different(predicted, true)
-    return Facts((f"{line}{float(np.abs(true - middle).mean()):.4f}.", *hardly), bool(hardly))
+    sentences = [f"{line}{float(np.abs(true - middle).mean()):.4f}."]
+    own, expected = float(predicted.std()), float(true.std())
+    if hardly_differ := own < _HARDLY * expected:
+        sentences.append(
+            f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
+            f"numbers {expected:.2g}."
+        )
+    return Facts(tuple(sentences), hardly_differ)

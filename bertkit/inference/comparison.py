@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.tables.table import copies_in_words
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
@@ -49,7 +49,7 @@ class System:
         places: place of each example in a file; empty if examples have numbers only.
         notes: limits of its scores, such as runs that have collapsed.
         verdict: what the scores of a single run say, a sentence each; empty for several runs, and for files.
-        units: counts what a metric is a score of, as `Predicted.counted_units`; None for the examples.
+        units: counts what a metric is a score of, as `TaskInference.count_units`; None for the examples.
         example: what an example is called, in the singular.
     """
 
@@ -86,7 +86,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         [predictions for predictions, _ in sides],
         sides[0][1],
         task.compute_metrics,
-        predicted(task).terms,
+        task_inference(task).terms,
         task.main_metric,
         task.to_labels,
         first.digests(),
@@ -94,8 +94,8 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         places=[f"{of_file}{first.unit} {number}" for number in numbers],
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
         verdict=verdict_of(first).sentences if len(outcomes) == 1 else (),
-        units=predicted(task).counted_units,
-        example=predicted(task).example,
+        units=task_inference(task).count_units,
+        example=task_inference(task).example,
     )
 
 
@@ -177,7 +177,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     if name not in known:
         raise RecipeError(f"--metric: no metric {name!r}; expected {', '.join(known)}{did_you_mean(name, known)}")
     units = "" if first.units is None else first.units(name, first.runs[0], first.references)
-    comparisons = [_compared(first, other, name, LEVEL / len(others)) for other in others]
+    comparisons = [_compare(first, other, name, LEVEL / len(others)) for other in others]
     # Each question is a family of its own.
     models, settings = (adjusted([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run"))
     comparisons = [
@@ -190,15 +190,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
-    notes = [*_notes(first, len(others)), *(note for system in systems for note in system.notes)]
-    if metric is None and name != first.main_metric:
-        notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
-    verdicts = {system.name: system.verdict for system in systems if system.verdict}
-    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes), verdicts, units)
-
-
-def _notes(first: System, others: int) -> list[str]:
-    number, notes = len(first.references), []
+    number = len(first.references)
+    notes = []
     if first.same_texts is not None:
         copies = copies_in_words(first.same_texts, "example", "intervals and tests count a text once")
         notes += [copies] if copies else []
@@ -207,9 +200,13 @@ def _notes(first: System, others: int) -> list[str]:
             f"{counted(number, 'example is', 'examples are')} too few to show small differences: one is "
             f"{100 / number:.1f} % of an accuracy"
         )
-    if others > 1:
-        notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")
-    return notes
+    if len(others) > 1:
+        notes.append(f"{len(others)} comparisons: p-values have Holm's correction, intervals have none")
+    notes += [note for system in systems for note in system.notes]
+    if metric is None and name != first.main_metric:
+        notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
+    verdicts = {system.name: system.verdict for system in systems if system.verdict}
+    return Comparisons(name, number, tuple(comparisons), tuple(notes), verdicts, units)
 
 
 def collapse_notes(name: str, collapses: Sequence[str | None]) -> tuple[str, ...]:
@@ -256,7 +253,7 @@ def _identities(system: System) -> list[tuple[str, Any]]:
 # ---- one comparison -------------------------------------------------------------------------------------------------
 
 
-def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
+def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
     def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
         return float(a.scores(predictions, references)[metric])
 
@@ -268,12 +265,12 @@ def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
         of_runs = by_run(_of_folds(a, measure), _of_folds(b, measure), paired=True, overlap=1 / (len(a.folds) - 1))
     else:
         of_runs = by_run(scores_a, scores_b, level=level)
-    counts, only_a, only_b = (None, [], []) if a.has_numbers else _disagreements(a, b)
+    counts, only_a, only_b = (None, [], []) if a.has_numbers else _find_disagreements(a, b)
     return Comparison(
         a.name,
         b.name,
-        tuple(map(_defined, scores_a)),
-        tuple(map(_defined, scores_b)),
+        tuple(score if math.isfinite(score) else None for score in scores_a),
+        tuple(score if math.isfinite(score) else None for score in scores_b),
         of_examples,
         of_runs,
         "",
@@ -282,10 +279,6 @@ def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
         tuple(only_a[:_MOST_DISAGREEMENTS]),
         tuple(only_b[:_MOST_DISAGREEMENTS]),
     )
-
-
-def _defined(score: float) -> float | None:
-    return score if math.isfinite(score) else None
 
 
 def _of_folds(system: System, measure: Measure) -> list[float]:
@@ -299,10 +292,16 @@ def _of_folds(system: System, measure: Measure) -> list[float]:
     return scores
 
 
-def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
+def _find_disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the counts of right examples of the first runs, and those that A alone and B alone gets right."""
     gold, named_a, named_b = a.to_labels(a.references), a.to_labels(a.runs[0]), b.to_labels(b.runs[0])
-    answers = [list(map(_comparable, each)) for each in (named_a, named_b, gold)]
+
+    def comparable(value: Any) -> Any:
+        if isinstance(value, dict):  # question answering: a text, and the texts that count as right
+            return _Answer(value)
+        return tuple(value) if isinstance(value, list) else value
+
+    answers = [list(map(comparable, each)) for each in (named_a, named_b, gold)]
     only_a: list[dict[str, Any]] = []
     only_b: list[dict[str, Any]] = []
     for number, (one, two, reference) in enumerate(zip(*answers, strict=True)):
@@ -311,13 +310,6 @@ def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]
             row = {"index": number, "place": place, "gold": gold[number], "a": named_a[number], "b": named_b[number]}
             (only_a if one == reference else only_b).append(row)
     return agreement(*answers), only_a, only_b
-
-
-def _comparable(value: Any) -> Any:
-    """Returns a named prediction or reference in a form that is equal if the answer is right."""
-    if isinstance(value, dict):  # question answering: a text, and the texts that count as right
-        return _Answer(value)
-    return tuple(value) if isinstance(value, list) else value
 
 
 class _Answer:

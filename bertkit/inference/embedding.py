@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.options import EmbedOptions
 from bertkit.inference.pooling import Pooling, recorded_pooling
 from bertkit.model.checkpoint.encoders import longest_input, model_inputs
 from bertkit.model.checkpoint.load import check_positions, load_model
@@ -117,22 +118,27 @@ class Embedder:
     def embed(
         self,
         texts: Sequence[str],
-        pooling: Pooling | Literal["none"] | None = None,
-        layers: Sequence[int] = (-1,),
-        max_seq_length: int | None = None,
-        stride: int | None = None,
+        options: EmbedOptions | None = None,
         on_progress: Reached | None = None,
     ) -> Any:
         """Returns the `Vectors` of texts, or without pooling of their tokens; see
         `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        options = options or EmbedOptions()
+        pooling = options.pooling
         if pooling not in ("cls", "mean", "max", "none", None):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
-        encoded = self._encoded(texts, layers, max_seq_length, stride, on_progress)
+        encoded = self._encode(texts, options, on_progress)
         if pooling == "none":
             return [self._tokens(text, *each) for text, each in zip(texts, encoded, strict=True)]
         how = pooling or self.pooling
-        vectors = [_pooled(windows, states, how) for windows, states in encoded]
-        return np.stack(vectors) if vectors else np.zeros((0, self.size(layers)), np.float32)
+        vectors = []
+        for windows, states in encoded:
+            if how == "cls":
+                vectors.append(np.mean([state[0] for state in states], axis=0))
+            else:  # every token once, [CLS] and [SEP] included
+                own = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])
+                vectors.append(own.mean(axis=0) if how == "mean" else own.max(axis=0))
+        return np.stack(vectors) if vectors else np.zeros((0, self.size(options.layers)), np.float32)
 
     def _tokens(self, text: str, windows: Sequence[_Window], states: Sequence[np.ndarray]) -> TokenEmbeddings:
         """Returns the vectors of the tokens of a text."""
@@ -145,50 +151,37 @@ class Embedder:
             np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)]),
         )
 
-    def _encoded(
-        self,
-        texts: Sequence[str],
-        layers: Sequence[int],
-        max_seq_length: int | None,
-        stride: int | None,
-        on_progress: Reached | None,
+    def _encode(
+        self, texts: Sequence[str], options: EmbedOptions, on_progress: Reached | None
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
         """Yields for each text its windows and the chosen layers' states of each window, (S, K * H)."""
-        self._check_layers(layers)
-        length, overlap = self._window_size(max_seq_length, stride)
-        with Bar("embedding", "texts") if on_progress is None else nullcontext(on_progress) as progress:
-            for start in range(0, len(texts), TEXTS_AT_ONCE):
-                block = self._windows(texts[start : start + TEXTS_AT_ONCE], length, overlap)
-                states = iter(self._states([window for windows in block for window in windows], layers))
-                for windows in block:
-                    yield windows, [next(states) for _ in windows]
-                progress(start + len(block), len(texts))
-
-    def _check_layers(self, layers: Sequence[int]) -> None:
-        count = self.model.config.num_hidden_layers
-        wrong = [layer for layer in layers if not -count - 1 <= layer <= count]
-        if wrong or not layers:
+        layers, count = options.layers, self.model.config.num_hidden_layers
+        if not layers or any(not -count - 1 <= layer <= count for layer in layers):
             raise RecipeError(
                 f"layers {', '.join(map(str, layers)) or 'none'}: {self.name} has {count}; expected 0 (the embeddings) "
                 f"to {count}, or -1 (the last) to {-count - 1}"
             )
-
-    def _window_size(self, max_seq_length: int | None, stride: int | None) -> tuple[int, int]:
-        """Returns the tokens of a window and how many of them neighbouring windows share."""
-        length = min(longest_input(self.model.config), _LONGEST) if max_seq_length is None else max_seq_length
+        length = options.max_seq_length
+        if length is None:
+            length = min(longest_input(self.model.config), _LONGEST)
         check_positions(length, self.model.config, self.name)
-        overlap = length // 4 if stride is None else stride
+        overlap = length // 4 if options.stride is None else options.stride
         room = length - self.tokenizer.num_special_tokens_to_add()
         if not 0 <= overlap < room:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
             )
-        return length, overlap
+        with Bar("embedding", "texts") if on_progress is None else nullcontext(on_progress) as progress:
+            for start in range(0, len(texts), TEXTS_AT_ONCE):
+                in_windows = encode_in_windows(texts[start : start + TEXTS_AT_ONCE], self.tokenizer, length, overlap)
+                block = [self._windows(text) for text in in_windows]
+                states = iter(self._states([window for windows in block for window in windows], layers))
+                for windows in block:
+                    yield windows, [next(states) for _ in windows]
+                progress(start + len(block), len(texts))
 
-    def _windows(self, texts: Sequence[str], length: int, overlap: int) -> list[list[_Window]]:
-        return [self._windows_of_text(text) for text in encode_in_windows(texts, self.tokenizer, length, overlap)]
-
-    def _windows_of_text(self, text: WindowedText) -> list[_Window]:
+    def _windows(self, text: WindowedText) -> list[_Window]:
+        """Returns the windows of a text with their special tokens."""
         owner = most_context(text.windows)
         around = (text.special_tokens_before, text.special_tokens_after)
         windows = []
@@ -233,11 +226,3 @@ def _with_special(values: np.ndarray, around: tuple[int, int], value: int) -> np
     whole = np.full((before + len(values) + after, *values.shape[1:]), value, values.dtype)
     whole[before : before + len(values)] = values
     return whole
-
-
-def _pooled(windows: Sequence[_Window], states: Sequence[np.ndarray], pooling: Pooling) -> np.ndarray:
-    """Pools over every token once, [CLS] and [SEP] included, or over the windows' first tokens; (K * H) float32."""
-    if pooling == "cls":
-        return np.mean([state[0] for state in states], axis=0)
-    own = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])
-    return own.mean(axis=0) if pooling == "mean" else own.max(axis=0)

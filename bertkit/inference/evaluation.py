@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.inference.networks import is_ensemble
-from bertkit.inference.predicted import (
+from bertkit.inference.outcome import (
     OUT_OF_FOLD,
     OUT_OF_FOLD_FILE,
     Outcome,
     all_scores,
     further_metrics,
-    predicted,
+    task_inference,
 )
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
 from bertkit.inference.verdict import percent, right_of_all
@@ -137,7 +137,7 @@ def evaluate(
     further = further_metrics(list(dict.fromkeys(names)))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
-        task = predicted(task).with_columns(columns)
+        task = task_inference(task).with_columns(columns)
     if split == "validation" and task.data.scores_all_rows:
         if max_samples is not None:
             raise DataError(
@@ -170,7 +170,7 @@ def _evaluation(
     results = outcome.outputs, outcome.features, outcome.examples
     scores = {f"eval_{name}": value for name, value in all_scores(outcome.task, *results, further).items()}
     units = {f"eval_{name}": each for name, each in outcome.units.items()}
-    number, example = len(next(iter(outcome.examples.values()))), predicted(outcome.task).example
+    number, example = len(next(iter(outcome.examples.values()))), task_inference(outcome.task).example
     return Evaluation(scores, number, outcome.source, dict(truncation or {}), outcome.collapse, units, example)
 
 
@@ -323,22 +323,21 @@ def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
     task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
     recorded = task.get("metrics") if isinstance(task, Mapping) else None
     names = [str(name) for name in recorded] if isinstance(recorded, list) else []
+
+    def is_known(metric: str) -> bool:  # a folder in its place, or a name without owner that is no folder here
+        place = Path(metric)
+        if place.is_absolute() or place.exists():
+            return place.is_absolute() and place.exists()
+        return "/" not in metric or metric in own_metrics()
+
     # A folder is absolute in the recipe of a run; a relative one may have been unpacked with the checkpoint.
-    usable = [name for name in names if are_trusted or _is_known(name)]
+    usable = [name for name in names if are_trusted or is_known(name)]
     if left_out := [name for name in names if name not in usable]:
         say(
             f"task.metrics: {', '.join(left_out)} left out: the recipe of {checkpoint} names code that is not here, or "
             "that may have come with it; give --metric to compute it"
         )
     return usable
-
-
-def _is_known(metric: str) -> bool:
-    """Returns whether a metric is a folder in its place, or has a name without owner, which is no folder here."""
-    place = Path(metric)
-    if place.is_absolute() or place.exists():
-        return place.is_absolute() and place.exists()
-    return "/" not in metric or metric in own_metrics()
 
 
 def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,19 +13,18 @@ from bertkit.data.tables.objects import kind_of_table, some_rows, table_of
 from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.inputs import (
     Block,
-    blocks_of,
     inputs_at_once,
-    list_of_texts,
+    listing_skipped,
     one_block,
     process_blocks,
+    read_given,
     read_inputs,
-    with_words,
+    readable,
 )
-from bertkit.inference.predicted import predicted
-from bertkit.inference.predictor import Predictor, build_predictor, load_configured_task, table_with_predictions
+from bertkit.inference.options import PredictOptions
+from bertkit.inference.outcome import TaskInference, task_inference
+from bertkit.inference.predictor import build_predictor, load_configured_task, table_with_predictions
 from bertkit.inference.row_files import ROW_FILES, flat, has_columns, writing_rows
-from bertkit.inference.skipping import listing_skipped, readable
-from bertkit.inference.unsure import check_unsure_below, with_unsure
 from bertkit.inference.writing import Row, check_growing_file, with_prediction
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, OutputError
@@ -35,7 +35,7 @@ from bertkit.runtime.reading.text import read_text
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
-# Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
+# Forms whose lines are no inputs: a task that reads one says so by `TaskInference.read_file`.
 _NOT_LINES = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
@@ -102,7 +102,7 @@ def predict_stream(
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
         unsure_below: label predictions of a class with a lower probability ``unsure``; ``best_label`` is the class in
             all rows. Their share in the validation set of the run, and how many of the rest are right, is said first.
-        form: give each input with its prediction in a form of another tool, one of `Predicted.forms`: for entities
+        form: give each input with its prediction in a form of another tool, one of `TaskInference.forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
         text_columns: columns of a table to read, one of texts or two of pairs; ``None`` for those of the training, or
             usual names if the checkpoint does not record them.
@@ -129,172 +129,193 @@ def predict_stream(
         rows = bertkit.predict("my-reviews", [{"text": "a lovely film"}])  # a DataFrame gives a DataFrame
         ```
     """
-    input_file, output_file = (None if file is None else Path(file) for file in (input_file, output_file))
-    _check_options(texts, input_file, output_file, questions, context, csv_safe, form)
+    options = PredictOptions(all_probabilities, threshold, unsure_below, text_columns, aggregation, precision)
+    given = StreamInput(texts, input_file, questions, context, per_file, on_error)
+    output = StreamOutput(None if output_file is None else Path(output_file), colours, csv_safe, form)
     if questions is not None and aggregation is not None:
         raise DataError("--aggregation is for token classification; remove it, or --question")
-    passage = read_text(context) if isinstance(context, Path) else context
     name = at_revision(checkpoint, revision, trust_remote_code)
-    task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
-    how, at_once = predicted(task), inputs_at_once(config)
+    task, config = load_configured_task(name, options)
+    how = task_inference(task)
     if unsure_below is not None:
-        check_unsure_below(task, unsure_below)
         say(unsure_on_validation(name, unsure_below))
-    _check_form(form, task)
-    if questions is not None and passage is not None:
-        how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
-    skipped: list[str] | None = None if on_error == "stop" else []
-    table: Table | None = None
-    per_file = per_file or (input_file is not None and is_document(input_file))
-    if per_file and input_file is None:
-        raise DataError("--per-file: is for files; give them with --input")
-    if input_file is not None:
-        blocks = _read(input_file, task, at_once, per_file, skipped)
-    elif kind_of_table(texts) is not None:
-        table = table_of(texts)
-        blocks = one_block(table)
-    else:
-        given = list_of_texts(questions if texts is None else texts)
-        blocks = blocks_of(with_words(given, "question" if texts is None else "text", skipped), at_once)
-
-    rows_read: list[int | str] = []  # of the last block
-
-    def read(block: Block) -> tuple[Columns, Columns, Columns]:
-        if per_file and isinstance(block.inputs, Table):
-            names = {"file": block.inputs.columns["file"]}
-            return task.read_input(list(block.inputs.columns["text"])), names, block.inputs.columns
-        if isinstance(block.inputs, Table):
-            columns: Columns = task.columns_of(block.inputs)
-            rows_read[:] = block.inputs.numbers_of_rows
-            are_named = not all(name.isdecimal() for name in block.inputs.columns)  # those of a column file are not
-            if form is None and are_named and len(next(iter(columns.values()))) == len(block.inputs):
-                return columns, how.repeated(columns), block.inputs.columns
-        elif passage is not None:
-            columns = how.read_fields({"question": block.inputs, "context": passage})
-        else:
-            return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}, {"text": block.inputs}
-        return columns, how.repeated(columns), how.repeated(columns)
-
+    if form is not None and form not in how.forms:
+        forms = f"{' or '.join(how.forms)}; give one of them" if how.forms else "no other form; remove it"
+        raise DataError(f"--as {form}: {task.name} writes {forms}")
+    blocks = given.blocks(task, inputs_at_once(config))
     predictor = build_predictor(name, task, config, precision=precision)
-    read_what_can_be = readable(read, skipped)
-    found: list[dict[str, Any]] | None = None if table is None or form is not None else []
-    stream = _stream(predictor, blocks, read_what_can_be, output_file, colours, csv_safe, form, unsure_below, found)
-    stream = listing_skipped(stream, skipped, lambda block: len(block.rows))
-    if table is None:
-        return stream
-    rows = [row for block in stream for row in block.rows]
-    if found is None:
-        return rows
-    if len(rows_read) < len(table):
-        texts = some_rows(texts, [int(number) - 1 for number in rows_read])
-    return table_with_predictions(texts, list(table.columns), found, how.leaves_out_labels)
-
-
-def _check_form(form: str | None, task: Task) -> None:
-    """Checks that a task writes a form of another tool, if one is given."""
-    forms = predicted(task).forms
-    if form is not None and form not in forms:
-        raise DataError(
-            f"--as {form}: {task.name} writes {' or '.join(forms) or 'no other form'}; "
-            + ("give one of them" if forms else "remove it")
-        )
-
-
-def _check_options(
-    texts: Sequence[str] | None,
-    input_file: Path | None,
-    output_file: Path | None,
-    questions: Sequence[str] | None,
-    context: str | Path | None,
-    csv_safe: bool,
-    form: str | None,
-) -> None:
-    """Checks the options of `predict_stream` that need no checkpoint."""
-    if (questions is None) != (context is None):
-        raise DataError("--question and --context (or --context-file) must be given together")
-    if texts is not None and input_file is not None:
-        raise DataError(f"give texts as arguments or a file of texts with --input {input_file}, not both")
-    if [texts is None, input_file is None, questions is None].count(False) != 1:
-        raise DataError(
-            "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its --context"
-        )
-    suffix = "" if output_file is None else output_file.suffix.lower()
-    if csv_safe and suffix != ".csv":
-        raise DataError("--csv-safe is for --output FILE.csv; other forms have no formulas")
-    if form is not None and output_file is not None and has_columns(output_file):
-        raise DataError(
-            f"--as {form}: is JSON, for --output FILE.jsonl or FILE.json; --output {output_file} has columns"
-        )
-    if output_file is not None:
-        if suffix not in ROW_FILES:
-            raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(ROW_FILES)}")
-        check_growing_file(output_file, f"--output {output_file}")
-
-
-def _read(input_file: Path, task: Task, at_once: int, per_file: bool, left_out: list[str] | None) -> Iterator[Block]:
-    if per_file:
-        return read_inputs(input_file, at_once, per_file, left_out)
-    table = predicted(task).read_file(input_file)
-    if table is None and predicted(task).reads_neighbours and is_table(input_file):
-        table = read_table(input_file)
-    if table is not None:
-        return one_block(table)
-    if any(suffix.lower() in _NOT_LINES for suffix in input_file.suffixes[-2:]):
-        raise DataError(
-            f"--input {input_file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, .jsonl, "
-            ".parquet, .xlsx), or a text file with one input per line"
-        )
-    return read_inputs(input_file, at_once, left_out=left_out)
-
-
-def _stream(
-    predictor: Predictor,
-    blocks: Iterator[Block],
-    read: Callable[[Block], tuple[Columns, Columns, Columns]],
-    output_file: Path | None,
-    colours: bool,
-    csv_safe: bool,
-    form: str | None,
-    unsure_below: float | None,
-    found: list[dict[str, Any]] | None,
-) -> Iterator[Predictions]:
-    """Yields the predictions for blocks; ``read`` returns the columns to encode, and those of the lines and of the rows
-    beside the predictions, which are added to ``found``."""
-    how = predicted(predictor.task)
-    flattens = output_file is not None and has_columns(output_file)
+    read = readable(lambda block: given.columns(task, block, keeps_all=form is None), given.skipped)
+    found: list[dict[str, Any]] = []  # predictions alone, for a table object
 
     def predict(block: Block, on_progress: Reached) -> Predictions:
         columns, shown, kept = read(block)
-        predictions = with_unsure(predictor.predict_columns(columns, on_progress), unsure_below)
-        if found is not None:
+        predictions = options.mark_unsure(predictor.predict_columns(columns, on_progress))
+        if given.table is not None:
             found.extend(predictions)
-        block_predictions = Predictions([], [])
+        return output.predictions(how, shown, kept, predictions)
+
+    stream = output.write(process_blocks(blocks, "predicting", predict), how.leaves_out_labels)
+    stream = listing_skipped(stream, given.skipped, lambda block: len(block.rows))
+    if given.table is None:
+        return stream
+    rows = [row for block in stream for row in block.rows]
+    if form is not None:
+        return rows
+    if len(given.rows_read) < len(given.table):
+        texts = some_rows(texts, [int(number) - 1 for number in given.rows_read])
+    return table_with_predictions(texts, list(given.table.columns), found, how.leaves_out_labels)
+
+
+class StreamInput:
+    """What `predict_stream` predicts for: its arguments of the same names, read in blocks.
+
+    Attributes:
+        table: the rows of a table object, if that is what is given.
+        skipped: why inputs were left out; None to stop at the first.
+        rows_read: numbers of the rows of the last block of a table.
+
+    Raises:
+        DataError: nothing is given, or several inputs that exclude each other; or the context cannot be read.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str] | None,
+        input_file: str | Path | None,
+        questions: Sequence[str] | None,
+        context: str | Path | None,
+        per_file: bool,
+        on_error: Literal["stop", "skip"],
+    ):
+        if (questions is None) != (context is None):
+            raise DataError("--question and --context (or --context-file) must be given together")
+        if texts is not None and input_file is not None:
+            raise DataError(f"give texts as arguments or a file of texts with --input {input_file}, not both")
+        if [texts is None, input_file is None, questions is None].count(False) != 1:
+            raise DataError(
+                "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its "
+                "--context"
+            )
+        if per_file and input_file is None:
+            raise DataError("--per-file: is for files; give them with --input")
+        self._texts, self._questions = texts, questions
+        self._file = None if input_file is None else Path(input_file)
+        self._passage = read_text(context) if isinstance(context, Path) else context
+        self._per_file = per_file or (self._file is not None and is_document(self._file))
+        self.table = None if kind_of_table(texts) is None else table_of(texts)
+        self.skipped: list[str] | None = None if on_error == "stop" else []
+        self.rows_read: Sequence[int | str] = ()
+
+    def blocks(self, task: Task, at_once: int) -> Iterator[Block]:
+        """Returns the inputs in blocks of ``at_once``; reports what it can before they are read.
+
+        Raises:
+            DataError: the task does not take such inputs, or they cannot be read.
+        """
+        if self._questions is not None:
+            if self._passage is not None:
+                task_inference(task).read_fields({"question": self._questions, "context": self._passage})
+            return read_given(self._questions, at_once, "question", self.skipped)
+        if self.table is not None:
+            return one_block(self.table)
+        if self._file is None:
+            return read_given(self._texts, at_once, "text", self.skipped)
+        if not self._per_file:
+            table = task_inference(task).read_file(self._file)
+            if table is None and task_inference(task).reads_neighbours and is_table(self._file):
+                table = read_table(self._file)
+            if table is not None:
+                return one_block(table)
+            if any(suffix.lower() in _NOT_LINES for suffix in self._file.suffixes[-2:]):
+                raise DataError(
+                    f"--input {self._file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, "
+                    ".jsonl, .parquet, .xlsx), or a text file with one input per line"
+                )
+        return read_inputs(self._file, at_once, self._per_file, self.skipped)
+
+    def columns(self, task: Task, block: Block, keeps_all: bool) -> tuple[Columns, Columns, Columns]:
+        """Returns the columns of a block that the task encodes, those that are shown beside its predictions, and those
+        that are written beside them.
+
+        Args:
+            task: the task.
+            block: inputs from `blocks`.
+            keeps_all: write all columns of a table, and not only those that are shown.
+        """
+        inputs, how = block.inputs, task_inference(task)
+        if not isinstance(inputs, Table):
+            if self._passage is None:
+                return task.read_input(inputs, block.first + 1), {"text": inputs}, {"text": inputs}
+            columns: Columns = how.read_fields({"question": inputs, "context": self._passage})
+        elif self._per_file:
+            names = {"file": inputs.columns["file"]}
+            return task.read_input(list(inputs.columns["text"])), names, inputs.columns
+        else:
+            columns = task.columns_of(inputs)
+            self.rows_read = inputs.numbers_of_rows
+            are_named = not all(name.isdecimal() for name in inputs.columns)  # those of a column file are not
+            if keeps_all and are_named and len(next(iter(columns.values()))) == len(inputs):
+                return columns, how.columns_beside(columns), inputs.columns
+        return columns, how.columns_beside(columns), how.columns_beside(columns)
+
+
+@dataclass(frozen=True)
+class StreamOutput:
+    """How `predict_stream` gives predictions: its arguments of the same names.
+
+    Raises:
+        DataError: two of them exclude each other.
+        OutputError: the file exists or has an unknown ending.
+    """
+
+    file: Path | None
+    colours: bool
+    csv_safe: bool
+    form: str | None
+
+    def __post_init__(self) -> None:
+        suffix = "" if self.file is None else self.file.suffix.lower()
+        if self.csv_safe and suffix != ".csv":
+            raise DataError("--csv-safe is for --output FILE.csv; other forms have no formulas")
+        if self.file is None:
+            return
+        if self.form is not None and has_columns(self.file):
+            raise DataError(
+                f"--as {self.form}: is JSON, for --output FILE.jsonl or FILE.json; --output {self.file} has columns"
+            )
+        if suffix not in ROW_FILES:
+            raise OutputError(f"--output {self.file}: expected a name that ends in {', '.join(ROW_FILES)}")
+        check_growing_file(self.file, f"--output {self.file}")
+
+    def predictions(
+        self, how: TaskInference, shown: Columns, kept: Columns, predictions: Sequence[Mapping[str, Any]]
+    ) -> Predictions:
+        """Returns predictions as rows with the columns ``kept`` of their inputs, and as lines with those ``shown``."""
+        flattens = self.file is not None and has_columns(self.file)
+        rows, lines = [], []
         inputs = zip(zip(*kept.values(), strict=True), zip(*shown.values(), strict=True), strict=True)
         for (row_values, values), prediction in zip(inputs, predictions, strict=True):
             given = dict(zip(kept, row_values, strict=True))
             row = with_prediction(flat(given) if flattens else given, prediction)
-            if form is not None:
-                row = how.in_form(form, row)
+            if self.form is not None:
+                row = how.to_form(self.form, row)
                 line = dumps(row)  # in ASCII, so that no control character reaches a terminal
             else:
                 shown_row = with_prediction(dict(zip(shown, values, strict=True)), prediction)
-                coloured = how.highlighted(shown_row) if colours else None
-                line = coloured or _line(how.format_prediction(prediction), values)
-            block_predictions.rows.append(row)
-            block_predictions.lines.append(line)
-        return block_predictions
+                texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in values]
+                plain = printable("\t".join([how.format_prediction(prediction), *texts]).replace("\n", " "))
+                line = (self.colours and how.highlight(shown_row)) or plain
+            rows.append(row)
+            lines.append(line)
+        return Predictions(rows, lines)
 
-    blocks_of_predictions = process_blocks(blocks, "predicting", predict)
-    if output_file is None:
-        yield from blocks_of_predictions
-        return
-    with writing_rows(output_file, csv_safe, how.leaves_out_labels) as add:
-        for each in blocks_of_predictions:
-            if each.rows:  # else all inputs of the block were skipped
-                add(each.rows)
-            yield each
-
-
-def _line(prediction: str, inputs: Iterable[Any]) -> str:
-    texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in inputs]
-    return printable("\t".join([prediction, *texts]).replace("\n", " "))
+    def write(self, blocks: Iterator[Predictions], leaves_out_labels: bool) -> Iterator[Predictions]:
+        """Yields predictions, each block after it is in the file, if there is one."""
+        if self.file is None:
+            yield from blocks
+            return
+        with writing_rows(self.file, self.csv_safe, leaves_out_labels) as add:
+            for each in blocks:
+                if each.rows:  # else all inputs of the block were skipped
+                    add(each.rows)
+                yield each

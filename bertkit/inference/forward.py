@@ -67,7 +67,10 @@ def forward_in_batches(
 
     model.eval()
     is_cpu = model.device.type == "cpu"
-    at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and _runs_in_threads(model) else 1
+    # Hooks may keep values of a batch, and onnxruntime, which has no modules, has threads of its own.
+    modules = list(model.modules())
+    has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and modules and not has_hooks else 1
     size = min(batch_size, max(_SMALLEST_AT_ONCE, -(-min(batch_size, len(lengths)) // at_once)))
     batches = _batches(lengths, size, is_padding_slow=is_cpu)
     kept: list[Any] = [None] * len(lengths)
@@ -76,14 +79,17 @@ def forward_in_batches(
     def outputs_of(batch: Mapping[str, Tensor]) -> Any:
         with torch.inference_mode():
             outputs = model(**batch, **options)
+            mask = batch.get("attention_mask")
             for values in _tensors(outputs):
-                if not _is_finite(values, batch.get("attention_mask")):
+                if mask is not None and values.shape[: mask.ndim] == mask.shape:
+                    values = values[mask.bool()]  # not those of padding: attention to nothing may give NaN there
+                if not values.isfinite().all():
                     raise not_finite(name, str(values.dtype).removeprefix("torch."))
         return outputs
 
     collated = ({name: values.to(model.device) for name, values in collate(each.tolist()).items()} for each in batches)
     computed = _in_threads(outputs_of, collated, min(at_once, len(batches)))
-    with fast_products(model.modules() if is_cpu else ()), closing(computed):
+    with fast_products(modules if is_cpu else ()), closing(computed):
         for batch, outputs in zip(batches, computed, strict=True):
             numbers = batch.tolist()
             with torch.inference_mode():
@@ -115,13 +121,6 @@ def _batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_sl
         batches.append(order[:size])
         order = order[size:]
     return batches
-
-
-def _runs_in_threads(model: Any) -> bool:
-    """Returns whether several threads may compute with a model at once: hooks may keep values of a batch, and
-    onnxruntime has threads of its own."""
-    modules = list(model.modules())
-    return bool(modules) and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
 def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
@@ -158,10 +157,3 @@ def _tensors(outputs: Any) -> Iterator[Tensor]:
             yield from _tensors(each)
     elif outputs is not None:
         yield outputs
-
-
-def _is_finite(values: Tensor, mask: Tensor | None) -> bool:
-    """Returns whether all values are finite, except those of padding: attention to nothing may give NaN there."""
-    if mask is not None and values.shape[: mask.ndim] == mask.shape:
-        values = values[mask.bool()]
-    return bool(values.isfinite().all())

@@ -1,7 +1,8 @@
 """Inputs: texts from Python, and in blocks the lines of a file or a pipe, or the rows of a table.
 
 Within a block, inputs of similar length share a batch. The results of a block are returned before the next block is
-read, so memory does not grow with the number of inputs, and their order is kept.
+read, so memory does not grow with the number of inputs, and their order is kept. Inputs that cannot be read are left
+out and listed, if that is asked for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.objects import refuse_unfinished
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.runtime.errors import DataError, raise_all, raise_listed
-from bertkit.runtime.progress import Bar, Reached, say
+from bertkit.runtime.progress import Bar, Reached, counted, say
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _STDIN = "-"
 _FILES_AT_ONCE = 64  # whose texts are in memory
 _PIPE_BYTES = 1 << 20
 _SHOWN = 60  # characters of a value in a message
+_MOST_LISTED = 20  # inputs that are skipped
 
 # Library of a table -> how to give the texts of one column.
 _COLUMN_OF = {
@@ -45,6 +46,7 @@ _COLUMN_OF = {
 }
 
 Result = TypeVar("Result")
+Columns = TypeVar("Columns")
 
 
 def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
@@ -64,20 +66,21 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
     if isinstance(texts, str):
         texts = [texts]
     refuse_unfinished(texts, name)
-    columns = _column_names(texts)
-    if columns is not None:
+    names = texts if isinstance(texts, Mapping) else getattr(texts, "column_names", getattr(texts, "columns", None))
+    if isinstance(names, Iterable) and hasattr(texts, "__getitem__"):
+        columns = list(map(str, names))
         kind, library = type(texts).__name__, type(texts).__module__.partition(".")[0]
         column = "text" if "text" in columns or not columns else columns[0]
         way = _COLUMN_OF.get(library, "table[{column!r}]").format(column=column)
         raise DataError(f"{name}: is a {kind}, with columns; expected texts: give those of one column, such as {way}")
     if not isinstance(texts, Iterable) or isinstance(texts, (bytes, bytearray)):
-        raise DataError(f"{name}: is {_described(texts)}; expected a text or a list of texts")
+        raise DataError(f"{name}: is {_describe(texts)}; expected a text or a list of texts")
     values = list(texts)
     wrong = [number for number, value in enumerate(values, 1) if not isinstance(value, str)]
     if wrong:
         first = values[wrong[0] - 1]
         more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
-        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_described(first)}{more}; {_remedy(first)}")
+        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_remedy(first)}")
     if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
         remedy = f"to read the file, give --input {values[0]}"
         say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
@@ -111,15 +114,7 @@ def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | N
     return [text for text in texts if text.strip()]
 
 
-def _column_names(table: Any) -> Sequence[str] | None:
-    """Returns the names of the columns of a mapping, a data frame, an Arrow table or a data set; None for others."""
-    if isinstance(table, Mapping):
-        return list(map(str, table))
-    names = getattr(table, "column_names", getattr(table, "columns", None))
-    return list(map(str, names)) if isinstance(names, Iterable) and hasattr(table, "__getitem__") else None
-
-
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     text = repr(value)
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     return "None" if value is None else f"{text} ({type(value).__name__})"
@@ -154,15 +149,25 @@ class Block(NamedTuple):
     first: int
     total: int | None
 
+    def part(self, rows: Sequence[int]) -> Block:
+        """Returns some of the inputs, by their numbers in the block; the rows of a table keep their places."""
+        inputs = self.inputs
+        return self._replace(inputs=inputs.part(rows) if isinstance(inputs, Table) else [inputs[row] for row in rows])
+
 
 def one_block(inputs: list[str] | Table) -> Iterator[Block]:
     """Returns inputs that are in memory as one block."""
     return iter([Block(inputs, 0, len(inputs))])
 
 
-def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
-    """Returns texts that are in memory in blocks."""
-    return (Block(list(texts[at : at + size]), at, len(texts)) for at in range(0, len(texts), size))
+def read_given(texts: Any, size: int = BLOCK, what: str = "text", left_out: list[str] | None = None) -> Iterator[Block]:
+    """Returns texts that are given from Python in blocks of ``size``.
+
+    Raises:
+        DataError: as `list_of_texts` and `with_words`, whose arguments these are.
+    """
+    kept = with_words(list_of_texts(texts), what, left_out)
+    return (Block(kept[at : at + size], at, len(kept)) for at in range(0, len(kept), size))
 
 
 def read_inputs(
@@ -195,17 +200,21 @@ def read_inputs(
             f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
             "for a folder of results if its files are tables or have a text a line"
         )
-    blocks = _documents(input_file, size, left_out) if per_file else _read(input_file, size, left_out)
-    return blocks if str(input_file) == _STDIN else _from(list(islice(blocks, 1)), blocks)
+    blocks = _documents(input_file, size, left_out) if per_file else _rows_or_lines(input_file, size, left_out)
+    if str(input_file) == _STDIN:
+        return blocks
+    first = list(islice(blocks, 1))
 
+    def from_first() -> Iterator[Block]:
+        with iterating(blocks) as others:
+            yield from first
+            yield from others
 
-def _from(first: Sequence[Block], others: Iterator[Block]) -> Iterator[Block]:
-    with iterating(others) as remaining:
-        yield from first
-        yield from remaining
+    return from_first()
 
 
 def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
+    """Yields the texts of files, which are read by `document_parts`."""
     first = 0
     faults: list[str] = []
     for table, share in document_parts(folder, min(size, _FILES_AT_ONCE), faults if left_out is None else left_out):
@@ -215,16 +224,25 @@ def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[
             first += len(table)
 
 
-def _read(input_file: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
+def _rows_or_lines(input_file: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
+    """Yields the rows of a table, or the lines of a file or of stdin."""
     share = 0.0
 
     def on_progress(now: float) -> None:
         nonlocal share
         share = now
 
+    def parts() -> Iterator[list[str] | Table]:
+        if is_table(input_file):
+            return read_table_parts(input_file, size, on_progress, left_out)
+        if str(input_file) == _STDIN:
+            return _lines_of_stdin(size)
+        contents = as_utf8(read_shares(input_file, "", on_progress), str(input_file))
+        return _lines_of_pieces(decode_pieces(contents, str(input_file)), size)
+
     first = 0
-    with iterating(_parts(input_file, size, on_progress, left_out)) as parts:
-        for inputs in parts:
+    with iterating(parts()) as remaining:
+        for inputs in remaining:
             done = first + len(inputs)
             yield Block(inputs, first, round(done / share) if share else None)
             first = done
@@ -232,35 +250,25 @@ def _read(input_file: Path, size: int, left_out: list[str] | None) -> Iterator[B
         say(f"--input {input_file}: contains no texts")
 
 
-def _parts(
-    input_file: Path, size: int, on_progress: Callable[[float], None], left_out: list[str] | None
-) -> Iterator[list[str] | Table]:
-    if is_table(input_file):
-        return read_table_parts(input_file, size, on_progress, left_out)
-    if str(input_file) == _STDIN:
-        return _as_they_come(size)
-    return _full(
-        decode_pieces(as_utf8(read_shares(input_file, "", on_progress), str(input_file)), str(input_file)), size
-    )
-
-
-def _as_they_come(size: int) -> Iterator[list[str]]:
+def _lines_of_stdin(size: int) -> Iterator[list[str]]:
+    """Yields the lines of stdin as they arrive, at most ``size`` at once."""
     if sys.stdin is None:  # so Python represents a closed one
         raise DataError(f"--input {_STDIN}: standard input is closed")
     pipe = cast(BufferedIOBase, sys.stdin.buffer)
 
-    def arrived() -> Iterator[bytes]:
+    def read_pipe() -> Iterator[bytes]:
         try:
             yield from iter(lambda: pipe.read1(_PIPE_BYTES), b"")
         except OSError as error:
             raise DataError(f"--input {_STDIN}: standard input cannot be read: {error.strerror or error}") from error
 
-    for piece in decode_pieces(arrived(), "standard input"):
+    for piece in decode_pieces(read_pipe(), "standard input"):
         lines = whole_lines(piece)
         yield from (lines[at : at + size] for at in range(0, len(lines), size))
 
 
-def _full(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
+def _lines_of_pieces(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Yields the lines of a text that comes in pieces, ``size`` at once."""
     waiting: list[str] = []
     with iterating(pieces) as remaining:
         for piece in remaining:
@@ -288,7 +296,11 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
         try:
             with iterating(blocks) as remaining:
                 for block in remaining:
-                    result = work(block, partial(_tell, bar, block))
+
+                    def reached(done: int, of: int, block: Block = block) -> None:
+                        bar(block.first + len(block.inputs) * done // of, block.total)
+
+                    result = work(block, reached)
                     bar.clear()
                     yield result
                     done = block.first + len(block.inputs)
@@ -298,5 +310,67 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
             raise DataError(f"{error}\nThe {done} inputs before it were processed.") from error
 
 
-def _tell(bar: Bar, block: Block, done: int, of: int) -> None:
-    bar(block.first + len(block.inputs) * done // of, block.total)
+def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Callable[[Block], Columns]:
+    """Returns a function that reads the inputs of a block.
+
+    Args:
+        read: reads a block, or raises DataError.
+        skipped: the inputs that cannot be read are left out, and the reasons are added to it; None for an error, which
+            names ``--on-error skip`` where that leaves some of them out.
+    """
+
+    def read_block(block: Block) -> Columns:
+        try:
+            return read(block)
+        except DataError as error:
+            faults: list[str] = []
+            rows = _readable_rows(read, block, faults)
+            if skipped is None:
+                if not 0 < len(rows) < len(block.inputs):
+                    raise
+                advice = f"--on-error skip leaves out {counted(len(faults), 'such input')} of {len(block.inputs)}"
+                raise DataError(f"{error}\n{advice}") from error
+        skipped.extend(faults)
+        return read(block.part(rows))
+
+    return read_block
+
+
+def _readable_rows(read: Callable[[Block], Any], block: Block, skipped: list[str]) -> list[int]:
+    """Returns the numbers of the inputs that can be read, from 0, and adds why the others cannot to ``skipped``."""
+    number = len(block.inputs)
+    try:
+        read(block)
+    except DataError as error:
+        if number == 1:
+            skipped.append(str(error))
+            return []
+        half = number // 2
+        begun = _readable_rows(read, block.part(range(half)), skipped)
+        rest = block.part(range(half, number))._replace(first=block.first + half)
+        return begun + [half + row for row in _readable_rows(read, rest, skipped)]
+    return list(range(number))
+
+
+def listing_skipped(
+    blocks: Iterator[Result], skipped: Sequence[str] | None, number: Callable[[Result], int]
+) -> Iterator[Result]:
+    """Yields what was computed for blocks, then says what was skipped; DataError if all inputs were skipped.
+
+    Args:
+        blocks: what was computed for each block.
+        skipped: what was skipped, of the blocks so far, as of `readable`.
+        number: returns the number of inputs of a block that were not skipped.
+    """
+    count = 0
+    for block in blocks:
+        count += number(block)
+        yield block
+    if not skipped:
+        return
+    for reason in skipped[:_MOST_LISTED]:
+        say(f"skipped: {reason}")
+    say(f"{counted(len(skipped), 'input')} skipped, {count:,} done")
+    if not count:
+        were = "input was" if len(skipped) == 1 else "inputs were"
+        raise DataError(f"all {len(skipped)} {were} skipped; the first: {skipped[0]}")

@@ -15,6 +15,7 @@ from bertkit.data.tables.objects import kind_of_table, table_of, with_columns
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.inputs import list_of_texts, with_words
+from bertkit.inference.options import EmbedOptions, PredictOptions
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
@@ -148,14 +149,8 @@ class LoadedCheckpoint(Summarized):
             DataError: the task does not take what is given.
             RecipeError: the task does not have an option.
         """
-        return self.predictor.predict(
-            texts,
-            all_probabilities=all_probabilities,
-            threshold=threshold,
-            unsure_below=unsure_below,
-            text_columns=text_columns,
-            **fields,
-        )
+        options = PredictOptions(all_probabilities, threshold, unsure_below, text_columns)
+        return self.predictor.predict(texts, options, **fields)
 
     @overload
     def embed(
@@ -209,12 +204,13 @@ class LoadedCheckpoint(Summarized):
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
                 value is no text.
         """
+        options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride)
         if kind_of_table(texts) is None:
-            return self.embedder.embed(with_words(list_of_texts(texts)), pooling, layers, max_seq_length, stride)
+            return self.embedder.embed(with_words(list_of_texts(texts)), options)
         table = table_of(texts)
         column = the_text_column(table, text_column)
         of_column = texts_of_column(table, column)
-        rows = rows_of_vectors(self.embedder.embed(of_column, pooling, layers, max_seq_length, stride))
+        rows = rows_of_vectors(self.embedder.embed(of_column, options))
         return with_columns(texts, {name: [row[name] for row in rows] for name in rows[0]})
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
@@ -243,7 +239,7 @@ class LoadedCheckpoint(Summarized):
         """
         config = load_config(self.name, any_encoder=True)
         tokenizer = load_tokenizer(self.name, config=config)
-        return Embedder(self._placed(load_encoder(self.name, config)), tokenizer, self.batch_size, self.name)
+        return Embedder(self._place(load_encoder(self.name, config)), tokenizer, self.batch_size, self.name)
 
     @cached_property
     def mask_filler(self) -> MaskFiller:
@@ -257,8 +253,8 @@ class LoadedCheckpoint(Summarized):
         check_fills(self.name, config, tokenizer, self.architecture if self.is_fine_tuned else None)
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
-        return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)
+        return MaskFiller(self._place(model), tokenizer, self.batch_size, self.name)
 
-    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+    def _place(self, model: PreTrainedModel) -> PreTrainedModel:
         device = inference_device(self.device_setting)
         return model.to(device, inference_dtype(self._precision, device))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class PredictedChoices(Predicted):
+class ChoiceInference(TaskInference):
     """Choices of endings."""
 
     task: MultipleChoiceTask
@@ -41,4 +41,4 @@ class PredictedChoices(Predicted):
         return terms_of(name, predictions, references)
 
 
-predicted.register(MultipleChoiceTask, PredictedChoices)
+task_inference.register(MultipleChoiceTask, ChoiceInference)

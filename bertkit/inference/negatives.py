@@ -91,7 +91,7 @@ def mine_negatives(
             f"{table.source}: {different} different texts in {columns[1]!r} are too few for {number} negatives of each "
             "pair; give more pairs, or a smaller --number"
         )
-    mined = _mined(rows, model, number, margin, batch_size)
+    mined = _mine(rows, model, number, margin, batch_size)
     if not mined:
         raise DataError(
             f"{table.source}: no text is further from its first one than the positive, by a margin of {margin}; give a "
@@ -105,7 +105,7 @@ def mine_negatives(
     return MinedNegatives(target, len(rows), len(mined))
 
 
-def _mined(
+def _mine(
     rows: Sequence[tuple[str, str]], model: str, number: int, margin: float, batch_size: int
 ) -> list[tuple[str, ...]]:
     """Returns the pairs, each with its negatives, the nearest first."""

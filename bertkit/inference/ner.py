@@ -12,7 +12,7 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.typed_rows import JSON, read_json_list
-from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
+from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
 from bertkit.inference.verdict import (
     Facts,
     are_rare,
@@ -36,7 +36,7 @@ _COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
-class PredictedEntities(Predicted):
+class EntityInference(TaskInference):
     """Entities of texts, or with plain tags the tags of words."""
 
     task: NerTask
@@ -54,7 +54,7 @@ class PredictedEntities(Predicted):
             return read_json_list(path)
         return read_sentences(path, self.task.data.comment_prefix) if is_conll(path) or is_of_words(path) else None
 
-    def repeated(self, columns: Columns) -> Columns:
+    def columns_beside(self, columns: Columns) -> Columns:
         """Selects the texts with their ids, or the words; all other columns are for the model only."""
         names = ("text", *IDS) if "text" in columns else ("tokens",)
         return {name: columns[name] for name in names if name in columns}
@@ -68,16 +68,16 @@ class PredictedEntities(Predicted):
             f"{entity['text']} ({entity['type']} {entity['probability']:.4f})" for entity in prediction["entities"]
         )
 
-    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    def to_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         text, spans = _spans(row)
         ids = {name: row[name] for name in IDS if name in row}
         return ids | annotation(form, text, spans, self.task.data.offset_unit)
 
-    def highlighted(self, row: Mapping[str, Any]) -> str | None:
+    def highlight(self, row: Mapping[str, Any]) -> str | None:
         if self.task.task.scheme == "plain":
             return None
         types = {split_tag(name)[1] for name in self.task.task.label_names if name != OUTSIDE}
-        return highlight(*_spans(row), sorted(types))
+        return highlight_spans(*_spans(row), sorted(types))
 
     def facts(self, outcome: Outcome) -> Facts:
         own, true = outcome.predictions_and_references()
@@ -131,16 +131,14 @@ class PredictedEntities(Predicted):
             counts[kind] += count if prefix == "B" else 0
         return np.array([counts[kind] for kind in types], dtype=np.int64)
 
-    def unit(self, name: str) -> str:
-        return "word" if name.endswith("accuracy") else "entity"
-
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        if self.unit(name) == "word":
-            return sum(map(len, references))
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        if name.endswith("accuracy"):
+            return counted(sum(map(len, references)), "word", form=",")
         true = self.task.to_labels(references)
         counts = count_entities(true, true, self.task.task.strict)
         of_type = name.removeprefix("entity/").rpartition("/")[0]
-        return sum(each.actual for kind, each in counts.items() if of_type in ("", kind))
+        number = sum(each.actual for kind, each in counts.items() if of_type in ("", kind))
+        return counted(number, "entity", form=",")
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if self.task.task.scheme == "plain":
@@ -159,7 +157,7 @@ class PredictedEntities(Predicted):
         return collapse_of(*(chain.from_iterable(tags) for tags in sides))
 
 
-predicted.register(NerTask, PredictedEntities)
+task_inference.register(NerTask, EntityInference)
 
 
 def _spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:
@@ -196,7 +194,7 @@ def annotation(form: str, text: str, entities: Sequence[Span], unit: OffsetUnit)
     return {"text": text, "spans": [{"start": start, "end": end, "label": label} for start, end, label in spans]}
 
 
-def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
+def highlight_spans(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
     r"""Returns the text with each span in the terminal colour of its type, followed by the type; other control
     characters are escaped.
 
@@ -205,7 +203,7 @@ def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
         spans: spans of the text, in order.
         types: all possible types; the index of a type determines its colour.
 
-    >>> highlight("Ann left", [Span(0, 3, "PER")], ["LOC", "PER"])
+    >>> highlight_spans("Ann left", [Span(0, 3, "PER")], ["LOC", "PER"])
     '\x1b[1;34mAnn\x1b[0m\x1b[2m[PER]\x1b[0m left'
     """
     pieces = []

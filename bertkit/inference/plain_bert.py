@@ -52,7 +52,7 @@ def load_plain_bert(head: str | type, checkpoint: str, config: PreTrainedConfig)
         weights = load_file(path)
     except (SafetensorError, OSError):
         return None
-    expected = _expected(head, config)
+    expected = _expected_shapes(head, config)
     if any(name not in weights or tuple(weights[name].shape) != shape for name, shape in expected.items()):
         return None
     if any(values.dtype not in _TYPES for name, values in weights.items() if name in expected):
@@ -63,7 +63,7 @@ def load_plain_bert(head: str | type, checkpoint: str, config: PreTrainedConfig)
     return PlainBert(head, config, {name: weights[name].float() for name in expected})
 
 
-def _expected(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+def _expected_shapes(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
     """Returns the names and shapes of the weights, as in `bertkit.model.modeling_bert`."""
     hidden, inner = config.hidden_size, config.intermediate_size
     layer, pooled = _HEADS[head]
@@ -95,18 +95,6 @@ def _expected(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]
     return shapes
 
 
-def _packed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns copies of the weights, the matrices of the layers and of the pooler in the order in which oneDNN reads
-    them. The given ones are mapped from a file, which may be overwritten or truncated while the network is used."""
-    reorders = has_onednn()
-    return {
-        name: torch.ops.mkldnn._reorder_linear_weight(values)
-        if reorders and values.ndim == 2 and name.startswith(("bert.encoder.", "bert.pooler."))
-        else values.clone()
-        for name, values in weights.items()
-    }
-
-
 class PlainBert(nn.Module):
     """The part of a network's interface that `bertkit.inference` uses, on the CPU.
 
@@ -120,7 +108,15 @@ class PlainBert(nn.Module):
         super().__init__()
         self.config = config
         self.device, self.dtype = torch.device("cpu"), torch.float32
-        self._weights = _packed(weights)
+        # Copies, since the given weights are mapped from a file, which may be overwritten or truncated meanwhile; the
+        # matrices of the layers and of the pooler are in the order in which oneDNN reads them.
+        reorders = has_onednn()
+        self._weights = {
+            name: torch.ops.mkldnn._reorder_linear_weight(values)
+            if reorders and values.ndim == 2 and name.startswith(("bert.encoder.", "bert.pooler."))
+            else values.clone()
+            for name, values in weights.items()
+        }
         self._activation = _ACTIVATIONS[config.hidden_act]
         self._name, self._pooled = _HEADS[head]
         weight, bias = (
@@ -136,7 +132,12 @@ class PlainBert(nn.Module):
     ) -> dict[str, Tensor]:
         """Returns the outputs of the head by name: ``logits`` (B, C) or (B, S, C), or ``start_logits`` and
         ``end_logits``, (B, S); the arguments are (B, S) int64."""
-        states = self._embedded(input_ids, token_type_ids)
+        words, positions, types = (
+            self._weights[f"bert.embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
+        )
+        segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        embedded = F.embedding(input_ids, words) + F.embedding(segments, types) + positions[: input_ids.shape[1]]
+        states = self._norm("bert.embeddings", embedded)  # (B, S, H)
         mask = None
         if attention_mask is not None and not bool(attention_mask.all()):
             mask = attention_mask[:, None, None, :].bool()  # (B, 1, 1, S)
@@ -152,15 +153,6 @@ class PlainBert(nn.Module):
             return {"logits": scores}
         start, end = scores.unbind(dim=-1)
         return {"start_logits": start, "end_logits": end}
-
-    def _embedded(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
-        """Embeds (B, S) as (B, S, H)."""
-        words, positions, types = (
-            self._weights[f"bert.embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
-        )
-        segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        embedded = F.embedding(input_ids, words) + F.embedding(segments, types) + positions[: input_ids.shape[1]]
-        return self._norm("bert.embeddings", embedded)
 
     def _layer(self, prefix: str, read: Tensor, states: Tensor, mask: Tensor | None) -> Tensor:
         """Computes one Transformer layer for the tokens ``read``, (B, R, H) to (B, R, H), which attend to ``states``,

@@ -12,9 +12,9 @@ from bertkit.data.tables.objects import ROWS, kind_of_table, renamed, table_of, 
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
-from bertkit.inference.predicted import predicted
+from bertkit.inference.options import PredictOptions
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.row_files import spread
-from bertkit.inference.unsure import check_unsure_below, with_unsure
 from bertkit.inference.writing import names_beside
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
@@ -55,21 +55,16 @@ class Predictor:
     def predict(
         self,
         texts: str | Sequence[str] | Any = None,
-        *,
-        all_probabilities: bool = False,
-        threshold: float | None = None,
-        unsure_below: float | None = None,
-        text_columns: Sequence[str] | None = None,
+        options: PredictOptions | None = None,
         **fields: str | Sequence[str],
     ) -> Any:
-        """Predicts for texts, in the order given; `Predicted.format_prediction` writes one in a line.
+        """Predicts for texts, in the order given; `TaskInference.format_prediction` writes one in a line.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them. Or
                 a table with the columns of the training: a DataFrame of pandas or polars, an Arrow table, a
                 ``datasets.Dataset`` or a list of dictionaries.
-            all_probabilities, threshold, unsure_below, text_columns: as for `bertkit.inference.files.predict_stream`;
-                the validation set is not predicted for.
+            options: other options than the defaults; ``aggregation`` and ``precision`` are those of the predictor.
             fields: for question answering, instead: ``question``, one or several, and ``context``, one for all or one
                 for each.
 
@@ -88,9 +83,8 @@ class Predictor:
                 "predict takes texts or a table, or fields as keyword arguments, such as question and context; got "
                 f"{given} (settings such as max_seq_length are arguments of bertkit.load)"
             )
-        task = configured(self.task, all_probabilities, threshold, text_columns)
-        if unsure_below is not None:
-            check_unsure_below(task, unsure_below)
+        options = options or PredictOptions()
+        task = options.configure(self.task)
         table = None
         if texts is None:
             fields = {
@@ -98,16 +92,16 @@ class Predictor:
             }
             for name, value in fields.items():
                 with_words([value] if isinstance(value, str) else value, name)
-            columns: Columns = predicted(task).read_fields(fields)
+            columns: Columns = task_inference(task).read_fields(fields)
         elif kind_of_table(texts) is not None:
             table = table_of(texts)
             columns = task.columns_of(table)
         else:
             columns = task.read_input(with_words(list_of_texts(texts)))
-        rows = with_unsure(self.with_task(task).predict_columns(columns), unsure_below)
+        rows = options.mark_unsure(self.with_task(task).predict_columns(columns))
         if table is None:
             return rows
-        return table_with_predictions(texts, list(table.columns), rows, predicted(task).leaves_out_labels)
+        return table_with_predictions(texts, list(table.columns), rows, task_inference(task).leaves_out_labels)
 
     def with_task(self, task: Task) -> Predictor:
         """Returns the predictor of the same network for a task with other options."""
@@ -124,7 +118,7 @@ class Predictor:
         """
         if not any(map(len, columns.values())):
             return []
-        features = self.task.encode(predicted(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
+        features = self.task.encode(task_inference(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
         return self.task.decode(self.outputs(features, on_progress), features, columns)
 
     def outputs(self, features: Columns, on_progress: Reached | None = None) -> Outputs:
@@ -170,7 +164,7 @@ def table_with_predictions(
         given: a table object.
         names: its columns.
         rows: predictions, one per row of the table.
-        leaves_out_labels: as of `Predicted`.
+        leaves_out_labels: as of `TaskInference`.
     """
     given = renamed(given, names_beside(names, rows[0]))
     if kind_of_table(given) != ROWS:
@@ -196,11 +190,12 @@ def _with_rows(whole: np.ndarray | None, numbers: Sequence[int], rows: np.ndarra
 def joined_outputs(blocks: Sequence[Outputs]) -> Outputs:
     """Joins outputs for some rows each, (N, S, …), in their order; shorter ones are padded with -100."""
     if isinstance(blocks[0], tuple):
-        return tuple(map(_joined, zip(*blocks, strict=True)))
-    return _joined(blocks)
+        return tuple(join_arrays(each) for each in zip(*blocks, strict=True))
+    return join_arrays(blocks)
 
 
-def _joined(blocks: Sequence[Any]) -> np.ndarray:
+def join_arrays(blocks: Sequence[Any]) -> np.ndarray:
+    """Joins arrays, as `joined_outputs`."""
     ends = np.cumsum([len(block) for block in blocks])
     longest = max(range(len(blocks)), key=lambda number: blocks[number].shape[1])
     whole: np.ndarray | None = None
@@ -231,7 +226,7 @@ def build_predictor(
     tokenizer = load_tokenizer(checkpoint, config=config)
 
     def network(place: str) -> PreTrainedModel | PlainBert:
-        if where == "cpu" and dtype == torch.float32 and not predicted(task).needs_transformers:
+        if where == "cpu" and dtype == torch.float32 and not task_inference(task).needs_transformers:
             from bertkit.inference.plain_bert import load_plain_bert
 
             plain = load_plain_bert(task.head, place, config)
@@ -269,30 +264,11 @@ def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTraine
     return task, config
 
 
-def load_configured_task(
-    name: str,
-    all_probabilities: bool = False,
-    threshold: float | None = None,
-    text_columns: Sequence[str] | None = None,
-    aggregation: str | None = None,
-) -> tuple[Task, PreTrainedConfig]:
-    """Returns the task of a checkpoint with the options of `predict_stream`, and its configuration; loads no weights.
+def load_configured_task(name: str, options: PredictOptions) -> tuple[Task, PreTrainedConfig]:
+    """Returns the task of a checkpoint with other options, and its configuration; loads no weights.
 
     Raises:
         BertkitError: the checkpoint cannot be read, or its task does not have an option.
     """
-    task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
-    return configured(task, all_probabilities, threshold, text_columns), config
-
-
-def configured(
-    task: Task, all_probabilities: bool, threshold: float | None, text_columns: Sequence[str] | None
-) -> Task:
-    """Returns a task with the options of `predict_stream`; RecipeError if it does not have one of them."""
-    if text_columns:
-        task = predicted(task).with_columns({"text_columns": list(text_columns)})
-    if all_probabilities:
-        task = predicted(task).with_all_probabilities()
-    if threshold is not None:
-        task = predicted(task).with_threshold(threshold)
-    return task
+    task, config = load_task(name, {} if options.aggregation is None else {"aggregation": options.aggregation})
+    return options.configure(task), config

@@ -10,7 +10,7 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.typed_rows import JSON
-from bertkit.inference.predicted import Outcome, Predicted, predicted
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class PredictedAnswers(Predicted):
+class AnswerInference(TaskInference):
     """Answers to questions, with the questions: contexts may be long and shared by many questions."""
 
     task: QuestionAnsweringTask
@@ -62,7 +62,7 @@ class PredictedAnswers(Predicted):
     def format_prediction(self, prediction: Mapping[str, Any]) -> str:
         return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
 
-    def repeated(self, columns: Columns) -> Columns:
+    def columns_beside(self, columns: Columns) -> Columns:
         return {"question": columns["question"]}
 
     def facts(self, outcome: Outcome) -> Facts:
@@ -105,4 +105,4 @@ class PredictedAnswers(Predicted):
         ], references
 
 
-predicted.register(QuestionAnsweringTask, PredictedAnswers)
+task_inference.register(QuestionAnsweringTask, AnswerInference)

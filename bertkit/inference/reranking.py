@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.classification import PredictedClassification
-from bertkit.inference.predicted import Outcome, Predicted, collapse_of, predicted
+from bertkit.inference.classification import TextInference
+from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
 from bertkit.inference.verdict import Facts
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.ranking import queries_of, ranking_terms
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.splits import Columns
 
 
-class PredictedPairs(PredictedClassification):
+class RerankingInference(TextInference):
     """Scores of a query and a passage."""
 
     task: RerankingTask
@@ -25,20 +26,17 @@ class PredictedPairs(PredictedClassification):
     example = "pair"
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """As `Predicted.collapse`, of the scores: that all rankings are perfect is no fault."""
+        """As `TaskInference.collapse`, of the scores: that all rankings are perfect is no fault."""
         return collapse_of((each["score"],) for each in self.task.decode(outputs, features, examples))
 
     def facts(self, outcome: Outcome) -> Facts:
-        return Predicted.facts(self, outcome)  # rankings have no classes
+        return TaskInference.facts(self, outcome)  # rankings have no classes
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return ranking_terms(name, np.asarray(predictions))
 
-    def unit(self, name: str) -> str:
-        return "query"
-
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        return queries_of(predictions)
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        return counted(queries_of(predictions), "query", form=",")
 
 
-predicted.register(RerankingTask, PredictedPairs)
+task_inference.register(RerankingTask, RerankingInference)

@@ -164,10 +164,10 @@ class JsonList(TextRows):
     """Writes one list of objects, each on lines of its own."""
 
     def __init__(self, file: GrowingFile):
-        super().__init__(file, self._items)
+        def items(rows: Sequence[Row]) -> str:
+            return ("," if file.rows else "[") + "\n" + json_lines(rows).rstrip("\n").replace("\n", ",\n")
 
-    def _items(self, rows: Sequence[Row]) -> str:
-        return ("," if self._file.rows else "[") + "\n" + json_lines(rows).rstrip("\n").replace("\n", ",\n")
+        super().__init__(file, items)
 
     def close(self) -> None:
         if not self._file.has_failed:
@@ -301,7 +301,8 @@ def _array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Array:
     present = [value for value in values if value is not None]
     kind = known or pa.string()
     if known is None and present:
-        if all(map(_is_map_of_numbers, present)):
+        maps = [value.values() for value in present if isinstance(value, Mapping) and value]
+        if len(maps) == len(present) and all(isinstance(each, float) for values in maps for each in values):
             kind = pa.map_(pa.string(), pa.float64())
         elif any(isinstance(value, (list, Mapping)) for value in present):
             values = [None if value is None else _json(value) for value in values]
@@ -325,10 +326,6 @@ def _array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Array:
 
 def _json(value: Any) -> str:
     return dumps(value, ensure_ascii=False, default=plain)
-
-
-def _is_map_of_numbers(value: Any) -> bool:
-    return isinstance(value, Mapping) and bool(value) and all(isinstance(each, float) for each in value.values())
 
 
 def vector_column(vectors: np.ndarray) -> pa.ListArray:

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Predicted, collapse_of, predicted
+from bertkit.inference.outcome import TaskInference, collapse_of, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.metrics.ranking import SCORES, queries_of, ranking_terms
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.similarity.task import TRIPLET_ACCURACY, SimilarityTask
 from bertkit.tasks.splits import Columns
 
 
-class PredictedSimilarity(Predicted):
+class SimilarityInference(TaskInference):
     """Cosines of texts."""
 
     task: SimilarityTask
@@ -25,7 +26,7 @@ class PredictedSimilarity(Predicted):
         return "\t".join(f"{each:.4f}" for each in prediction.get("similarities", [prediction["similarity"]]))
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """As `Predicted.collapse`, of the cosines: that all rankings are perfect is no fault."""
+        """As `TaskInference.collapse`, of the cosines: that all rankings are perfect is no fault."""
         return collapse_of((round(each["similarity"], 6),) for each in self.task.decode(outputs, features, examples))
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
@@ -39,11 +40,10 @@ class PredictedSimilarity(Predicted):
         has_negatives = self.task.task.form == "triplets"
         return "triplet" if has_negatives else "pair"
 
-    def unit(self, name: str) -> str:
-        return "query" if name in SCORES else self.example
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        if name not in SCORES:
+            return super().count_units(name, predictions, references)
+        return counted(queries_of(predictions), "query", form=",")
 
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        return queries_of(predictions) if name in SCORES else len(references)
 
-
-predicted.register(SimilarityTask, PredictedSimilarity)
+task_inference.register(SimilarityTask, SimilarityInference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -19,17 +19,17 @@ from bertkit.inference.embedding import TEXTS_AT_ONCE, TokenEmbeddings, Vectors,
 from bertkit.inference.inputs import (
     BLOCK,
     Block,
-    blocks_of,
-    list_of_texts,
+    listing_skipped,
     one_block,
     process_blocks,
+    read_given,
     read_inputs,
-    with_words,
+    readable,
 )
 from bertkit.inference.loaded import load
+from bertkit.inference.options import EmbedOptions
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.row_files import RowGroups, json_lines, vector_column
-from bertkit.inference.skipping import listing_skipped, readable
 from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.runtime.files import readable_size
@@ -216,32 +216,10 @@ def embed_texts(
     elif kind_of_table(texts) is not None:
         blocks = one_block(table_of(texts))
     else:
-        blocks = blocks_of(with_words(list_of_texts(texts), left_out=skipped), at_once)
+        blocks = read_given(texts, at_once, left_out=skipped)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
-    read = readable(_reader(text_column, per_file), skipped)
-
-    def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
-        of_block, files = read(block)
-        return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress), files
-
-    count, size = 0, embedder.size(layers)
-    with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
-        blocks_of_vectors = process_blocks(blocks, "embedding", embed)
-        for of_block, vectors, files in listing_skipped(blocks_of_vectors, skipped, lambda block: len(block[0])):
-            if of_block:  # else all inputs of the block were skipped
-                writer.add(of_block, vectors, files)
-                count += len(of_block)
-        if not count:  # a file of no texts, with the columns or arrays of others
-            writer.add(*embed(Block([], 0, 0), unreported))
-    return count, size
-
-
-def _reader(text_column: str | None, per_file: bool) -> Callable[[Block], tuple[list[str], list[str] | None]]:
-    """Returns a function that gives the texts of a block, and the paths of their files if each is a file.
-
-    The column of a table is printed once unless it is ``text`` or the given one.
-    """
-    said = {text_column or "text"}
+    options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
+    said = {text_column or "text"}  # columns that need not be named
 
     def read(block: Block) -> tuple[list[str], list[str] | None]:
         inputs = block.inputs
@@ -253,4 +231,19 @@ def _reader(text_column: str | None, per_file: bool) -> Callable[[Block], tuple[
             say(f"{inputs.source}: texts in {column!r}")
         return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if per_file else None
 
-    return read
+    read_what_can_be = readable(read, skipped)
+
+    def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
+        of_block, files = read_what_can_be(block)
+        return of_block, embedder.embed(of_block, options, on_progress), files
+
+    count, size = 0, embedder.size(layers)
+    with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
+        blocks_of_vectors = process_blocks(blocks, "embedding", embed)
+        for of_block, vectors, files in listing_skipped(blocks_of_vectors, skipped, lambda block: len(block[0])):
+            if of_block:  # else all inputs of the block were skipped
+                writer.add(of_block, vectors, files)
+                count += len(of_block)
+        if not count:  # a file of no texts, with the columns or arrays of others
+            writer.add(*embed(Block([], 0, 0), unreported))
+    return count, size

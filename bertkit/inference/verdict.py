@@ -1,8 +1,8 @@
 """The verdict on a run: what its scores say, in sentences of facts.
 
 The same sentences stand at the end of a run, in its report, in its model card and in `bertkit.compare`. `verdict_of`
-makes them; what it says of the predictions of a kind of task is `bertkit.inference.predicted.Predicted.facts`. What to
-try next follows from them in `bertkit.training.runs.evaluate`.
+makes them; what it says of the predictions of a kind of task is `bertkit.inference.outcome.TaskInference.facts`. What
+to try next follows from them in `bertkit.training.runs.evaluate`.
 
 Dimension letters: N examples, C classes.
 """
@@ -24,7 +24,7 @@ from bertkit.runtime.errors import shown
 from bertkit.runtime.progress import counted, display_name, inflected
 
 Outcome = Any
-"""A `bertkit.inference.predicted.Outcome`, whose module imports this one."""
+"""A `bertkit.inference.outcome.Outcome`, whose module imports this one."""
 
 _MOST_NAMES = 8  # of classes in a sentence
 _MOST_PLACES = 3  # that the examples of a class went to

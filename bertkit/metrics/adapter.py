@@ -144,7 +144,7 @@ class FurtherMetrics:
         A name that is taken has that of its metric before it: ``my_metric_accuracy``.
 
         Args:
-            predictions, references: in the form of the kind of task, see `bertkit.inference.predicted.Predicted`.
+            predictions, references: in the form of the kind of task, see `bertkit.inference.outcome.TaskInference`.
             own: names of the scores of the task.
 
         Raises:

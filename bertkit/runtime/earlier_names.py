@@ -15,6 +15,7 @@ _NOW = {
     "checkpoint": "model.checkpoint",
     "distillation": "training.distillation",
     "errors": "runtime.errors",
+    "inference.predicted": "inference.outcome",
     "options": "runtime.options",
     "tables": "data.tables",
 }
@@ -32,6 +33,8 @@ def present_name(name: str) -> str | None:
     if not name.startswith("bertkit."):
         return None
     _, first, *rest = name.split(".")
+    if (now := _NOW.get(".".join([first, *rest[:1]]))) is not None:
+        return ".".join(["bertkit", now, *rest[1:]])
     now = _NOW.get(first)
     # A public function may have the name of a feature, such as `bertkit.explain`.
     if now is None and (FOLDER / first / "__init__.py").is_file():

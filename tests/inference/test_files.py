@@ -14,7 +14,7 @@ import pytest
 
 from bertkit.inference import files, inputs, predictor
 from bertkit.inference.files import predict_stream
-from bertkit.inference.predicted import Predicted, predicted
+from bertkit.inference.outcome import TaskInference, task_inference
 from bertkit.inference.row_files import CsvRows
 from bertkit.inference.writing import with_prediction
 from bertkit.runtime.errors import DataError, OutputError
@@ -54,8 +54,8 @@ def no_model(monkeypatch):
     monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config, **_: task)
 
 
-@predicted.register(Echo)
-class PredictedEcho(Predicted):
+@task_inference.register(Echo)
+class EchoInference(TaskInference):
     """Writes the label alone."""
 
     def format_prediction(self, prediction):
@@ -116,21 +116,6 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
         predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
-@pytest.mark.parametrize(
-    ("texts", "faults"),
-    [("", "text 1: empty"), ([" ", "a", "\n"], "2 faults:\n  - text 1: empty.*\n  - text 3: empty")],
-)
-def test_empty_texts_are_refused(fine_tuned, texts, faults):
-    with pytest.raises(DataError, match=rf"^{faults}; give at least one word$"):
-        predict_stream(fine_tuned("film"), texts)
-
-
-def test_empty_texts_are_skipped_on_request(capsys):
-    ((rows, _),) = predict_stream("x", ["", "one"], on_error="skip")
-    assert [row["text"] for row in rows] == ["one"]
-    assert "skipped: text 1: empty" in capsys.readouterr().err
-
-
 def test_jsonl_has_one_object_a_line(tmp_path):
     list(predict_stream("x", ["é\n", "b"], output_file=tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
@@ -154,7 +139,7 @@ def test_a_line_for_a_terminal_is_one_line(tmp_path):
 def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
     found = {"labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: [found] * len(columns["text"]))
-    monkeypatch.setattr(PredictedEcho, "format_prediction", lambda self, prediction: "")
+    monkeypatch.setattr(EchoInference, "format_prediction", lambda self, prediction: "")
     list(predict_stream("x", ['a "b", c'], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
@@ -213,7 +198,7 @@ def test_a_column_that_csv_cannot_have_is_named(tmp_path, monkeypatch, capsys):
 
 def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
-    monkeypatch.setattr(Predicted, "leaves_out_labels", True)
+    monkeypatch.setattr(TaskInference, "leaves_out_labels", True)
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
     list(predict_stream("x", ["a", "b"], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -285,7 +270,7 @@ class TestBlocks:
             next(stream)
 
     def test_rows_with_neighbours_are_one_block(self, tmp_path, small_blocks, monkeypatch):
-        monkeypatch.setattr(Predicted, "reads_neighbours", True)
+        monkeypatch.setattr(TaskInference, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
 

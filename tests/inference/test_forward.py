@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bertkit.inference.forward import _in_threads, forward_in_batches
+from bertkit.inference.forward import forward_in_batches
 from bertkit.runtime.errors import CheckpointError
 
 
@@ -165,15 +165,14 @@ def test_outputs_not_finite_are_refused_outside_padding(data, bad):
 
 
 def test_an_interrupt_waits_for_what_has_begun_only(three_threads):
-    begun = []
+    class Slow(Noted):
+        def forward(self, ids, plus=0):
+            result = super().forward(ids, plus)
+            time.sleep(0.3)
+            return result
 
-    def compute(number: int) -> int:
-        begun.append(number)
-        time.sleep(0.3)
-        return number
-
+    model = Slow(at_once=3)
     threading.Timer(0.15, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
-
     with pytest.raises(KeyboardInterrupt):
-        list(_in_threads(compute, range(9), 2))  # of which a third one waits for a thread
-    assert sorted(begun) == [0, 1]
+        results(model, 3000)
+    assert len(model.threads) == 3  # a fourth batch waits for a thread

@@ -12,7 +12,7 @@ import pytest
 import bertkit
 from bertkit.data.tables import read_table
 from bertkit.inference import inputs, row_files
-from bertkit.inference.row_files import JsonList, ParquetRows, writing_rows
+from bertkit.inference.row_files import JsonList, ParquetRows, TextRows, json_lines, writing_rows
 from bertkit.inference.writing import GrowingFile
 from bertkit.runtime.errors import DataError, OutputError
 
@@ -111,11 +111,20 @@ def test_a_fault_closes_the_list(fine_tuned, tmp_path, small_blocks):
     assert [row["text"] for row in json.loads((tmp_path / "out.json.partial").read_text())] == ["a film", "a plot"]
 
 
-@pytest.mark.parametrize("form", ["json", "parquet"])
-def test_a_full_disk_ends_with_one_message(tmp_path, form, monkeypatch):
+def test_no_file_that_is_there_is_taken(tmp_path):
+    (tmp_path / "x.partial").write_text("mine")
+    with pytest.raises(OutputError, match="File exists"), GrowingFile(tmp_path / "x"):
+        pass
+    assert (tmp_path / "x.partial").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "writer_of", [lambda file: TextRows(file, json_lines), JsonList, lambda file: ParquetRows(file, False)]
+)
+def test_a_full_disk_ends_with_one_message(tmp_path, writer_of, monkeypatch):
     def work():
         with GrowingFile(tmp_path / "x") as file:
-            writer = JsonList(file) if form == "json" else ParquetRows(file, False)
+            writer = writer_of(file)
             monkeypatch.setattr(row_files, "ROW_GROUP", 1)
             writer.add([{"text": "a"}])
             kept.append((tmp_path / "x.partial").read_bytes())

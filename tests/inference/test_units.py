@@ -9,7 +9,7 @@ import pytest
 
 import bertkit
 from bertkit.inference.comparison import System, compare_systems
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.metrics.intervals import score_interval
 from bertkit.metrics.ranking import mean_scores, ranking_terms
 
@@ -86,7 +86,7 @@ def test_a_comparison_of_rankings_is_of_queries(fine_tuned):
     from bertkit.inference.predictor import load_task
 
     task, _ = load_task(str(fine_tuned("reranker")), {})
-    how = predicted(task)
+    how = task_inference(task)
     sides = [rankings([0.2, 0.9, 0.4, 0.75]), rankings([0.3, 0.9, 0.6, 0.8])]
     systems = [
         System(
@@ -97,7 +97,7 @@ def test_a_comparison_of_rankings_is_of_queries(fine_tuned):
             how.terms,
             task.main_metric,
             task.to_labels,
-            units=how.counted_units,
+            units=how.count_units,
             example=how.example,
         )
         for name, rows in zip("AB", sides, strict=True)
@@ -133,6 +133,9 @@ def test_correlations_have_an_interval_however_few_the_examples(fine_tuned, name
     true = np.random.default_rng(0).normal(size=number)
     own = true + np.random.default_rng(1).normal(size=number)
     score = task.compute_metrics(own, true)[name]
-    low, high = predicted(task).interval(name, own, true, is_main=False)
+    outcome = Outcome(task, own, {}, {"text": [f"text {row}" for row in range(number)]}, "rows.csv")
+    vars(outcome)["_predictions_and_references"] = own, true
+    vars(outcome)["same_texts"] = np.arange(number)
+    low, high = outcome.interval(name, is_main=False)
     assert low < score < high
     assert high - low < 0.7

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 import bertkit
-from bertkit.inference.unsure import UNSURE, with_unsure
+from bertkit.inference.options import UNSURE, PredictOptions
 from bertkit.runtime.errors import RecipeError
 
 
@@ -35,7 +35,8 @@ def test_what_has_no_unsure_label(fine_tuned, kind, probability):
 
 
 def test_a_probability_at_the_limit_is_sure():
-    assert with_unsure([{"label": "a", "probability": 0.6}], 0.6)[0]["label"] == "a"
+    [row] = PredictOptions(unsure_below=0.6).mark_unsure([{"label": "a", "probability": 0.6}])
+    assert row["label"] == "a"
 
 
 def test_the_best_guess_is_a_column(fine_tuned, tmp_path):

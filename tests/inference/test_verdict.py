@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.inference.classification import hardly_different, numbers_in_words
+from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
 from bertkit.inference.loaded import load
-from bertkit.inference.predicted import Outcome
-from bertkit.inference.predicted import predicted as predicted_of
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import (
     Verdict,
@@ -55,9 +54,9 @@ def test_probabilities_near_chance(top, is_said):
 
 def test_numbers_that_hardly_differ():
     true = np.array([-2.0, 0.0, 1.0, 2.5])
-    assert hardly_different(0.2 + 0.001 * true, true)
-    assert not hardly_different(0.2 + 0.3 * true, true)
-    assert not hardly_different(np.ones(3), np.ones(3))
+    assert numbers_in_words(0.2 + 0.001 * true, true, None).learnt_little
+    assert not numbers_in_words(0.2 + 0.3 * true, true, None).learnt_little
+    assert not numbers_in_words(np.ones(3), np.ones(3), None).learnt_little
 
 
 @pytest.mark.parametrize(
@@ -190,7 +189,7 @@ def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references
     of_kind = outcome(fine_tuned(kind), [])
     vars(of_kind)["_predictions_and_references"] = predictions, references
     vars(of_kind)["same_texts"] = np.arange(len(references))
-    sentences = predicted_of(of_kind.task).facts(of_kind).sentences
+    sentences = task_inference(of_kind.task).facts(of_kind).sentences
     assert sentences[0].startswith(first)
     assert sentences[-1].endswith(last)
 

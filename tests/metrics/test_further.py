@@ -9,7 +9,7 @@ import pytest
 
 import bertkit
 from bertkit.cli.app import main
-from bertkit.inference.predicted import all_scores, further_metrics, predicted
+from bertkit.inference.outcome import all_scores, further_metrics, task_inference
 from bertkit.inference.predictor import load_task
 from bertkit.metrics.adapter import FurtherMetrics
 from bertkit.runtime.errors import RecipeError
@@ -118,7 +118,7 @@ ANSWERS = [{"id": "0", "answers": {"text": ["red"], "answer_start": [0]}}]
 )
 def test_kinds_of_task_give_the_usual_forms(fine_tuned, kind, predictions, references, expected):
     task, _ = load_task(str(fine_tuned(kind)), {})
-    assert predicted(task).for_metrics(predictions, references) == expected
+    assert task_inference(task).for_metrics(predictions, references) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ EARLIER = {
     "bertkit.checks.subject": "bertkit.features.checks.subject",
     "bertkit.distillation.losses": "bertkit.training.distillation.losses",
     "bertkit.errors": "bertkit.runtime.errors",
+    "bertkit.inference.predicted": "bertkit.inference.outcome",
     "bertkit.options": "bertkit.runtime.options",
     "bertkit.reporting.reported": "bertkit.features.reporting.reported",
     "bertkit.serving.served": "bertkit.features.serving.served",
@@ -27,6 +28,14 @@ def test_an_earlier_name_is_another_name_of_the_same_module(name):
     module = import_module(name)
     assert module is sys.modules[EARLIER[name]]
     assert module.__spec__.name == module.__name__ == EARLIER[name]
+
+
+def test_earlier_names_within_a_module():
+    from bertkit.inference.predicted import Predicted, predicted  # type: ignore[import-not-found]
+
+    from bertkit.inference.outcome import TaskInference, task_inference
+
+    assert (Predicted, predicted) == (TaskInference, task_inference)
 
 
 def test_other_names_are_not_found():

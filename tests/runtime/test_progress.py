@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from bertkit.inference.ner import highlight
+from bertkit.inference.ner import highlight_spans
 from bertkit.runtime.progress import Bar, end_bars, printable, say, without_repetitions, wrapped
 from bertkit.tasks.ner.spans import Span
 
@@ -33,7 +33,7 @@ def test_no_control_character_is_printed(text):
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
 def test_colours_are_the_only_escapes_of_highlighted_entities(before, entity, after, kind):
     span = Span(len(before), len(before) + len(entity), kind)
-    shown = highlight(before + entity + after, [span], [kind])
+    shown = highlight_spans(before + entity + after, [span], [kind])
     for colour in ("\x1b[1;32m", "\x1b[0m", "\x1b[2m", "\x1b[0m"):
         assert colour in shown
         shown = shown.replace(colour, "", 1)

@@ -17,7 +17,7 @@ from transformers import BertTokenizer
 
 from bertkit import BertConfig, BertForMultipleChoice, BertForSequenceClassification
 from bertkit.data.tables import Table, read_table
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import Predictor
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.tasks import table_data
@@ -371,7 +371,7 @@ def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
         {"choice": 1, "probability": pytest.approx(0.75), "probabilities": pytest.approx([0.25, 0.75])},
         {"choice": 0, "probability": 0.5, "probabilities": [0.5, 0.0, 0.5]},
     ]
-    assert predicted(settled()).format_prediction(found[0]) == "1\t0.7500"
+    assert task_inference(settled()).format_prediction(found[0]) == "1\t0.7500"
 
 
 def test_the_score_is_the_share_of_right_choices():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import DataSettings
 from bertkit.tasks.folds import load_splits
@@ -127,8 +127,8 @@ def test_perfect_rankings_are_no_collapse(task):
     columns = {name: splits["train"].examples[name] for name in ("query", "passage", "labels")}
     logits = np.array([[0.1], [0.5], [2.0], [-1.0]])
     assert settled.score(logits, columns, columns)["ndcg_at_10"] == 1
-    assert predicted(settled).collapse(logits, columns, columns) is None
-    assert predicted(settled).collapse(np.ones((4, 1)), columns, columns)
+    assert task_inference(settled).collapse(logits, columns, columns) is None
+    assert task_inference(settled).collapse(np.ones((4, 1)), columns, columns)
 
 
 def test_the_loss_is_the_binary_cross_entropy(task):

@@ -17,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import bertkit as package_of_runs
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.inference.verdict import verdict_of
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import RecipeError

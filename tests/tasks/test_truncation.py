@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 import bertkit
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.tasks.windows import cut_rows, first_part
 
 ROLES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
@@ -148,11 +148,11 @@ def test_windows_read_the_whole_text(kind, fine_tuned):
     if kind == "answers":
         task, tokenizer = loaded.task, loaded.tokenizer
         columns = {"question": ["is it good " * 400], "context": [text]}
-        cut = predicted(task).cut_texts(columns, tokenizer)
+        cut = task_inference(task).cut_texts(columns, tokenizer)
         assert cut["context"] == [text]
         assert len(cut["question"][0]) < 1000
         assert task.encode(cut, tokenizer)["input_ids"] == task.encode(columns, tokenizer)["input_ids"]
     else:
         assert len(loaded.predict([text])[0]["entities"]) >= 0
         columns = loaded.task.read_input([text])
-        assert predicted(loaded.task).cut_texts(columns, loaded.tokenizer) == columns
+        assert task_inference(loaded.task).cut_texts(columns, loaded.tokenizer) == columns

@@ -132,17 +132,20 @@ def _cut(piece: str) -> list[str]:
     parts = []
     start = 0
     while start < len(piece):
-        end = start + _fitting(piece[start : start + _LONGEST])
+        end = start + _count_fitting(piece[start : start + _LONGEST])
         if end < len(piece):
-            weak = [mark.end() for mark in _WEAK_BOUNDARY.finditer(piece, start, end)]
-            end = weak[-1] if weak else _before_letter(piece, end)
+            if weak := [mark.end() for mark in _WEAK_BOUNDARY.finditer(piece, start, end)]:
+                end = weak[-1]
+            else:  # not between a letter and its combining marks
+                before = range(end, end - _MARKS_IN_A_ROW, -1)
+                end = next((at for at in before if not unicodedata.category(piece[at]).startswith("M")), end)
         if part := piece[start:end].strip():
             parts.append(part)
         start = end
     return parts
 
 
-def _fitting(window: str) -> int:
+def _count_fitting(window: str) -> int:
     """Returns how many characters from the start of ``window`` fit into one sentence."""
     more = _SPACELESS_COUNTS - 1
     if len(window) * _SPACELESS_COUNTS <= _LONGEST:
@@ -153,14 +156,6 @@ def _fitting(window: str) -> int:
             return min(letter.start(), _LONGEST - more * spaceless)
         spaceless += 1
     return min(len(window), _LONGEST - more * spaceless)
-
-
-def _before_letter(text: str, end: int) -> int:
-    """Returns ``end``, or the nearest position before it that does not split a letter from its combining marks."""
-    for place in range(end, end - _MARKS_IN_A_ROW, -1):
-        if not unicodedata.category(text[place]).startswith("M"):
-            return place
-    return end
 
 
 class WholeParagraphs:
@@ -195,10 +190,18 @@ class OwnSplitter:
 
     def __init__(self, name: str):
         place, _, function = name.rpartition(":")
-        module = _run_file(place, name) if place.endswith(".py") else _import(place, name)
+        module = _load_module(place, name)
         self.name = name
         self._resolved = resolved_name(name)  # resolved now: the working folder may differ when it is pickled
-        self._function = _function_of(module, function, name)
+        missing = object()
+        self._function: Any = getattr(module, function, missing)
+        if self._function is missing:
+            known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+            near = did_you_mean(function, known)
+            raise RecipeError(f"sentence_splitter: {name!r}: it has no function {function}{near}")
+        if not callable(self._function):
+            kind = type(self._function).__name__
+            raise RecipeError(f"sentence_splitter: {name!r}: expected a function, got {kind}: {self._function!r:.60}")
         home = sys.modules.get(getattr(self._function, "__module__", ""), module)
         files = dict.fromkeys(getattr(each, "__file__", None) for each in (module, home))
         # Built-in modules have no file.
@@ -271,32 +274,31 @@ def check_splitter_name(name: str) -> None:
         _source_of(place, name)
 
 
-def _import(place: str, name: str) -> ModuleType:
+def _load_module(place: str, name: str) -> ModuleType:
+    """Imports the module of a splitter by its name, or runs its file, each version of it once."""
+    is_file, module_name = place.endswith(".py"), place
+    if is_file:
+        file, source = Path(place).resolve(), _source_of(place, name)
+        # Named by its content, so that the name does not clash with a module, nor with another version of the file.
+        module_name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
+        if module_name in sys.modules:
+            return sys.modules[module_name]
     try:
-        return importlib.import_module(place)
+        if not is_file:
+            return importlib.import_module(place)
+        module = sys.modules[module_name] = ModuleType(module_name)
+        module.__file__ = str(file)
+        exec(compile(source, file, "exec"), module.__dict__)
+        return module
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+        if is_file:
+            del sys.modules[module_name]
+        elif isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             raise RecipeError(
                 f"sentence_splitter: {name!r}: there is no module {error.name}; install it, add its folder to "
                 f"PYTHONPATH, or give path/to/file.py:function"
             ) from error
-        raise RecipeError(_cannot_be_run(name, error)) from error
-
-
-def _run_file(place: str, name: str) -> ModuleType:
-    file, source = Path(place).resolve(), _source_of(place, name)
-    # Named by its content, so that each version of the file is run once and the name does not clash with a module.
-    module_name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
-    if module_name not in sys.modules:
-        module = ModuleType(module_name)
-        module.__file__ = str(file)
-        sys.modules[module_name] = module
-        try:
-            exec(compile(source, file, "exec"), module.__dict__)
-        except (Exception, SystemExit) as error:
-            del sys.modules[module_name]
-            raise RecipeError(_cannot_be_run(name, error)) from error
-    return sys.modules[module_name]
+        raise RecipeError(f"sentence_splitter: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _source_of(place: str, name: str) -> bytes:
@@ -304,20 +306,3 @@ def _source_of(place: str, name: str) -> bytes:
         return Path(place).read_bytes()
     except OSError as error:
         raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
-
-
-def _cannot_be_run(name: str, error: BaseException) -> str:
-    return f"sentence_splitter: {name!r} cannot be imported: {type(error).__name__}: {error}"
-
-
-def _function_of(module: ModuleType, function: str, name: str) -> Callable[[str], Any]:
-    missing = object()
-    found = getattr(module, function, missing)
-    if found is missing:
-        known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise RecipeError(f"sentence_splitter: {name!r}: it has no function {function}{did_you_mean(function, known)}")
-    if not callable(found):
-        raise RecipeError(
-            f"sentence_splitter: {name!r}: expected a function, got {type(found).__name__}: {found!r:.60}"
-        )
-    return found

@@ -198,14 +198,14 @@ class _File(Source):
         read_as = [str(self.path.resolve()), self.size, self._changed, self._range, *self.kind, self.text_column]
         return hashlib.sha256(dumps(read_as).encode()).hexdigest()
 
-    def _decoded(self) -> Iterator[str]:
+    def _decode(self) -> Iterator[str]:
         self.position = 0
         return decode_lines(read_blocks(self.path, self.kind.compression, self._reach), self.name)
 
     def whole(self) -> Source:
         return self if self._range is None else _file_source(self.path, self.text_column)
 
-    def _divided(self, size: int) -> list[Source]:
+    def _divide(self, size: int) -> list[Source]:
         """Returns copies of this source that are ranges of its bytes; their ends are moved to the ends of documents
         when they are read."""
         starts = range(0, self.size, size)
@@ -217,7 +217,7 @@ class _File(Source):
         part.size = size
         return part
 
-    def _decoded_range(self, is_boundary: Callable[[str], bool] | None) -> Iterator[str]:
+    def _decode_range(self, is_boundary: Callable[[str], bool] | None) -> Iterator[str]:
         """Yields the lines of `_range` after moving its ends.
 
         Args:
@@ -234,15 +234,15 @@ class _File(Source):
 class _TextFile(_File):
     def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
         if self._range is None:
-            return file_paragraphs(self._decoded(), form)
-        return file_paragraphs(self._decoded_range(form.parts_documents), form)
+            return file_paragraphs(self._decode(), form)
+        return file_paragraphs(self._decode_range(form.parts_documents), form)
 
     def ranges(self, form: DocumentForm, size: int) -> list[Source]:
         is_divisible = not self.kind.compression and (form.sentence_per_line or form.document_separator is not None)
-        return self._divided(size) if is_divisible and self.size > size else [self]
+        return self._divide(size) if is_divisible and self.size > size else [self]
 
     def lines(self) -> Iterator[str]:
-        with iterating(self._decoded()) as lines:
+        with iterating(self._decode()) as lines:
             yield from filter(None, map(str.strip, lines))
 
 
@@ -269,11 +269,11 @@ class _Rows(Source):
 
 class _JsonLinesFile(_File, _Rows):
     def texts(self) -> Iterator[str]:
-        lines = self._decoded() if self._range is None else self._decoded_range(None)
+        lines = self._decode() if self._range is None else self._decode_range(None)
         return json_texts(lines, self.text_column, self.name)
 
     def ranges(self, form: DocumentForm, size: int) -> list[Source]:
-        return self._divided(size) if not self.kind.compression and self.size > size else [self]
+        return self._divide(size) if not self.kind.compression and self.size > size else [self]
 
 
 class _ParquetFile(_File, _Rows):

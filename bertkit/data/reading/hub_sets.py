@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bertkit.data.reading.row_files import GIVE_TEXT_COLUMN, missing_column
@@ -46,7 +47,10 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
         if builder.repo_id is None:  # "text", "json" and others are the library's loaders for local files
             raise FileNotFoundError(f"{hub_id!r} is not a Hub id")
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, HTTP errors and others here
-        configs = _configs(hub_id) if isinstance(error, ValueError) else []
+        configs: list[str] = []
+        if isinstance(error, ValueError):
+            with suppress(Exception), one_attempt():  # an error of this call would say less
+                configs = datasets.get_dataset_config_names(hub_id)
         if len(configs) > 1 and config is None:
             raise DataError(f"{hub_id}: has several configurations, give one of them: {quoted(configs)}") from error
         if configs and config is not None and config not in configs:
@@ -138,16 +142,6 @@ def load_set(
 def unreadable(hub_id: str, error: Exception) -> DataError:
     """Returns the error for a data set whose rows are not available."""
     return DataError(f"{hub_id}: cannot be read from the Hub or the cache ({_reason(error)})")
-
-
-def _configs(hub_id: str) -> list[str]:
-    import datasets
-
-    try:
-        with one_attempt():
-            return datasets.get_dataset_config_names(hub_id)
-    except Exception:  # the error of the caller is more informative
-        return []
 
 
 def _reason(error: Exception) -> str:

@@ -158,15 +158,17 @@ def parquet_batches(
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column.
     """
-    with _opened(file, name) as opened:
+    with _open_parquet(file, name) as opened:
         columns = opened.schema_arrow.names
         if column is not None and column not in columns:
             raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
         chosen = range(*(groups or (0, opened.metadata.num_row_groups)))
-        total = sum(opened.metadata.row_group(group).num_rows for group in chosen)
+        metadata = opened.metadata
+        total = sum(metadata.row_group(group).num_rows for group in chosen)
+        size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
         done = 0
         for batch in opened.iter_batches(
-            _rows_of_a_batch(opened.metadata),
+            max(1, min(_MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size))),
             row_groups=list(chosen),
             columns=None if column is None else [column],
             use_threads=False,
@@ -182,12 +184,12 @@ def rows_of_groups(file: Path, name: str) -> list[int]:
     Raises:
         DataError: the file is not a Parquet file, or is damaged.
     """
-    with _opened(file, name) as opened:
+    with _open_parquet(file, name) as opened:
         return [opened.metadata.row_group(group).num_rows for group in range(opened.metadata.num_row_groups)]
 
 
 @contextmanager
-def _opened(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
+def _open_parquet(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -202,11 +204,6 @@ def _opened(file: Path | IO[bytes], name: str) -> Iterator[pq.ParquetFile]:
         raise DataError(
             f"{name}: not a Parquet file, damaged or truncated ({reason}); download or write it again"
         ) from error
-
-
-def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
-    size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    return max(1, min(_MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
 def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:

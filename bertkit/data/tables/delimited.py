@@ -105,7 +105,12 @@ def delimited_parts(
         rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
         if columns is None:
             rows = with_names_first(rows, f"{source}, line", width=2)
-            names = _header(rows, source, faults)
+            line, names = next(rows, (1, []))
+            if not names:
+                raise_listed(
+                    faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"]
+                )
+            faults += faults_of_names(names, f"{source}, line {line}")
         else:
             names = list(columns)
             faults += faults_of_names(names, f"{source}, the names given for its columns")
@@ -140,15 +145,6 @@ def _columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[list[str
     return lines, columns
 
 
-def _header(rows: Iterator[Row], source: str, faults: list[str]) -> list[str]:
-    """Returns the column names; adds faults of individual names to ``faults``."""
-    line, names = next(rows, (1, []))
-    if not names:
-        raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
-    faults += faults_of_names(names, f"{source}, line {line}")
-    return names
-
-
 def faults_of_names(names: Sequence[str], place: str) -> list[str]:
     named = list(filter(None, names))
     return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
@@ -181,7 +177,13 @@ def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list
     # The limit is global to the process: lowering it again could interrupt a reader in another thread.
     csv.field_size_limit(LONGEST_FIELD)
     of_row: list[str] = []
-    reader = csv.reader(_noted(lines, of_row), delimiter=delimiter, strict=True)
+
+    def read() -> Iterator[str]:
+        for line in lines:
+            of_row.append(line)
+            yield line
+
+    reader = csv.reader(read(), delimiter=delimiter, strict=True)
     begins = 1
     try:
         for fields in reader:
@@ -189,24 +191,14 @@ def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list
             begins = reader.line_num + 1
             of_row.clear()
     except csv.Error as error:
-        opening = _opening(of_row, begins, delimiter)
+        # The line where the first field of the row begins that does not end.
+        whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
+        text, start = "".join(of_row), 0
+        while field := whole_field.match(text, start):
+            start = field.end()
+        ends = itertools.accumulate(map(len, of_row))
+        opening = begins + next(number for number, end in enumerate(ends) if end > start)
         faults.append(
             f"{source}, line {opening}: a field begins with a quote here and does not end with one "
             f"(line {reader.line_num}: {error}); close it, and double the quotes within it"
         )
-
-
-def _noted(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
-    for line in lines:
-        seen.append(line)
-        yield line
-
-
-def _opening(of_row: Sequence[str], begins: int, delimiter: str) -> int:
-    """Returns the line where the first unterminated field of a row starts."""
-    whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
-    text, start = "".join(of_row), 0
-    while field := whole_field.match(text, start):
-        start = field.end()
-    ends = itertools.accumulate(map(len, of_row))
-    return begins + next(number for number, end in enumerate(ends) if end > start)

@@ -129,8 +129,13 @@ def _labels(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return [folder]
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / _METADATA]
-    found = [path for path in found if not _is_hidden(path.relative_to(folder))]
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and path != folder / _METADATA
+        and not any(part.startswith(".") or part == "__MACOSX" for part in path.relative_to(folder).parts)
+    ]
     files = [path for path in found if path.suffix.lower() in FORMS]
     tables = [_PART.sub("-*", str(path)) for path in found if file_kind(path.name, _TABLES) is not None]
     if tables and all(path.stem.lower() == "readme" for path in files):  # which describes the tables
@@ -141,10 +146,6 @@ def _files(folder: Path) -> list[Path]:
         kinds = sorted({path.suffix.lower() or "without suffix" for path in found if path not in files})
         say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over ({', '.join(kinds)})")
     return files
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 def read_document(path: Path) -> str:

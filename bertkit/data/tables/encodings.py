@@ -45,7 +45,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
                 on_other(
                     _note(name, encoding[:6].upper().replace("_", "-"), block[:_SAMPLE].decode(encoding, "ignore"))
                 )
-                yield from _recoded(block, remaining, encoding)
+                yield from _recode(block, remaining, encoding)
                 return
             is_first = False
             if not (is_ascii and block.isascii()):
@@ -57,7 +57,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
                     if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
                         example = block[begin:].partition(b"\n")[0]
                         on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
-                        yield from _recoded(block, remaining, "cp1252")
+                        yield from _recode(block, remaining, "cp1252")
                         return
                     yield block  # UTF-8 with a fault, which its reader reports
                     break
@@ -67,7 +67,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         yield from remaining
 
 
-def _recoded(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _recode(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     yield decoder.decode(block).encode("utf-8", "replace")
     for each in others:
@@ -95,31 +95,23 @@ def _wide_encoding(block: bytes) -> str:
 def _is_windows(lines: bytes, place: str) -> bool:
     """Returns whether lines, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
 
-    ``place`` is that of the first line, for the DataError about those that are neither.
+    charset-normalizer finds Polish, Turkish and texts of Mac OS plausible too, whose letters become others: so the text
+    has to have the letters of a language that is written in cp1252. ``place`` is that of the first line, for the
+    DataError about those that are neither.
     """
+    from charset_normalizer import from_bytes
+
     sample = b"\n".join(line for line in lines[:_SAMPLE].split(b"\n") if not line.isascii())
     read_as_utf8 = [each for each in sample.decode("utf-8", "replace") if not each.isascii()]
     if read_as_utf8.count("\ufffd") <= len(read_as_utf8) / 2:
         return False
-    if not _is_western(sample):
+    text = sample.decode("cp1252", "replace")
+    letters = [each for each in text.lower() if each.isalpha() and not each.isascii()]
+    has_no_words = 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()])
+    fits = any(10 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
+    if has_no_words or not fits or from_bytes(sample, cp_isolation=["cp1252"]).best() is None:
         raise DataError(f"{place}: not UTF-8, nor UTF-16, UTF-32 or Windows-1252, which were tried; {NO_UTF8}")
     return True
-
-
-def _is_western(data: bytes) -> bool:
-    """Returns whether text, read as cp1252, has the letters of a language that is written in it.
-
-    charset-normalizer finds Polish, Turkish and texts of Mac OS plausible too, whose letters become others.
-    """
-    from charset_normalizer import from_bytes
-
-    text = data.decode("cp1252", "replace")
-    letters = [each for each in text.lower() if each.isalpha() and not each.isascii()]
-    if 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()]):
-        return False
-    if all(10 * sum(each not in alphabet for each in letters) > len(letters) for alphabet in _ALPHABETS):
-        return False
-    return from_bytes(data, cp_isolation=["cp1252"]).best() is not None
 
 
 def _note(name: str, encoding: str, example: str) -> str:

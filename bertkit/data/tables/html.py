@@ -91,7 +91,8 @@ class _Element(NamedTuple):
         """Returns an element in this one."""
         if not attributes and tag not in _NOT_SHOWN and tag != "dialog":
             return self._replace(tag=tag)
-        style = _declarations(attributes.get("style") or "")
+        parts = (part.partition(":") for part in (attributes.get("style") or "").lower().split(";"))
+        style = {name.strip(): value.replace("!important", "").strip() for name, _, value in parts}
         is_closed = "hidden" in attributes or (tag == "dialog" and "open" not in attributes)
         display = style.get("display", "none" if is_closed else "")
         is_clipped = style.get("overflow", style.get("overflow-y")) in ("hidden", "clip") and any(
@@ -110,16 +111,6 @@ class _Element(NamedTuple):
     def is_seen(self) -> bool:
         """Returns whether the text of the element itself is visible."""
         return self.is_shown and self.is_visible and self.has_size
-
-
-def _declarations(style: str) -> dict[str, str]:
-    """Returns property → value of an attribute ``style``, in lower case.
-
-    >>> _declarations("Display: none !important; opacity:0")
-    {'display': 'none', 'opacity': '0'}
-    """
-    parts = (part.partition(":") for part in style.lower().split(";"))
-    return {name.strip(): value.replace("!important", "").strip() for name, _, value in parts}
 
 
 class _SeenText(HTMLParser):

@@ -204,15 +204,11 @@ def _rows_of_forms(values: Sequence[Any]) -> tuple[list[int], list[int], list[in
     """Returns the rows whose labels are lists, words and numbers, without those that are missing."""
     rows: dict[str, list[int]] = {"list": [], "word": [], "number": []}
     for row, value in enumerate(values):
-        if not is_missing(value):
-            rows[_form(value)].append(row)
+        if isinstance(value, list):
+            rows["list"].append(row)
+        elif not is_missing(value):
+            rows["number" if math.isfinite(to_number(value)) else "word"].append(row)
     return rows["list"], rows["word"], rows["number"]
-
-
-def _form(value: Any) -> str:
-    if isinstance(value, list):
-        return "list"
-    return "number" if math.isfinite(to_number(value)) else "word"
 
 
 def whole_numbers(values: Iterable[Any]) -> set[int]:
@@ -318,21 +314,20 @@ def unwrapped(table: Table, column: str, problem: Problem | None) -> Table:
     >>> unwrapped(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
     [['a', 'b'], ['a']]
     """
-    values, choices = table.columns[column], list(map(_choices, table.columns[column]))
+
+    def choices_of(value: Any) -> list[Any] | None:
+        if isinstance(value, str) and value.startswith('{"choices"'):
+            with suppress(ValueError):
+                value = json.loads(value)
+        return value.get("choices") if isinstance(value, Mapping) else None
+
+    values, choices = table.columns[column], list(map(choices_of, table.columns[column]))
     if any(each is not None for each in choices):
         whole = [value if isinstance(value, list) or is_missing(value) else [value] for value in values]
         values = [each or value for each, value in zip(choices, whole, strict=True)]
     if problem == "single_label" and any(isinstance(value, list) for value in values):
         values = [next(iter(value), None) if isinstance(value, list) and len(value) < 2 else value for value in values]
     return table if values is table.columns[column] else replace(table, columns={**table.columns, column: values})
-
-
-def _choices(value: Any) -> list[Any] | None:
-    """Returns the labels of Label Studio's choices; None for other values."""
-    if isinstance(value, str) and value.startswith('{"choices"'):
-        with suppress(ValueError):
-            value = json.loads(value)
-    return value.get("choices") if isinstance(value, Mapping) else None
 
 
 def texts(table: Table, column: str) -> Sequence[str]:
@@ -379,18 +374,17 @@ def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
     if {"-1", "0"} <= counts.keys():
         remarks.append("'-1' is a class of its own; remove its rows if they have no label, as in data sets of the Hub")
     for separator in "#,;|":
-        joined = [name for name in counts if not counts.keys().isdisjoint(_parts(name, separator))]
+        joined = [
+            name
+            for name in counts
+            if separator in name and not counts.keys().isdisjoint(map(str.strip, name.split(separator)))
+        ]
         if joined:
             remarks.append(
                 f"{quoted(joined, 3)} {'has' if len(joined) == 1 else 'have'} other labels as parts; give "
                 f"--label-separator '{separator}' if these are several labels of a row"
             )
     return [*filter(None, remarks), *warnings_of_look_alikes(rows, counts)]
-
-
-def _parts(name: str, separator: str) -> list[str]:
-    """Returns the parts of a name with a separator; none without it."""
-    return [part.strip() for part in name.split(separator)] if separator in name else []
 
 
 def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -> list[str]:

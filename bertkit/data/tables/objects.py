@@ -115,7 +115,8 @@ def with_columns(value: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
     """
     kind = kind_of_table(value)
     if kind == ROWS:
-        return [{**row, **dict(zip(columns, new, strict=True))} for row, new in zip(value, _rows(columns), strict=True)]
+        rows = zip(value, zip(*columns.values(), strict=True), strict=True)
+        return [{**row, **dict(zip(columns, new, strict=True))} for row, new in rows]
     if kind == "pandas.DataFrame":
         series = sys.modules["pandas"].Series
         return value.assign(**{name: series(list(each), index=value.index) for name, each in columns.items()})
@@ -130,7 +131,9 @@ def with_columns(value: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
     if kind == "datasets.Dataset":
         value = value.remove_columns([name for name in columns if name in value.column_names])
         for name, each in columns.items():
-            value = value.add_column(name, _pairs(each) if _are_maps(each) else list(each))
+            if _are_maps(each):
+                each = [[{"key": key, "value": of_key} for key, of_key in row.items()] for row in each]
+            value = value.add_column(name, list(each))
         return value
     for name, each in columns.items():
         new = _map_column(each) if _are_maps(each) else sys.modules["pyarrow"].array(list(each))
@@ -147,10 +150,6 @@ def _map_column(values: Sequence[Mapping[str, float]]) -> pa.MapArray:
     import pyarrow as pa
 
     return pa.array([list(value.items()) for value in values], pa.map_(pa.string(), pa.float64()))
-
-
-def _pairs(values: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    return [[{"key": key, "value": each} for key, each in value.items()] for value in values]
 
 
 def some_rows(value: Any, numbers: Sequence[int]) -> Any:
@@ -185,10 +184,6 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     if kind == "datasets.Dataset":
         return value.rename_columns(changed)
     return value.rename_columns([changed.get(name, name) for name in value.schema.names])
-
-
-def _rows(columns: Mapping[str, Sequence[Any]]) -> list[tuple[Any, ...]]:
-    return list(zip(*columns.values(), strict=True))
 
 
 def stored(value: Any, folder: Path, name: str) -> str:

@@ -47,12 +47,17 @@ def sheet_parts(
             two columns of one name.
     """
     file, name = workbook_and_sheet(path)
-    with _opened(file, stored) as book:
+    with _open_workbook(file, stored) as book:
         sheet = _sheet(book, name, file)
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
-        formulas = _formulas(file, stored, sheet.title)
-        with iterating(_noting_formulas(_rows(sheet), formulas, source)) as filled:
+
+        def formulas() -> Iterator[tuple[int, Any]]:
+            with _open_workbook(file, stored, formulas=True) as written:
+                written[sheet.title].reset_dimensions()
+                yield from enumerate(written[sheet.title].iter_rows(values_only=True), 1)
+
+        with iterating(_note_formulas(_rows(sheet), formulas(), source)) as filled:
             rows = with_names_first(filled, f"{source}, row")
             first, names = next(rows, (1, []))
             faults = repeated_names([each for each in names if each], f"{source}, row {first}")
@@ -72,7 +77,7 @@ def sheet_parts(
 
 
 @contextmanager
-def _opened(file: str, stored: IO[bytes] | None, *, formulas: bool = False) -> Iterator[Any]:
+def _open_workbook(file: str, stored: IO[bytes] | None, *, formulas: bool = False) -> Iterator[Any]:
     """Yields a workbook, of which nothing is read yet: its values, or its formulas where there are any."""
     from openpyxl import load_workbook
 
@@ -97,7 +102,11 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
     for sheet in sheets:
         sheet.reset_dimensions()  # those that other programs store may be wrong
     if name is None:
-        filled = [sheet for sheet in sheets if _has_rows(sheet)]
+        filled = []
+        for sheet in sheets:
+            with iterating(_rows(sheet)) as rows:
+                if next(rows, None) is not None:
+                    filled.append(sheet)
         if len(filled) == 1:
             return filled[0]
         if not filled:
@@ -111,11 +120,6 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
     raise DataError(f"{source}: no sheet {name!r}; it has {quoted(names)}{did_you_mean(name, names)}")
 
 
-def _has_rows(sheet: Any) -> bool:
-    with iterating(_rows(sheet)) as rows:
-        return next(rows, None) is not None
-
-
 def _rows(sheet: Any) -> Iterator[Row]:
     """Yields the number and the texts of each row that is not blank."""
     with iterating(sheet.iter_rows(values_only=True)) as rows:
@@ -125,11 +129,12 @@ def _rows(sheet: Any) -> Iterator[Row]:
                 yield number, texts
 
 
-def _noting_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], source: str) -> Iterator[Row]:
+def _note_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], source: str) -> Iterator[Row]:
     """Yields the rows of a sheet; says once if an empty cell is that of a formula, which programs write without result.
 
     Args:
-        formulas: from `_formulas`; they are read from the first empty cell to the first such one, or the last.
+        formulas: number and cells of each row, formulas as they are written; they are read, and the workbook opened
+            once more, from the first empty cell to the first such one, or the last.
     """
     with iterating(rows) as texts_of_rows, iterating(formulas) as remaining:
         is_said = False
@@ -143,14 +148,6 @@ def _noting_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], s
                         "have one, open the workbook in Excel or LibreOffice and save it"
                     )
             yield number, texts
-
-
-def _formulas(file: str, stored: IO[bytes] | None, title: str) -> Iterator[tuple[int, Any]]:
-    """Yields the number and the cells of each row of a sheet, formulas as they are written; opens it when asked."""
-    with _opened(file, stored, formulas=True) as book:
-        sheet = book[title]
-        sheet.reset_dimensions()
-        yield from enumerate(sheet.iter_rows(values_only=True), 1)
 
 
 def _text(cell: Any) -> str:

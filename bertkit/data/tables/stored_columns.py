@@ -44,24 +44,22 @@ class StoredColumn(Sequence[Any]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             rows = range(*key.indices(len(self)))
-            return self._between(rows.start, rows.stop) if rows.step == 1 else [self[row] for row in rows]
+            if rows.step != 1:
+                return [self[row] for row in rows]
+            values: list[Any] = []  # read part by part
+            start, first = rows.start, int(np.searchsorted(self._ends, rows.start, side="right"))
+            while start < rows.stop:
+                part, begin = self._parts[first], self._ends[first] - len(self._parts[first])
+                some = part[start - begin : rows.stop - begin]
+                values += some if isinstance(some, list) else some.to_pylist()
+                start, first = self._ends[first], first + 1
+            return values
         row = key + len(self) if key < 0 else key
         if not 0 <= row < len(self):
             raise IndexError(f"row {key} of {len(self)}")
         part = int(np.searchsorted(self._ends, row, side="right"))
         value = self._parts[part][row - self._ends[part]]  # counted from the end of its part
         return value if isinstance(self._parts[part], list) else value.as_py()
-
-    def _between(self, start: int, stop: int) -> list[Any]:
-        """Returns the values of neighbouring rows, read part by part."""
-        values: list[Any] = []
-        first = int(np.searchsorted(self._ends, start, side="right"))
-        while start < stop:
-            part, begin = self._parts[first], self._ends[first] - len(self._parts[first])
-            some = part[start - begin : stop - begin]
-            values += some if isinstance(some, list) else some.to_pylist()
-            start, first = self._ends[first], first + 1
-        return values
 
     def to_arrow(self) -> pa.ChunkedArray:
         """Returns the column for Arrow; what is on disk stays there.
@@ -75,7 +73,7 @@ class StoredColumn(Sequence[Any]):
         return pa.chunked_array([pa.array(part, texts) if isinstance(part, list) else part for part in self._parts])
 
 
-def joined(parts: Iterator[Table]) -> Table:
+def join_parts(parts: Iterator[Table]) -> Table:
     """Joins the parts of a table; text of many values goes to temporary files, which end with the process.
 
     A column that a part lacks has missing values there. The files are in Python's temporary folder, ``TMPDIR``.

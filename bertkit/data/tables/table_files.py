@@ -39,6 +39,11 @@ FORMS = (CSV, TSV, JSON_LINES, PARQUET, XLSX)
 NEVER_PACKED = (PARQUET, XLSX, JSON)
 _START = 1000  # bytes of a file that are looked at
 DELIMITERS = {CSV: COMMA, TSV: TAB}
+_OTHER_SHEETS = {
+    ".xls": "Excel's older format",
+    ".ods": "a spreadsheet of OpenDocument",
+    ".xlsb": "Excel's binary format",
+}
 
 
 def read_table(
@@ -92,25 +97,29 @@ def read_table(
         )
     if kind.form == JSON:
         return read_json_list(path)
-    files = _files_of(path) if kind.form == PARQUET else [Path(workbook_and_sheet(path)[0])]
-    blocks = _added(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
+    files = [Path(workbook_and_sheet(path)[0])]
+    if kind.form == PARQUET and "*" in path.name and not path.exists():
+        faults: list[str] = []
+        files = find_files(source, faults)
+        raise_all(faults)
+    blocks = _add_to_digest(chain.from_iterable(read_blocks(file, kind.compression) for file in files), digest.update)
     if kind.form in NEVER_PACKED:
         for _ in blocks:
             pass
         if kind.form == PARQUET:
-            parts = batches_parts(_joined(files), source, ROWS_AT_ONCE)
+            parts = batches_parts(_join_batches(files), source, ROWS_AT_ONCE)
         else:
             parts = sheet_parts(path, ROWS_AT_ONCE)
     elif kind.form == JSON_LINES:
         parts = json_parts(decode_lines(as_utf8(blocks, source), source), source, ROWS_AT_ONCE)
     else:
-        parts = _delimited(
+        parts = _read_delimited(
             blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
         )
     return replace(whole(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
 
 
-def _delimited(
+def _read_delimited(
     blocks: Iterable[bytes],
     source: str,
     form: str,
@@ -170,8 +179,9 @@ def read_table_parts(
     blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
         return json_parts(decode_lines(as_utf8(blocks, source), source), source, size, may_be_empty=True)
-    skips = left_out is not None
-    return _delimited(blocks, source, kind.form, size=size, skip_ragged=skips, may_be_empty=True, left_out=left_out)
+    return _read_delimited(
+        blocks, source, kind.form, size=size, skip_ragged=left_out is not None, may_be_empty=True, left_out=left_out
+    )
 
 
 def is_table(path: str | Path) -> bool:
@@ -180,39 +190,29 @@ def is_table(path: str | Path) -> bool:
 
 
 def _kind_of(path: Path) -> FileKind:
-    kind = file_kind(Path(workbook_and_sheet(path)[0]).name, (*FORMS, JSON))
+    """Returns the format of a table file by its name; DataError for others, and for a page of a web site."""
+    file = Path(workbook_and_sheet(path)[0])
+    kind = file_kind(file.name, (*FORMS, JSON))
     if kind is None or (kind.form in NEVER_PACKED and kind.compression):
+        suffix, remedy = path.suffix.lower(), "rename it if it is one"
+        if suffix in _OTHER_SHEETS:
+            remedy = f"{suffix} is {_OTHER_SHEETS[suffix]}: save it as {XLSX} or {CSV}"
         raise DataError(
             f"{path}: unsupported table format; expected {CSV}, {TSV}, {JSON_LINES} (one JSON object per line), these "
-            f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}"
-            f"{_remedy(path.suffix.lower())}"
+            f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}; "
+            f"{remedy}"
         )
-    file = Path(workbook_and_sheet(path)[0])
     if file.is_file():  # not a pipe, of which nothing may be lost
-        _check_start(next(read_blocks(file, "", block_size=_START), b""), file)
+        start = next(read_blocks(file, "", block_size=_START), b"")
+        if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
+            raise DataError(
+                f"{file}: a page of a web site (HTML), not a table; download the file itself, such as by the link "
+                "'Download' or 'Raw' of the page, and log in first if it asks for that"
+            )
     return kind
 
 
-def _check_start(start: bytes, file: Path) -> None:
-    """Raises a DataError if a file begins as a page of a web site, which is saved in the place of a download."""
-    if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
-        raise DataError(
-            f"{file}: a page of a web site (HTML), not a table; download the file itself, such as by the link "
-            "'Download' or 'Raw' of the page, and log in first if it asks for that"
-        )
-
-
-def _files_of(path: Path) -> list[Path]:
-    """Returns the file, or the files of a pattern, sorted by name."""
-    if path.exists() or "*" not in path.name:
-        return [path]
-    faults: list[str] = []
-    files = find_files(str(path), faults)
-    raise_all(faults)
-    return files
-
-
-def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
+def _join_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
     """Yields the rows of Parquet files one after the other.
 
     Raises:
@@ -230,14 +230,7 @@ def _joined(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
                 yield batch
 
 
-def _remedy(suffix: str) -> str:
-    other = {".xls": "Excel's older format", ".ods": "a spreadsheet of OpenDocument", ".xlsb": "Excel's binary format"}
-    if suffix in other:
-        return f"; {suffix} is {other[suffix]}: save it as {XLSX} or {CSV}"
-    return "; rename it if it is one"
-
-
-def _added(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
+def _add_to_digest(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
     """Yields blocks after each is added to a digest."""
     with iterating(blocks) as remaining:
         for block in remaining:
@@ -255,6 +248,6 @@ def whole(parts: Iterator[Table]) -> Table:
     second = next(parts, None)
     if second is None:
         return first
-    from bertkit.data.tables.stored_columns import joined  # few tables are that large
+    from bertkit.data.tables.stored_columns import join_parts  # few tables are that large
 
-    return joined(chain([first, second], parts))
+    return join_parts(chain([first, second], parts))

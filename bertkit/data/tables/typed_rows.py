@@ -215,12 +215,18 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, firs
             if not rows:
                 raise_listed(repeated_names(batch.schema.names, source))
                 columns = {name: [] for name in batch.schema.names}
-                class_names = _class_names(batch.schema)
+                described = json.loads((batch.schema.metadata or {}).get(b"huggingface", b"{}"))
+                class_names = _class_names((described.get("info") or {}).get("features") or {})
             for name, values in zip(columns, batch.columns, strict=True):
                 try:
                     columns[name] += values.to_pylist()
                 except (ValueError, OverflowError):
-                    faults += _unreadable(values, name, source, first_row + rows)
+                    for row, value in enumerate(values, first_row + rows + 1):
+                        try:
+                            value.as_py()
+                        except (ValueError, OverflowError) as error:
+                            fault = f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again"
+                            faults.append(fault)
             rows += batch.num_rows
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
@@ -228,26 +234,11 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, firs
     return Table(columns, source, "", class_names=class_names, first_row=first_row)
 
 
-def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, first: int) -> list[str]:
-    faults = []
-    for row, value in enumerate(values, first + 1):
-        try:
-            value.as_py()
-        except (ValueError, OverflowError) as error:
-            faults.append(f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again")
-    return faults
-
-
-def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """Returns column → class names for columns of classes and of lists of classes.
+def _class_names(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:
+    """Returns column → class names for columns of classes and of lists of classes, by the description of ``datasets``.
 
     Those of a field of objects, or of lists of objects, are named ``column.field``.
     """
-    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    return _names_in((described.get("info") or {}).get("features") or {})
-
-
-def _names_in(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:
     class_names: dict[str, list[str]] = {}
     for name, feature in features.items():
         while isinstance(feature, dict) and feature.get("_type") in ("List", "LargeList", "Sequence"):
@@ -255,5 +246,5 @@ def _names_in(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]
         if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
             class_names[prefix + name] = list(feature["names"])
         elif isinstance(feature, dict) and not isinstance(feature.get("_type"), str):
-            class_names |= _names_in(feature, f"{prefix}{name}.")
+            class_names |= _class_names(feature, f"{prefix}{name}.")
     return class_names

@@ -18,7 +18,8 @@ from bertkit.features.choosing.wording import WordInContext, Wording, log_probab
 from bertkit.inference.comparison import System
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.loaded import LoadedCheckpoint
-from bertkit.inference.predicted import predicted
+from bertkit.inference.options import EmbedOptions
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.verdict import percent
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.model.checkpoint.encoders import longest_input
@@ -115,7 +116,7 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         return float(task.compute_metrics(predictions, references)[metric])
 
     scored = chosen({head: predictions for head, (predictions, _) in sides.items()}, references, folds, measure)
-    terms = predicted(task).terms
+    terms = task_inference(task).terms
     low, high = score_interval(
         scored.predictions,
         references,
@@ -173,7 +174,7 @@ def _milliseconds(encoder: Embedder, texts: Sequence[str]) -> float:
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
-        encoder.embed(texts, "mean", on_progress=unreported)
+        encoder.embed(texts, EmbedOptions(pooling="mean"), unreported)
         seconds.append(time.perf_counter() - start)
     return 1000 * min(seconds) / len(texts)
 

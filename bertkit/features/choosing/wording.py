@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bertkit.inference.fill_mask import MaskFiller
-from bertkit.inference.masked_words import MaskedPiece, predict_pieces
+from bertkit.inference.fill_mask import MaskedPiece, MaskFiller, predict_pieces
 from bertkit.metrics.intervals import t_interval
 from bertkit.model.checkpoint.encoders import longest_input, model_inputs
 from bertkit.tasks.ner.inputs import Word, split_words, word_pieces

@@ -10,7 +10,7 @@ import numpy as np
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import checked_window
 from bertkit.features.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import one_array, padded
@@ -32,7 +32,7 @@ def _(
     examples = {column: [text] for column, text in zip(columns, texts, strict=True)}
     features = task.encode(examples, network.tokenizer)
     logits = one_array(network.outputs(features))
-    prediction = predicted(task).format_prediction(task.decode(logits, features, examples)[0])
+    prediction = task_inference(task).format_prediction(task.decode(logits, features, examples)[0])
     chosen = _chosen(task, logits, label)
     row = features["input_ids"][0]
     rows = row if task.data.long_text == "chunk" else [row]

@@ -1,6 +1,6 @@
 """Predictions of a masked language model: each word masked in turn, and the pseudo-likelihood of texts.
 
-A piece is predicted with the further pieces of its word masked too, see `bertkit.inference.masked_words`. The
+A piece is predicted with the further pieces of its word masked too, see `bertkit.inference.fill_mask`. The
 pseudo-log-likelihood of a text (Salazar et al., 2020) is the sum over its pieces; special tokens do not count.
 """
 
@@ -17,9 +17,8 @@ from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.shown import Shown
-from bertkit.inference.fill_mask import check_fills
+from bertkit.inference.fill_mask import MaskedPiece, check_fills, predict_pieces
 from bertkit.inference.inputs import list_of_texts
-from bertkit.inference.masked_words import MaskedPiece, predict_pieces
 from bertkit.metrics.intervals import proportion_interval
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.progress import counted

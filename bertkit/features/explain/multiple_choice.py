@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 
@@ -38,5 +38,5 @@ def _(
         return network.model(**{name: values[:, None] for name, values in batch.items()}, choice_counts=counts)
 
     target = Target(f"ending {choice}", lambda outputs: outputs["logits"][:, 0], decoded["probabilities"][choice])
-    prediction = predicted(task).format_prediction(decoded)
+    prediction = task_inference(task).format_prediction(decoded)
     return Subject(prediction, pieces, [target], call)

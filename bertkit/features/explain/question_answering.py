@@ -10,7 +10,7 @@ import numpy as np
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, checked_window, pieces_with, words_at
 from bertkit.features.explain.subjects import Curve, Subject, Target, subject_of
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import softmax
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
@@ -33,7 +33,7 @@ def _(
     columns = {"question": [texts[0]], "context": [texts[1]]}
     features = task.encode(columns, network.tokenizer)
     outputs: Any = network.outputs(features)
-    prediction = predicted(task).format_prediction(task.decode(outputs, features, columns)[0])
+    prediction = task_inference(task).format_prediction(task.decode(outputs, features, columns)[0])
     count, note = len(features["input_ids"]), ""
     chosen = checked_window(window, count)
     if window is not None and count > 1:  # the best answer in this window

@@ -11,7 +11,7 @@ from bertkit.features.grids.definition import RUNS, Definition
 from bertkit.features.grids.results import GridResults, best_cells
 from bertkit.features.grids.workers import record_of, write_record
 from bertkit.inference.evaluation import outcome_of
-from bertkit.inference.predicted import all_scores
+from bertkit.inference.outcome import all_scores
 from bertkit.runtime.files import read_json
 from bertkit.runtime.progress import say
 from bertkit.tasks.splits import splits_to_write

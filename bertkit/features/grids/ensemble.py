@@ -12,7 +12,7 @@ from bertkit.features.grids.results import best_cells, collect, limits
 from bertkit.features.grids.workers import main_score
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
-from bertkit.inference.predicted import all_scores, further_metrics
+from bertkit.inference.outcome import all_scores, further_metrics
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import new_folder, write_json, write_whole
 from bertkit.runtime.markdown import code, escape

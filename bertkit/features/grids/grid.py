@@ -16,7 +16,7 @@ from bertkit.features.grids.results import GridResults, collect, write
 from bertkit.features.grids.search import check_optuna
 from bertkit.features.grids.values import Range, Values
 from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
-from bertkit.inference.predicted import further_metrics
+from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import config_changes

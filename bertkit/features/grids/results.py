@@ -18,7 +18,7 @@ from bertkit.features.grids.search import Search
 from bertkit.features.grids.workers import record_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import mean_outputs
-from bertkit.inference.predicted import OUT_OF_FOLD_FILE, out_of_fold_rows
+from bertkit.inference.outcome import OUT_OF_FOLD_FILE, out_of_fold_rows
 from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.features.grids.results import BEST, COLLAPSED, GridResults, SettingResult, setting_rows
 from bertkit.features.grids.values import value_label
 from bertkit.inference.comparison import Comparison, Comparisons
-from bertkit.inference.predicted import OUT_OF_FOLD_FILE
+from bertkit.inference.outcome import OUT_OF_FOLD_FILE
 from bertkit.runtime.errors import shown
 from bertkit.runtime.formats import Format, ResultTable
 

@@ -10,7 +10,7 @@ from bertkit.features.reporting.charts import overlaid, readable
 from bertkit.features.reporting.content import Content, Score
 from bertkit.features.reporting.reported import Cell, DataTable, Section, number, sides_of
 from bertkit.inference.comparison import compare_systems, system_of
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.recipe.files import without_paths
 

@@ -23,7 +23,7 @@ from bertkit.features.reporting.reported import (
     upper_first,
 )
 from bertkit.features.reporting.run_files import RunFiles
-from bertkit.inference.predicted import VALIDATION_SET, Outcome, predicted
+from bertkit.inference.outcome import VALIDATION_SET, Outcome
 from bertkit.inference.verdict import NO_VERDICT, Proposal, Verdict, verdict_of
 from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.progress import counted, duration, is_score
@@ -64,7 +64,7 @@ class Content:
         task: name of the task; for pre-training, which has none, that of the recipe.
         notices: limits of the report, such as an unfinished run.
         scores: results on the validation set, the main one first.
-        scored: what the rows of these are, see `bertkit.inference.predicted.Outcome`.
+        scored: what the rows of these are, see `bertkit.inference.outcome.Outcome`.
         verdict: what the scores say, and what to try next.
         test_scores: the same on the test set; none without labels of it.
         remarks: what else a reader of the scores must know, a sentence each.
@@ -177,7 +177,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         known = per_example(outcome.task).compute_metrics(*sides)
         for name in filter(known.__contains__, names):
             is_main = name == _compared_metric(outcome, known)
-            interval = predicted(outcome.task).interval(name, *sides, is_main, outcome.same_texts)
+            interval = outcome.interval(name, is_main)
             if interval is not None:
                 intervals[name] = _with_width(interval)
         always = (*known, main, "loss", *run.record.get("further_scores", ()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from bertkit.features.explain.attribution import attribution_of, explained_subject
 from bertkit.features.explain.network import load_network
 from bertkit.features.reporting.reported import Mistake
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.text_classification import TextClassification
 

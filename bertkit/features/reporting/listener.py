@@ -9,7 +9,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.training.runs.listeners import EndOfRun, Listener
 
 if TYPE_CHECKING:
-    from bertkit.inference.predicted import Outcome
+    from bertkit.inference.outcome import Outcome
 
 
 class ReportListener(Listener):

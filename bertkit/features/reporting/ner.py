@@ -26,7 +26,7 @@ from bertkit.features.reporting.reported import (
     reported,
     short,
 )
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.tasks.ner.task import NerTask
 

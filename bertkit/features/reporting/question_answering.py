@@ -24,7 +24,7 @@ from bertkit.features.reporting.reported import (
     most_confident,
     reported,
 )
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.metrics.squad import question_scores
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask

@@ -23,7 +23,7 @@ from bertkit.features.reporting.content import Content, card_parts, content_of
 from bertkit.features.reporting.reported import Chart, Section, is_number, number, pieces
 from bertkit.features.reporting.run_files import RunFiles, read_run
 from bertkit.inference.evaluation import outcome_of
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.features import module_about
 from bertkit.runtime.files import check_new_file, into_folder, write_whole

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import Task, texts_of
 from bertkit.tasks.registry import by_kind_of_task

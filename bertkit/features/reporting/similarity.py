@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bertkit.features.reporting.reported import Mistake, Reported, reported
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.tasks.similarity.task import SimilarityTask
 
 

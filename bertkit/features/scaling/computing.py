@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from bertkit.data.tables import Table
@@ -22,10 +22,10 @@ from bertkit.features.scaling.shard_rows import RowReader
 from bertkit.inference.embedding import TEXTS_AT_ONCE, rows_of_vectors
 from bertkit.inference.inputs import BLOCK, inputs_at_once
 from bertkit.inference.loaded import load
-from bertkit.inference.predicted import predicted
+from bertkit.inference.options import EmbedOptions, PredictOptions
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import build_predictor, load_configured_task
 from bertkit.inference.row_files import arrow_table, flat, json_lines, spread
-from bertkit.inference.unsure import with_unsure
 from bertkit.inference.writing import with_prediction
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.progress import unreported
@@ -41,22 +41,30 @@ class Job:
     """Work of a command, as its workers receive it.
 
     Attributes:
-        kind: ``predict`` or ``embed``.
         checkpoint: a folder or a Hub id.
         output: path or URL of the output folder.
         form: of the files of results.
+        options: what is computed: predictions or vectors.
         on_error: ``skip`` writes rows that cannot be read to ``rejected/``; ``stop`` ends the run at the first.
         threads: of a worker, for computation on a CPU.
-        options: those of the kind, such as ``precision``.
     """
 
-    kind: Literal["predict", "embed"]
     checkpoint: str
     output: str
     form: Form
+    options: PredictOptions | EmbedOptions
     on_error: Literal["stop", "skip"] = "stop"
     threads: int = 1
-    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Literal["predict", "embed"]:
+        """Returns the command."""
+        return "predict" if isinstance(self.options, PredictOptions) else "embed"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Returns the options as they are recorded: ``unsure_below``, which came later, only if it is given."""
+        return {name: value for name, value in asdict(self.options).items() if (name, value) != ("unsure_below", None)}
 
     @property
     def folder(self) -> OutputFolder:
@@ -67,13 +75,11 @@ class Job:
 class _Predicting:
     """A loaded checkpoint with its task; ``at_once`` rows are a block."""
 
-    def __init__(self, job: Job):
-        options = dict(job.options)
-        precision = options.pop("precision")
-        self._unsure_below = options.pop("unsure_below", None)
-        self._task, config = load_configured_task(job.checkpoint, **options)
-        self._predictor = build_predictor(job.checkpoint, self._task, config, precision=precision)
-        self.leaves_out_labels = predicted(self._task).leaves_out_labels
+    def __init__(self, checkpoint: str, options: PredictOptions):
+        self._options = options
+        self._task, config = load_configured_task(checkpoint, options)
+        self._predictor = build_predictor(checkpoint, self._task, config, precision=options.precision)
+        self.leaves_out_labels = task_inference(self._task).leaves_out_labels
         self.at_once = inputs_at_once(config)
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
@@ -86,21 +92,20 @@ class _Predicting:
             columns = self._task.read_input([_values(row)["text"] for row in rows], rows[0].line or 1)
         else:
             columns = self._task.columns_of(_table(rows, names, file))
-        return with_unsure(self._predictor.predict_columns(columns, unreported), self._unsure_below)
+        return self._options.mark_unsure(self._predictor.predict_columns(columns, unreported))
 
 
 class _Embedding:
-    def __init__(self, job: Job):
-        self._options = dict(job.options)
-        self._column = self._options.pop("text_column") or "text"
-        self._embedder = load(job.checkpoint, precision=self._options.pop("precision")).embedder
+    def __init__(self, checkpoint: str, options: EmbedOptions):
+        self._options = options
+        self._embedder = load(checkpoint, precision=options.precision).embedder
         self.leaves_out_labels = False
-        self.at_once = TEXTS_AT_ONCE if self._options["pooling"] == "none" else BLOCK
+        self.at_once = TEXTS_AT_ONCE if options.pooling == "none" else BLOCK
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
-        texts = texts_of_column(_table(rows, names, file), "text" if file.form == TEXT else self._column)
-        vectors = self._embedder.embed(texts, **self._options, on_progress=unreported)
-        return rows_of_vectors(vectors)
+        column = "text" if file.form == TEXT else self._options.text_column or "text"
+        texts = texts_of_column(_table(rows, names, file), column)
+        return rows_of_vectors(self._embedder.embed(texts, self._options, unreported))
 
 
 class Computer:
@@ -111,7 +116,11 @@ class Computer:
 
         torch.set_num_threads(job.threads)
         self._job = job
-        self._model = _Predicting(job) if job.kind == "predict" else _Embedding(job)
+        self._model: _Predicting | _Embedding
+        if isinstance(job.options, PredictOptions):
+            self._model = _Predicting(job.checkpoint, job.options)
+        else:
+            self._model = _Embedding(job.checkpoint, job.options)
         self._reader = RowReader()
 
     def compute(self, shard: Shard) -> Finished:

@@ -21,9 +21,9 @@ from bertkit.features.scaling.pool import Done, Worker, compute_shards
 from bertkit.features.scaling.rows import opened
 from bertkit.features.scaling.workers import ProcessWorker, ray_workers
 from bertkit.inference.evaluation import unsure_on_validation
-from bertkit.inference.predicted import predicted
+from bertkit.inference.options import EmbedOptions, PredictOptions
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import load_configured_task
-from bertkit.inference.unsure import check_unsure_below
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, RecipeError, listed, noted
 from bertkit.runtime.locks import FolderInUseError, RunLock, is_locked
@@ -113,24 +113,17 @@ def predict_folder(
         result.rows
         ```
     """
-    configured: dict[str, Any] = {
-        "all_probabilities": all_probabilities,
-        "threshold": threshold,
-        "text_columns": None if text_columns is None else list(text_columns),
-        "aggregation": aggregation,
-    }
+    columns = None if text_columns is None else list(text_columns)
+    options = PredictOptions(all_probabilities, threshold, unsure_below, columns, aggregation, precision)
     name = at_revision(_absolute(checkpoint), revision)
-    task, _ = load_configured_task(name, **configured)
-    if predicted(task).reads_neighbours:
+    task, _ = load_configured_task(name, options)
+    if task_inference(task).reads_neighbours:
         raise DataError(
             f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
         )
-    options = {**configured, "precision": precision}
     if unsure_below is not None:
-        check_unsure_below(task, unsure_below)
         say(unsure_on_validation(name, unsure_below))
-        options["unsure_below"] = unsure_below
-    job = Job("predict", name, _output(str(output_dir)), output_format, on_error, options=options)
+    job = Job(name, _output(str(output_dir)), output_format, options, on_error)
     return _run(job, str(input), workers or Workers(), shard_rows, revision, per_line)
 
 
@@ -172,16 +165,9 @@ def embed_folder(
     """
     if pooling == "none" and output_format == "parquet":
         raise RecipeError("--pooling none in a folder is written as JSON lines only; give --output-format jsonl")
-    options = {
-        "text_column": text_column,
-        "pooling": pooling,
-        "layers": list(layers),
-        "max_seq_length": max_seq_length,
-        "stride": stride,
-        "precision": precision,
-    }
+    options = EmbedOptions(text_column, pooling, list(layers), max_seq_length, stride, precision)
     name = at_revision(_absolute(checkpoint), revision)
-    job = Job("embed", name, _output(str(output_dir)), output_format, on_error, options=options)
+    job = Job(name, _output(str(output_dir)), output_format, options, on_error)
     rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
     return _run(job, str(input), workers or Workers(), rows, revision, per_line)
 
@@ -212,7 +198,7 @@ def _run(
         "bertkit": __version__,
         "command": job.kind,
         "checkpoint": checkpoint_digest(job.checkpoint, revision),
-        "settings": job.options | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
+        "settings": job.settings | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
     }
     with _lock(job.folder.local, workers.part):
         is_new = job.folder.prepare(record, files)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bertkit.features.serving.requests import Strict
 from bertkit.features.serving.served import Mark, Served, View, served
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
@@ -53,7 +53,7 @@ class ServedAnswers(Served):
         return Question(question=texts[0], context=texts[1])
 
     def columns(self, inputs: Sequence[Question]) -> dict[str, list[Any]]:
-        return predicted(self.task).read_fields(
+        return task_inference(self.task).read_fields(
             {name: [getattr(each, name) for each in inputs] for name in self.fields}
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from bertkit.features.serving.requests import NoParameters, Strict
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
@@ -99,7 +99,7 @@ class Served:
             prediction: of `Task.decode`.
             texts: the texts of ``fields``.
         """
-        return View(predicted(self.task).format_prediction(prediction))
+        return View(task_inference(self.task).format_prediction(prediction))
 
 
 @by_kind_of_task

@@ -21,7 +21,7 @@ from bertkit.features.serving import requests
 from bertkit.features.serving.requests import InvalidRequest, NotServed, RequestError, TooLong
 from bertkit.features.serving.served import served
 from bertkit.inference.inputs import with_words
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import Predictor
 from bertkit.runtime.errors import BertkitError
 from bertkit.runtime.progress import unreported
@@ -150,7 +150,7 @@ class PredictService(Service):
         super().__init__(predictor.model, most_texts, most_tokens)
         self.predictor = predictor
         self.what = predictor.task.pipeline_tag
-        self._predicted = predicted(predictor.task)
+        self._predicted = task_inference(predictor.task)
         self._served = served(predictor.task)
         self._reading = asyncio.Lock()
 

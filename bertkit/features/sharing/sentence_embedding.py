@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bertkit.inference.embedding import Embedder, load_encoder
+from bertkit.inference.options import EmbedOptions
 from bertkit.inference.pooling import MODES, Pooling, recorded_pooling
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
@@ -103,7 +104,7 @@ def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, lo
     lengths = [len(embedder.tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
     texts = [text for text, length in zip(texts, lengths, strict=True) if length <= longest]
     lengths = [length for length in lengths if length <= longest]
-    ours = embedder.embed(texts, pooling, on_progress=unreported)
+    ours = embedder.embed(texts, EmbedOptions(pooling=pooling), unreported)
     with without_library_bars():
         theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, show_progress_bar=False)
     sizes = np.linalg.norm(ours, axis=-1, keepdims=True)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import EvalPrediction
 
-from bertkit.inference.predicted import Outcome, all_scores
-from bertkit.inference.predicted import predicted as predicted_of
+from bertkit.inference.outcome import Outcome, all_scores
 from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict, loss_still_falls, sentences_on
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
@@ -127,7 +126,7 @@ def verdict_on_run(
         results: all results of the run.
         recipe: the recipe of the run.
     """
-    facts, falling = predicted_of(outcome.task).facts(outcome), loss_still_falls(outcome, history)
+    facts, falling = outcome.facts(), loss_still_falls(outcome, history)
     return Verdict(
         sentences_on(facts, outcome, history, results),
         propose(facts, bool(falling), bool(outcome.collapse), recipe, history),

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase, TrainerCallback
 
-from bertkit.inference.predicted import further_metrics
+from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.recipe.load import Recipe

@@ -27,7 +27,7 @@ from transformers import (
     set_seed,
 )
 
-from bertkit.inference.predicted import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
+from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_teacher, is_warm
 from bertkit.runtime.errors import RecipeError, quoted

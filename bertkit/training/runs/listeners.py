@@ -21,7 +21,7 @@ from bertkit.runtime.progress import say
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, TrainerCallback
 
-    from bertkit.inference.predicted import Outcome
+    from bertkit.inference.outcome import Outcome
     from bertkit.tasks.base import Task
     from bertkit.tasks.splits import Split
     from bertkit.training.initialization import Initialization

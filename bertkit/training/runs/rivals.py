@@ -17,7 +17,7 @@ import numpy as np
 
 from bertkit.data.tables.table import same_texts
 from bertkit.inference.forward import forward_in_batches
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import Verdict, percent
 from bertkit.metrics.statistics import Test, by_example
 from bertkit.model.checkpoint.encoders import model_inputs
@@ -82,7 +82,7 @@ class Rivals:
     def _sentences(self, outcome: Outcome) -> list[str]:
         """Returns what these models reach, with the difference to them and its 95 % interval."""
         own, references = outcome.predictions_and_references()
-        terms = partial(predicted(outcome.task).terms, self.metric)
+        terms = partial(task_inference(outcome.task).terms, self.metric)
         parts, better = [], []
         for name, given in self.predictions.items():
             sides = [given.tolist()], [own], references

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertkit.data.tables import Table, read_table, stored_columns, table_files
-from bertkit.data.tables.stored_columns import StoredColumn, joined
+from bertkit.data.tables.stored_columns import StoredColumn, join_parts
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import ColumnsOf, Split
@@ -32,7 +32,7 @@ def parts(*columns: dict) -> list[Table]:
 
 @pytest.fixture
 def stored(small) -> StoredColumn:
-    column = joined(iter(parts({"text": TEXTS[:3]}, {"text": TEXTS[3:6]}, {"text": TEXTS[6:]}))).columns["text"]
+    column = join_parts(iter(parts({"text": TEXTS[:3]}, {"text": TEXTS[3:6]}, {"text": TEXTS[6:]}))).columns["text"]
     assert isinstance(column, StoredColumn)
     return column
 
@@ -58,7 +58,7 @@ def test_a_stored_column_reads_like_a_list(stored):
 
 
 def test_a_part_without_a_column_has_missing_values(small):
-    table = joined(iter(parts({"a": ["1", "2", "3"]}, {"b": ["4", "5", "6"]})))
+    table = join_parts(iter(parts({"a": ["1", "2", "3"]}, {"b": ["4", "5", "6"]})))
     assert {name: list(values) for name, values in table.columns.items()} == {
         "a": ["1", "2", "3", None, None, None],
         "b": [None, None, None, "4", "5", "6"],
@@ -66,7 +66,7 @@ def test_a_part_without_a_column_has_missing_values(small):
 
 
 def test_values_that_are_not_text_stay_in_memory(small):
-    table = joined(iter(parts({"n": [1, 2, 3], "one": ["x"] * 3}, {"n": [4.5, None, "y"], "one": ["x"] * 3})))
+    table = join_parts(iter(parts({"n": [1, 2, 3], "one": ["x"] * 3}, {"n": [4.5, None, "y"], "one": ["x"] * 3})))
     assert table.columns == {"n": [1, 2, 3, 4.5, None, "y"], "one": ["x"] * 6}
 
 
@@ -110,7 +110,7 @@ def test_a_full_disk_is_said(small, monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(OutputError, match="No space left"):
-        joined(iter(parts({"text": ["a", "b", "c"]}, {"text": ["d"]})))
+        join_parts(iter(parts({"text": ["a", "b", "c"]}, {"text": ["d"]})))
 
 
 def test_rows_are_selected_without_reading_them(stored):
@@ -122,4 +122,4 @@ def test_rows_are_selected_without_reading_them(stored):
 @pytest.mark.parametrize("second", [[5, 6], [5, 8]])
 def test_lines_are_those_of_the_parts(second):
     tables = [Table({"a": ["x", "y"]}, "x", "", lines=lines) for lines in ([3, 4], second)]
-    assert list(joined(iter(tables)).numbers_of_rows) == [3, 4, *second]
+    assert list(join_parts(iter(tables)).numbers_of_rows) == [3, 4, *second]

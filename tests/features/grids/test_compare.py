@@ -12,7 +12,7 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.features.grids.table import comparison_table
 from bertkit.inference.evaluation import outcome_of
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.outcome import Outcome
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError
 
 

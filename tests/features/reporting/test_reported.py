@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertkit.features.reporting.reported import DataTable, Reported, Section, reported
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.predictor import load_task
 
 PACKAGE = Path(__file__).parents[2] / "third_party"
@@ -32,7 +32,7 @@ def test_other_tasks_have_a_table_of_predictions(levels):
     assert table.rows[2][1] == "x" * 199 + "…"
     assert table.has_texts
     assert reported(levels.task).mistakes(levels) == []
-    terms = predicted(levels.task).terms("within_one", [1, 1, 3], [1, 2, 1])
+    terms = task_inference(levels.task).terms("within_one", [1, 1, 3], [1, 2, 1])
     assert terms is not None
     assert terms.values[:, 0].tolist() == [1, 1, 0]
 

@@ -14,7 +14,7 @@ import pytest
 
 from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sources import find_sources
-from bertkit.data.corpus.store.encoding import batched, encode_batches
+from bertkit.data.corpus.store.encoding import batch_paragraphs, encode_batches
 from bertkit.data.tables.table_files import read_table, read_table_parts
 from bertkit.inference.inputs import process_blocks, read_inputs
 from bertkit.runtime.errors import DataError
@@ -98,7 +98,7 @@ def test_exceptions_of_callers_close_sources(tmp_path, form):
     def fail(batch: object) -> None:
         raise RuntimeError("of the splitter")
 
-    encoded = encode_batches(batched(find_sources([path])[0].paragraphs(DocumentForm())), fail)
+    encoded = encode_batches(batch_paragraphs(find_sources([path])[0].paragraphs(DocumentForm())), fail)
     with pytest.raises(RuntimeError) as caught:
         next(encoded)
     assert open_files(path) == []

@@ -13,7 +13,7 @@ import pytest
 
 from bertkit import BertConfig
 from bertkit.data.tables import Table
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
@@ -541,16 +541,16 @@ def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):
     trained, _ = task(train_csv=TRAIN).load(["train"])
     (tmp_path / "later.csv").write_text("body,kind\nc,neg\n")
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
-    found = predicted(later).with_columns({"text_columns": ["body"], "label_column": "kind"})
+    found = task_inference(later).with_columns({"text_columns": ["body"], "label_column": "kind"})
     assert found.load(["validation"])[1]["validation"].examples.to_dict() == {"body": ["c"], "labels": [0]}
     assert later.task.text_columns == ["text"]
     with pytest.raises(RecipeError, match=r"task\.text_columns: a, b; classification reads 1 column of texts"):
-        predicted(later).with_columns({"text_columns": ["a", "b"]})
+        task_inference(later).with_columns({"text_columns": ["a", "b"]})
     with pytest.raises(RecipeError, match=r"task\.token_column: not a column of classification"):
-        predicted(later).with_columns({"token_column": "words"})
+        task_inference(later).with_columns({"token_column": "words"})
     for wrong in ("label", "labels"):
         with pytest.raises(RecipeError, match=rf"task\.text_columns: {wrong} is the column of the labels"):
-            predicted(later).with_columns({"text_columns": [wrong]})
+            task_inference(later).with_columns({"text_columns": [wrong]})
 
 
 def test_rows_of_a_class_that_a_checkpoint_does_not_know_count_as_wrong(task, tmp_path):

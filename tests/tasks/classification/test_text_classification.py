@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertkit import metrics
 from bertkit.data.tables import read_table
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
@@ -29,7 +29,7 @@ def test_one_label_has_the_worked_probability():
     assert prediction["label"] == "c"
     assert prediction["probability"] == pytest.approx(0.5)
     assert prediction["probabilities"] == pytest.approx({"a": 0.125, "b": 0.375, "c": 0.5})
-    assert predicted(task).format_prediction(prediction) == "c\t0.5000"
+    assert task_inference(task).format_prediction(prediction) == "c\t0.5000"
 
 
 def test_several_labels_have_the_worked_probabilities():
@@ -38,15 +38,15 @@ def test_several_labels_have_the_worked_probabilities():
     first, none = task.decode(np.array([[np.log(3), 0.0, -np.log(4)], [-9.0, -9.0, -9.0]]), {}, {})
     assert first["labels"] == ["a", "b"]
     assert first["probabilities"] == pytest.approx({"a": 0.75, "b": 0.5, "c": 0.2})
-    assert predicted(task).format_prediction(first) == "a, b\t0.7500, 0.5000"
+    assert task_inference(task).format_prediction(first) == "a, b\t0.7500, 0.5000"
     assert none["labels"] == []
-    assert predicted(task).format_prediction(none) == "\t"
+    assert task_inference(task).format_prediction(none) == "\t"
 
 
 def test_a_number_is_the_logit():
     task = settled("regression")
     assert task.decode(np.array([[2.5], [-1.0]]), {}, {}) == [{"score": 2.5}, {"score": -1.0}]
-    assert predicted(task).format_prediction({"score": 2.5}) == "2.5000"
+    assert task_inference(task).format_prediction({"score": 2.5}) == "2.5000"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -83,7 +83,7 @@ class TestManyLabels:
                 if problem == "single_label":
                     assert (row["label"], row["probability"]) == next(iter(row["probabilities"].items())) == ranked[0]
                 assert {**row, "probabilities": None} == {**full, "probabilities": None}
-                assert predicted(task).format_prediction(row) == predicted(task).format_prediction(full)
+                assert task_inference(task).format_prediction(row) == task_inference(task).format_prediction(full)
 
     @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 40))
     def test_labels_with_thresholds_of_their_own_are_kept(self, seed, count):
@@ -104,7 +104,7 @@ class TestManyLabels:
             )
             assert set(row["labels"]) <= row["probabilities"].keys()
             assert row["probabilities"].items() <= full["probabilities"].items()
-            assert predicted(task).format_prediction(row) == predicted(task).format_prediction(full)
+            assert task_inference(task).format_prediction(row) == task_inference(task).format_prediction(full)
             assert {each["label"] for each in answer if each["predicted"]} == set(row["labels"])
             assert {each["label"] for each in answer} == row["probabilities"].keys()
         few = service.answers(logits, {}, {}, serving.Parameters(top_k=2))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
-from bertkit.inference.ner import PredictedEntities
+from bertkit.inference.ner import EntityInference
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
@@ -162,7 +162,7 @@ def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
     found, splits = task(train_jsonl=lines(doccano(ANN, in_utf16)), offset_unit="utf16").load(["train"])
     assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
     row = {"text": ANN, "entities": predicted(ANN, SPANS[0])["entities"]}
-    assert PredictedEntities(found).in_form("doccano", row) == {"text": ANN, "label": [list(each) for each in in_utf16]}
+    assert EntityInference(found).to_form("doccano", row) == {"text": ANN, "label": [list(each) for each in in_utf16]}
     snapped = task(train_jsonl=lines(doccano(ANN, [(0, 7, "PER"), (18, 21, "LOC")])), snap=True).load(["train"])[1]
     assert snapped["train"].notes[1:] == ("1 of 2 spans cut words and were extended to whole words",)
 
@@ -361,7 +361,7 @@ def test_predicted_gold_spans_equal_the_training_file(tokenizer, tmp_path, form,
     task = NerTask(TaskSettings(scheme="IOB2", label_names=names), data)
     entities = [[{"start": start, "end": end, "type": kind} for start, end, kind in spans] for _, spans in rows]
     given = [
-        PredictedEntities(task).in_form(form, {"text": text, "entities": each})
+        EntityInference(task).to_form(form, {"text": text, "entities": each})
         for (text, _), each in zip(rows, entities, strict=True)
     ]
     (tmp_path / "x.jsonl").write_text(lines(*given), encoding="utf-8")
@@ -371,10 +371,10 @@ def test_predicted_gold_spans_equal_the_training_file(tokenizer, tmp_path, form,
     assert columns["tokens"] == splits["train"].examples["tokens"][:]
     features = task.encode(columns, tokenizer)
     predictions = task.decode(outputs_that_say(labels, features, len(names)), features, columns)
-    shown = PredictedEntities(task).repeated(columns)
+    shown = EntityInference(task).columns_beside(columns)
     assert list(shown) == ["text"]
     written = [
-        PredictedEntities(task).in_form(form, {"text": text, **prediction})
+        EntityInference(task).to_form(form, {"text": text, **prediction})
         for text, prediction in zip(shown["text"], predictions, strict=True)
     ]
     assert written == given
@@ -384,21 +384,21 @@ def test_ids_of_texts_are_kept(task):
     rows = [{"id": 7, "document_id": "d", **spans(ANN, SPANS[0]), "meta": {"a": 1}}]
     found, _ = task(train_jsonl=lines(*rows), context="document").load(["train"])
     columns = found.columns_of(found.data.tables(["train"])["train"])
-    shown = PredictedEntities(found).repeated(columns)
+    shown = EntityInference(found).columns_beside(columns)
     assert shown == {"id": [7], "document_id": ["d"], "text": [ANN]}
     row = {**{name: values[0] for name, values in shown.items()}, "entities": predicted(ANN, SPANS[0])["entities"]}
-    assert PredictedEntities(found).in_form("spans", row) == {"id": 7, "document_id": "d", **spans(ANN, SPANS[0])}
+    assert EntityInference(found).to_form("spans", row) == {"id": 7, "document_id": "d", **spans(ANN, SPANS[0])}
     mixed = Table({"id": [None], "text": ["a"], "document_id": [0]}, "x.jsonl", "")
-    assert list(PredictedEntities(found).repeated(found.columns_of(mixed))) == ["text", "document_id"]
+    assert list(EntityInference(found).columns_beside(found.columns_of(mixed))) == ["text", "document_id"]
 
 
 def test_words_are_joined_for_the_forms_of_texts():
     task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings())
     row = {"tokens": ["New", "York", ",", "é"], "tags": ["B-X", "I-X", "O", "B-X"], "probabilities": [1.0] * 4}
-    assert PredictedEntities(task).in_form("doccano", row) == {
+    assert EntityInference(task).to_form("doccano", row) == {
         "text": "New York , é",
         "label": [[0, 8, "X"], [11, 12, "X"]],
     }
-    assert PredictedEntities(task).in_form("spans", row) == spans("New York , é", [(0, 8, "X"), (11, 12, "X")])
+    assert EntityInference(task).to_form("spans", row) == spans("New York , é", [(0, 8, "X"), (11, 12, "X")])
     plain = NerTask(TaskSettings(scheme="plain", label_names=["a", "b"]), DataSettings())
-    assert PredictedEntities(plain).forms == ()
+    assert EntityInference(plain).forms == ()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bertkit import BertConfig, load_recipe
 from bertkit.data.tables import Table
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import DataError, RecipeError
@@ -307,10 +307,10 @@ def test_a_worked_prediction(tokenizer):
         {"text": "A good film", "type": "X", "probability": sure, "start": 0, "end": 11},
         {"text": "plot", "type": "X", "probability": sure, "start": 17, "end": 21},
     ]
-    assert predicted(task).format_prediction(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
+    assert task_inference(task).format_prediction(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
     row = {"text": "A good film, the plot", **prediction}
     green, end = "\x1b[1;32m", "\x1b[0m\x1b[2m[X]\x1b[0m"
-    assert predicted(task).highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
+    assert task_inference(task).highlight(row) == f"{green}A good film{end}, the {green}plot{end}"
 
 
 def test_plain_tags_are_scored_by_accuracy(tokenizer):
@@ -318,9 +318,9 @@ def test_plain_tags_are_scored_by_accuracy(tokenizer):
     examples = task.read_input(["the film\u00ad"])
     features = task.encode(examples, tokenizer)
     (prediction,) = task.decode(outputs_that_say([[1, 0]], features, 2), features, examples)
-    assert predicted(task).format_prediction(prediction) == "the/DT film\u00ad/NN"
+    assert task_inference(task).format_prediction(prediction) == "the/DT film\u00ad/NN"
     assert [(word["start"], word["end"]) for word in prediction["words"]] == [(0, 3), (4, 9)]
-    assert predicted(task).highlighted({"text": "the film", **prediction}) is None
+    assert task_inference(task).highlight({"text": "the film", **prediction}) is None
     examples = {"tokens": [["the", "film"], ["plot", "\u200b"]], "labels": [[1, 0], [0, 1]]}
     features = task.encode(examples, tokenizer)
     assert task.score(outputs_that_say([[1, 1], [0, 0]], features, 2), features, examples) == {"accuracy": 0.5}
@@ -440,6 +440,6 @@ def test_dropped_words_of_a_published_set_are_tagged(real_data):
 
 def test_columns_that_are_one_column_are_refused():
     task = NerTask(TaskSettings(), DataSettings())
-    assert predicted(task).with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
+    assert task_inference(task).with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
     with pytest.raises(RecipeError, match=r"task\.tag_column: 1 is the column of the tokens"):
-        predicted(task).with_columns({"token_column": 1, "tag_column": 1})
+        task_inference(task).with_columns({"token_column": 1, "tag_column": 1})

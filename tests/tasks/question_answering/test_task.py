@@ -12,7 +12,7 @@ from transformers import BertTokenizer
 
 from bertkit import BertConfig, load_recipe
 from bertkit.data.tables import Table
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import encoding_notes, task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint
@@ -70,7 +70,7 @@ def test_checkpoint_answers_by_its_best_threshold():
     (none,) = task.decode(outputs, features, columns)
     assert (none["answer"], none["start"], none["end"]) == ("", None, None)
     assert none["probability"] == none["no_answer_probability"] == pytest.approx(np.e**2 / (np.e**2 + 3))
-    assert predicted(task).format_prediction(none) == f"(no answer)\t{none['probability']:.4f}"
+    assert task_inference(task).format_prediction(none) == f"(no answer)\t{none['probability']:.4f}"
     untaught = {"eval_total": 4, "eval_NoAns_total": 2, "eval_best_f1": 50.0, "eval_best_f1_thresh": 0.0}
     assert (
         "predicting no answer for every question scores best on the validation set (F1 50.00)"
@@ -138,8 +138,8 @@ def test_answer_without_a_token_is_ignored_and_noted():
 def test_questions_and_contexts_must_fit(fields, expected):
     task = QuestionAnsweringTask(TaskSettings(), DataSettings())
     with pytest.raises(DataError, match=expected):
-        predicted(task).read_fields(fields)
-    both = predicted(task).read_fields({"question": ["a", "b"], "context": "c"})
+        task_inference(task).read_fields(fields)
+    both = task_inference(task).read_fields({"question": ["a", "b"], "context": "c"})
     assert both == {"question": ["a", "b"], "context": ["c", "c"]}
 
 

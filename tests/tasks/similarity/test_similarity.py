@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.inference.predicted import predicted
+from bertkit.inference.outcome import task_inference
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.recipe.settings import HubSettings
 from bertkit.runtime.errors import DataError, PlacementError, RecipeError
@@ -259,8 +259,8 @@ def test_perfect_rankings_are_no_collapse(task):
     columns = {"texts": splits["train"].examples["texts"], "labels": [1.0, 1.0]}
     vectors = np.array([[[1.0, 0.0], [1.0, 0.1]], [[0.0, 1.0], [0.3, 1.0]]])
     assert settled.score(vectors, columns, columns)["ndcg_at_10"] == 1
-    assert predicted(settled).collapse(vectors, columns, columns) is None
-    assert predicted(settled).collapse(np.ones((2, 2, 2)), columns, columns)
+    assert task_inference(settled).collapse(vectors, columns, columns) is None
+    assert task_inference(settled).collapse(np.ones((2, 2, 2)), columns, columns)
 
 
 def test_a_batch_that_does_not_fit_is_not_divided(run, tmp_path, monkeypatch):

@@ -118,7 +118,7 @@ class WholeEpochs:
             return self._planner.windows[epoch, number]
         pairs = self._planner.pairs(self._view.of_epoch(epoch), epoch)
         order = permutation(self._planner.data.seed, epoch, len(pairs)).astype(np.int64)
-        return self._planner.keep(epoch, number, Window(pairs.taken(order), order))
+        return self._planner.keep(epoch, number, Window(pairs.take(order), order))
 
     def _plan_up_to(self, number: int) -> None:
         while self._starts[-1] <= number:
@@ -167,11 +167,11 @@ class GroupedEpochs:
             pairs = self._planner.pairs(self._view_of(group), epoch, first_pair=group << 32)
             [[shift]] = words(seed, Stream.SHUFFLE, epoch, [_SHIFTS + group], 1).tolist()
             rows = np.arange(self._sizes[group])
-            parts.append(pairs.taken((rows + shift % len(pairs)) % len(pairs)))
+            parts.append(pairs.take((rows + shift % len(pairs)) % len(pairs)))
             numbers.append((group << 32) + rows)
-        pairs, examples = PairPlan.joined(parts), np.concatenate(numbers)
+        pairs, examples = PairPlan.join(parts), np.concatenate(numbers)
         shuffled = permutation(seed, epoch, len(examples), first=(number + 1) * _OF_WINDOWS)
-        return self._planner.keep(epoch, number, Window(pairs.taken(shuffled), examples[shuffled]))
+        return self._planner.keep(epoch, number, Window(pairs.take(shuffled), examples[shuffled]))
 
     def _layout(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns the order of the groups in an epoch, ``(G,)``, and the first example of each window."""

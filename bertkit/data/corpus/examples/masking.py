@@ -101,7 +101,9 @@ def mask_tokens(
     # The column in the low bits makes the keys of a row distinct, so the order does not depend on the sort algorithm.
     keys = drawn << _HALF | np.arange(width, dtype=np.uint64)
     if rules.words is None:
-        chosen = _tokens(keys, candidates, count)
+        # The `count` candidates with the smallest keys: uniform without replacement.
+        ascending = np.sort(np.where(candidates, keys, _LAST), axis=1)
+        chosen = candidates & (keys <= np.take_along_axis(ascending, np.maximum(count - 1, 0)[:, None], axis=1))
     else:
         before = np.pad(candidates[:, :-1], ((0, 0), (1, 0)))
         opens_word = candidates & ~(before & rules.words.continues(input_ids))
@@ -139,13 +141,6 @@ def next_tokens(input_ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> Mas
     used = positions + 1 < lengths[:, None]
     labels = np.where(used, input_ids[:, 1:], IGNORE_INDEX)
     return MaskedBatch(input_ids, np.where(used, positions, 0), labels)
-
-
-def _tokens(keys: NDArray[np.uint64], candidates: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Selects the ``count[b]`` candidates with the smallest keys, ``(B, S)`` bool: uniform without replacement."""
-    ascending = np.sort(np.where(candidates, keys, _LAST), axis=1)
-    largest = np.take_along_axis(ascending, np.maximum(count - 1, 0)[:, None], axis=1)
-    return candidates & (keys <= largest)
 
 
 def _whole_words(

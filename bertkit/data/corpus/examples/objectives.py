@@ -239,12 +239,12 @@ def full_sentences(text: EpochOfText) -> Iterator[Segments]:
     sentences are added to its last piece. Every token is in exactly one example of the epoch. Except for documents with
     a shorter target, all epochs have the same examples, with different masks.
     """
-    for start, end in (rows.T for rows in _blocks(_filled(text), 2)):
+    for start, end in (rows.T for rows in _blocks(_cut_sentences(text), 2)):
         nothing = np.zeros_like(start)
         yield Segments(np.stack([start, nothing], axis=1), np.stack([end - start, nothing], axis=1), nothing)
 
 
-def _filled(text: EpochOfText) -> Iterator[tuple[int, ...]]:
+def _cut_sentences(text: EpochOfText) -> Iterator[tuple[int, ...]]:
     """Yields (first token, token after the last) of each example."""
     for group in text.documents():
         offsets = group.offsets

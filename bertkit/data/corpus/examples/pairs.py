@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.data.corpus.examples.objectives import OBJECTIVES, EpochOfText, Segments
+from bertkit.data.corpus.examples.objectives import OBJECTIVES, EpochOfText
 from bertkit.data.corpus.examples.randomness import Stream, words
 from bertkit.data.corpus.settings import PairObjective
 from bertkit.data.corpus.store.token_store import StoreView
@@ -57,12 +57,12 @@ class PairPlan:
     def __len__(self) -> int:
         return len(self.a_start)
 
-    def taken(self, rows: NDArray[np.integer[Any]]) -> PairPlan:
+    def take(self, rows: NDArray[np.integer[Any]]) -> PairPlan:
         """Returns a plan of some of the examples, given by their indices."""
         return PairPlan(*(getattr(self, name)[rows] for name in _FIELDS))
 
     @staticmethod
-    def joined(plans: Sequence[PairPlan]) -> PairPlan:
+    def join(plans: Sequence[PairPlan]) -> PairPlan:
         """Returns the examples of several plans, one after the other."""
         return PairPlan(*(np.concatenate([getattr(plan, name) for plan in plans]) for name in _FIELDS))
 
@@ -115,7 +115,11 @@ def plan_epoch(
         if end > len(rows):
             # Resized in place to avoid a second copy of a large array; no other reference to it exists yet.
             rows.resize(end + end // 8, refcheck=False)
-        _write(rows[size:end], segments, max_tokens, seed, epoch, first_pair + size)
+        starts, lengths = truncate_pairs(segments.starts, segments.lengths, max_tokens, seed, epoch, first_pair + size)
+        block = rows[size:end]
+        block["a_start"], block["b_start"] = starts.T
+        block["a_length"], block["b_length"] = lengths.T
+        block["next_sentence_label"] = segments.labels
         size = end
     if not size:
         raise DataError(
@@ -124,13 +128,6 @@ def plan_epoch(
         )
     rows.resize(size, refcheck=False)
     return PairPlan(*(rows[name] for name in _FIELDS))
-
-
-def _write(rows: NDArray[np.void], segments: Segments, max_tokens: int, seed: int, epoch: int, first_pair: int) -> None:
-    starts, lengths = truncate_pairs(segments.starts, segments.lengths, max_tokens, seed, epoch, first_pair)
-    rows["a_start"], rows["b_start"] = starts.T
-    rows["a_length"], rows["b_length"] = lengths.T
-    rows["next_sentence_label"] = segments.labels
 
 
 def truncate_pairs(

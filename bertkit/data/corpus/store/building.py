@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.corpus.settings import DocumentFilter
-from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.data.corpus.store.encoding import SentenceEncoder, Splitter, batch_paragraphs, encode_batches
 from bertkit.data.corpus.store.filters import document_digests, repeated_documents, without_documents, without_short
 from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
@@ -83,12 +83,27 @@ def build_store(
     # The names are part of the store but not of its identity, as in `build_token_store`.
     named = {**origin, "names": [source.name for source in sources]}
     if place.is_dir() and any(place.iterdir()):
-        return _existing(place, origin)
-    units = divided(sources, form, origin, is_whole=chosen.deduplicate is not None)
+        try:
+            store = TokenStore.open(place)
+        except DataError as error:
+            raise OutputError(
+                f"--output-dir {place}: not empty and not an intact store; give another folder"
+            ) from error
+        is_same = {name: store.metadata.get(name) for name in origin} == origin
+        if not is_same or ("filters" in store.metadata and "filters" not in origin):
+            raise OutputError(
+                f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
+            )
+        return store
+    units = divide_sources(sources, form, origin, is_whole=chosen.deduplicate is not None)
     with _work_folder(place, named, units, share, add) as work:
         job = Job(work, form, encode, chosen)
         if chosen.deduplicate is not None:
-            job = Job(work, form, encode, chosen, _left_out(job, units, workers))
+            _run(_digest_unit, job, units, "digests", workers, None)
+            digests = [(work / _digests_name(unit)).read_bytes() for unit in units]
+            repeated = dict(enumerate(repeated_documents(digests, chosen.deduplicate)))
+            say(f"duplicates: {counted(sum(map(len, repeated.values())), 'document')} left out")
+            job = Job(work, form, encode, chosen, repeated)
         own = units if share is None else units[share[0] - 1 :: share[1]]
         _run(_write_unit, job, own, "unit", workers, progress)
         if share is None:
@@ -122,7 +137,7 @@ def join_store(place: Path) -> TokenStore:
     return TokenStore.open(place)
 
 
-def divided(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any], is_whole: bool) -> list[Unit]:
+def divide_sources(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any], is_whole: bool) -> list[Unit]:
     """Divides sources into units of about equal size.
 
     Args:
@@ -140,29 +155,12 @@ def divided(sources: Sequence[Source], form: DocumentForm, origin: dict[str, Any
             filled = 0
         groups[-1].append(source)
         filled += source.size or 0
-    return [
-        Unit(number, group, _key(settings, group), sum(source.size or 0 for source in group))
-        for number, group in enumerate(groups)
-    ]
-
-
-def _key(settings: str, sources: Sequence[Source]) -> str:
-    identity = dumps([settings, *(source.fingerprint() for source in sources)])
-    return hashlib.sha256(identity.encode()).hexdigest()[:16]
-
-
-def _existing(place: Path, origin: dict[str, Any]) -> TokenStore:
-    try:
-        store = TokenStore.open(place)
-    except DataError as error:
-        raise OutputError(f"--output-dir {place}: not empty and not an intact store; give another folder") from error
-    if {name: store.metadata.get(name) for name in origin} != origin or (
-        "filters" in store.metadata and "filters" not in origin
-    ):
-        raise OutputError(
-            f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
-        )
-    return store
+    units = []
+    for number, group in enumerate(groups):
+        identity = dumps([settings, *(source.fingerprint() for source in group)])
+        key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        units.append(Unit(number, group, key, sum(source.size or 0 for source in group)))
+    return units
 
 
 # ---- the folder of a build -------------------------------------------------------------------------------------------
@@ -198,9 +196,12 @@ def _work_folder(
             raise OutputError(f"--output-dir {place}: another process builds this store; wait for it")
         records = [unit.record(Path(), "unit").name for unit in units]
         plan = {"origin": origin, "records": records, "shares": share[1] if share else 1}
-        before = _plan_of(work)
+        before: dict[str, Any] | None = None
+        with contextlib.suppress(DataError, OSError):
+            before = read_metadata(work / _PLAN_FILE)
         if before != plan:
-            _note_changes(before, origin)
+            if before is not None:
+                _say_changes(before["origin"], origin)
             if share is not None and before is not None and before["records"] == records:
                 raise OutputError(
                     f"{work}: was begun in {before['shares']} parts; give --part {share[0]}/{before['shares']}"
@@ -221,18 +222,9 @@ def _work_folder(
             raise
 
 
-def _plan_of(work: Path) -> dict[str, Any] | None:
-    try:
-        return read_metadata(work / _PLAN_FILE)
-    except (DataError, OSError):
-        return None
-
-
-def _note_changes(before: dict[str, Any] | None, origin: dict[str, Any]) -> None:
-    """Prints the sources that have changed since a killed build."""
-    if before is None:
-        return
-    known = dict(zip(before["origin"]["names"], before["origin"]["sources"], strict=True))
+def _say_changes(before: dict[str, Any], origin: dict[str, Any]) -> None:
+    """Prints the sources that have changed since a killed build, by its origin and that of this one."""
+    known = dict(zip(before["names"], before["sources"], strict=True))
     changed = [
         name
         for name, fingerprint in zip(origin["names"], origin["sources"], strict=True)
@@ -247,18 +239,14 @@ def _assemble(place: Path, work: Path, records: Sequence[Path]) -> None:
     parts = [part for record in records for part in read_metadata(record)["parts"]]
     with new_folder(place) as draft:
         for part in parts:
-            _link(work / part["name"], draft / part["name"])
+            try:
+                os.link(work / part["name"], draft / part["name"])
+            except OSError:  # a file system without hard links
+                shutil.copyfile(work / part["name"], draft / part["name"])
         for folder in (path for path in work.iterdir() if path.is_dir() and not path.name.startswith(".")):
             shutil.copytree(folder, draft / folder.name)
         write_manifest(draft, read_metadata(work / _PLAN_FILE)["origin"], parts)
     shutil.rmtree(work, ignore_errors=True)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without hard links
-        shutil.copyfile(source, target)
 
 
 # ---- units -----------------------------------------------------------------------------------------------------------
@@ -292,7 +280,7 @@ def _write_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], 
     """Writes the parts of a unit, and its record."""
     reading = Reading(unit.sources, job.form, lambda position, total: report(position))
     paragraphs = without_documents(reading, job.left_out.get(unit.number, frozenset()))
-    encoded = encode_batches(batched(paragraphs, reading.position), job.encode, num_workers)
+    encoded = encode_batches(batch_paragraphs(paragraphs, reading.position), job.encode, num_workers)
     kept = without_short(encoded, job.chosen.min_tokens)
     with _exact_faults(unit, job.form), into_folder(job.work, unit.size) as draft:
         parts = write_parts(kept, job.encode.token_type, draft, unit.number, reading.report)
@@ -324,14 +312,3 @@ def _digest_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int],
 
 def _digests_name(unit: Unit) -> str:
     return f"digests-{unit.number:06}.bin"
-
-
-def _left_out(job: Job, units: Sequence[Unit], workers: Workers) -> dict[int, frozenset[int]]:
-    """Returns for each unit the documents that repeat an earlier one, found by the digests of all units."""
-    rule = job.chosen.deduplicate
-    assert rule is not None
-    _run(_digest_unit, job, units, "digests", workers, None)
-    digests = [(job.work / _digests_name(unit)).read_bytes() for unit in units]
-    repeated = dict(enumerate(repeated_documents(digests, rule)))
-    say(f"duplicates: {counted(sum(map(len, repeated.values())), 'document')} left out")
-    return repeated

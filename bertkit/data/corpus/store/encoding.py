@@ -6,29 +6,21 @@ processes. Only a few batches are in flight at any time, so memory does not grow
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import os
-import signal
 import sys
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.pool import THREADS, compute_in_processes
 from bertkit.runtime.reading.text import iterating
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     from bertkit.data.corpus.documents import Paragraph
@@ -38,7 +30,6 @@ Splitter = Callable[[str], list[str]]
 _BATCH_CHARACTERS = 1 << 18
 _SENTENCES_AT_ONCE = 1024  # an Encoding takes some hundred bytes per token until its ids are copied
 _UINT16_IDS = 1 << 16
-_THREADS = "TOKENIZERS_PARALLELISM"
 
 
 class Batch(NamedTuple):
@@ -74,13 +65,13 @@ class EncodedBatch(NamedTuple):
     position: int
 
 
-def selected(batch: EncodedBatch, sentences: NDArray[np.bool_]) -> EncodedBatch:
+def select_sentences(batch: EncodedBatch, sentences: NDArray[np.bool_]) -> EncodedBatch:
     """Returns some sentences of a batch, given by a mask; the numbers of their documents stay."""
     tokens = batch.tokens[np.repeat(sentences, batch.lengths)]
     return batch._replace(tokens=tokens, lengths=batch.lengths[sentences], documents=batch.documents[sentences])
 
 
-def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambda: 0) -> Iterator[Batch]:
+def batch_paragraphs(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambda: 0) -> Iterator[Batch]:
     """Yields ``paragraphs`` in batches of about 2¹⁸ characters, each with the current value of ``position()``."""
     texts: list[str] = []
     documents: list[int] = []
@@ -125,7 +116,11 @@ class SentenceEncoder:
         self.splitter = splitter
         ids = self._encoder.get_vocab().values()
         self.token_type: type[np.uint16 | np.int32] = np.uint16 if max(ids, default=0) < _UINT16_IDS else np.int32
-        self._keeps_spaces = _reads_spaces(self._encoder)
+        before, word, after_space, text = (
+            self._encoder.encode(each, add_special_tokens=False).ids for each in ("b", "a", " a", "b a")
+        )
+        # A word after a space has other tokens than the same word at the start of a text.
+        self._keeps_spaces = text[len(before) :] == after_space != word
         digested = self._encoder.to_str() + ("with spaces" if self._keeps_spaces else "")
         self.tokenizer_digest = hashlib.sha256(digested.encode()).hexdigest()
 
@@ -136,10 +131,13 @@ class SentenceEncoder:
             parts = [text] if self.splitter is None else list(self.splitter(text))
             sentences += _with_spaces(text, parts) if self._keeps_spaces else parts
             documents += [document] * len(parts)
-        starts = range(0, len(sentences), _SENTENCES_AT_ONCE)
-        encoded = [self._encode(sentences[start : start + _SENTENCES_AT_ONCE]) for start in starts]
-        tokens = [np.empty(0, self.token_type), *(tokens for tokens, _ in encoded)]
-        lengths = np.concatenate([np.empty(0, np.int64), *(lengths for _, lengths in encoded)])
+        tokens, counts = [np.empty(0, self.token_type)], [np.empty(0, np.int64)]
+        for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+            some = sentences[start : start + _SENTENCES_AT_ONCE]
+            ids = [each.ids for each in self._encoder.encode_batch_fast(some, add_special_tokens=False)]
+            counts.append(np.fromiter(map(len, ids), np.int64, len(ids)))
+            tokens.append(np.fromiter(itertools.chain.from_iterable(ids), self.token_type, int(counts[-1].sum())))
+        lengths = np.concatenate(counts)
         kept = lengths > 0  # a sentence of only control characters has no tokens
         return EncodedBatch(
             np.concatenate(tokens),
@@ -148,21 +146,6 @@ class SentenceEncoder:
             batch.documents[-1],
             batch.position,
         )
-
-    def _encode(self, sentences: list[str]) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        encodings = self._encoder.encode_batch_fast(sentences, add_special_tokens=False)
-        ids = [encoding.ids for encoding in encodings]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.fromiter(itertools.chain.from_iterable(ids), self.token_type, int(lengths.sum())), lengths
-
-
-def _reads_spaces(encoder: Tokenizer) -> bool:
-    """Returns whether a word after a space has other tokens than the same word at the start of a text."""
-    before, word, after_space, text = (
-        encoder.encode(each, add_special_tokens=False).ids for each in ("b", "a", " a", "b a")
-    )
-    within = text[len(before) :]
-    return within == after_space != word
 
 
 def _with_spaces(text: str, sentences: Sequence[str]) -> Iterator[str]:
@@ -181,9 +164,8 @@ def _with_spaces(text: str, sentences: Sequence[str]) -> Iterator[str]:
 def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_workers: int = 1) -> Generator[EncodedBatch]:
     """Yields the result of ``encode`` for each batch, in order, computed by ``num_workers`` processes.
 
-    With 1 worker the current process does the work. Otherwise at most ``2 × num_workers`` batches are in flight.
-    Processes are forked on Linux, so a splitter that cannot be pickled, such as a lambda, also works there; on other
-    systems it has to be a function of a module.
+    With 1 worker the current process does the work. Otherwise at most ``2 × num_workers`` batches are in flight. What
+    `bertkit.runtime.placement.pool.compute_in_processes` says of processes and of the function holds for the splitter.
 
     Close the iterator (``contextlib.closing``) to end the processes at once if it is not exhausted.
 
@@ -191,83 +173,27 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
         PlacementError: a worker process was killed.
         Exception: any exception of ``batches`` or of the splitter.
     """
-    if num_workers == 1:
-        if parent_process() is not None:
-            # Threads do not survive a fork, and data loader workers are forked: the tokenizers library would wait for
-            # its threads forever.
-            os.environ[_THREADS] = "false"
-        with iterating(batches) as remaining:
-            yield from map(encode, remaining)
+    if num_workers > 1:
+        killed = killed_process(num_workers)
+        with iterating(compute_in_processes(encode, batches, num_workers, killed=killed, in_order=True)) as computed:
+            for _, encoded in computed:
+                yield encoded
         return
-    out: deque[Future[EncodedBatch]] = deque()
-    with worker_pool(encode, num_workers) as pool, iterating(batches) as remaining:
-        for batch in remaining:
-            out.append(pool.submit(call_in_worker, batch))
-            if len(out) == 2 * num_workers:
-                yield out.popleft().result()
-        while out:
-            yield out.popleft().result()
+    if parent_process() is not None:
+        # Threads do not survive a fork, and data loader workers are forked: the tokenizers library would wait for its
+        # threads forever.
+        os.environ[THREADS] = "false"
+    with iterating(batches) as remaining:
+        yield from map(encode, remaining)
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Context in which the tokenizers library uses one thread; it does not warn then about a fork after it had more."""
-    threads = os.environ.get(_THREADS)
-    os.environ[_THREADS] = "false"
-    try:
-        yield
-    finally:
-        os.environ.pop(_THREADS)
-        if threads is not None:
-            os.environ[_THREADS] = threads
-
-
-@contextlib.contextmanager
-def worker_pool(call: Callable[[Any], Any], num_workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Context of a pool whose processes compute ``call`` by `call_in_worker`, with one thread each.
-
-    Raises:
-        PlacementError: a process was killed.
-    """
-    context = get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(num_workers, context, _start_worker, (call, os.getpid()))
-    try:
-        # The processes start at the first batch and inherit it: more threads than cores would slow them down.
-        with one_thread():
-            yield pool
-    except BrokenProcessPool as error:
-        if error.__cause__ is not None:  # a result could not be unpickled; no process died
-            raise
-        raise PlacementError(
-            f"one of the {num_workers} processes that tokenize the corpus was killed, most often because memory ran "
-            f"out: use fewer processes (placement.preprocessing_num_workers=1; corpus build --workers 1), or a "
-            "machine with more memory"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-_call: Callable[[Any], Any]
-"""Function of a worker process, passed at its start: a forked process does not need to pickle it."""
-
-
-def _start_worker(call: Callable[[Any], Any], parent: int) -> None:
-    global _call
-    _call = call
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the workers
-    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
-
-
-def _exit_with(parent: int) -> None:
-    # If the parent is killed, the queue that a worker waits for is never closed.
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def call_in_worker(item: Any) -> Any:
-    """Computes the function of `worker_pool` in one of its processes."""
-    return _call(item)
+def killed_process(number: int) -> str:
+    """Returns the message for a killed process of several."""
+    return (
+        f"one of the {number} processes that tokenize the corpus was killed, most often because memory ran out: use "
+        "fewer processes (placement.preprocessing_num_workers=1; corpus build --workers 1), or a machine with more "
+        "memory"
+    )
 
 
 def send_by_value(ray: Any, encode: SentenceEncoder) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bertkit.data.corpus.documents import Paragraph
 from bertkit.data.corpus.settings import Deduplication
-from bertkit.data.corpus.store.encoding import EncodedBatch, selected
+from bertkit.data.corpus.store.encoding import EncodedBatch, select_sentences
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.reading.text import iterating
 
@@ -75,7 +75,12 @@ def repeated_documents(digests: Sequence[bytes], rule: Deduplication) -> list[fr
     """
     sizes = [len(_rows(each, rule)) for each in digests]
     rows = _rows(b"".join(digests), rule)
-    repeated = _repeated_exactly(rows) if rule == "exact" else _repeated_nearly(rows)
+    if rule == "exact":
+        order = np.lexsort((rows[:, 1], rows[:, 0]))  # stable: of equal rows the first comes first
+        repeated = np.zeros(len(rows), bool)
+        repeated[order[1:]] = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
+    else:
+        repeated = _repeated_nearly(rows)
     parts = np.split(repeated, np.cumsum(sizes)[:-1])
     return [frozenset(np.flatnonzero(part).tolist()) for part in parts]
 
@@ -84,14 +89,6 @@ def _rows(data: bytes, rule: Deduplication) -> NDArray[Any]:
     if rule == "exact":
         return np.frombuffer(data, np.uint64).reshape(-1, _DIGEST // 8)
     return np.frombuffer(data, np.uint32).reshape(-1, _PERMUTATIONS)
-
-
-def _repeated_exactly(rows: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    order = np.lexsort((rows[:, 1], rows[:, 0]))  # stable: of equal rows the first comes first
-    equal = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
-    repeated = np.zeros(len(rows), bool)
-    repeated[order[1:]] = equal
-    return repeated
 
 
 def _repeated_nearly(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
@@ -177,26 +174,18 @@ def without_short(batches: Generator[EncodedBatch], min_tokens: int) -> Generato
         kept_before = False  # whether sentences of the open document have been yielded
         for batch in batches:
             if held is not None:
-                batch = _prepended(held, batch)
+                batch = batch._replace(
+                    tokens=np.concatenate([held.tokens, batch.tokens]),
+                    lengths=np.concatenate([held.lengths, batch.lengths]),
+                    documents=np.concatenate([held.documents, batch.documents]),
+                )
             counts = np.bincount(batch.documents, weights=batch.lengths, minlength=batch.num_documents + 1)
             kept = counts >= min_tokens
             kept[0] |= kept_before
             opened = batch.num_documents
             kept_before = bool(kept[opened])
-            held = None if kept_before else _held_back(selected(batch, batch.documents == opened))
-            yield selected(batch, kept[batch.documents])
-
-
-def _held_back(batch: EncodedBatch) -> EncodedBatch:
-    """Returns sentences of one document as a batch in which it is document 0."""
-    return batch._replace(documents=np.zeros_like(batch.documents), num_documents=0)
-
-
-def _prepended(held: EncodedBatch, batch: EncodedBatch) -> EncodedBatch:
-    return EncodedBatch(
-        np.concatenate([held.tokens, batch.tokens]),
-        np.concatenate([held.lengths, batch.lengths]),
-        np.concatenate([held.documents, batch.documents]),
-        batch.num_documents,
-        batch.position,
-    )
+            held = None
+            if not kept_before:
+                held = select_sentences(batch, batch.documents == opened)
+                held = held._replace(documents=np.zeros_like(held.documents), num_documents=0)
+            yield select_sentences(batch, kept[batch.documents])

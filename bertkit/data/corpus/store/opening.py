@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bertkit.data.corpus.store.copies import ORIGIN_FILE, copy_file, pieces_of
 from bertkit.data.corpus.store.manifest import METADATA_FILE, write_metadata
@@ -52,9 +51,15 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
     root = root.rstrip("/")
     if isinstance(files, LocalFileSystem):
         return TokenStore.open(root)
-    metadata = _metadata(given, files, root)
-    # `_metadata` has checked both, as they become the name of a folder.
-    place = cache_dir / f"store-{metadata['fingerprint'][:16]}-{metadata['checksum']:08x}"
+    try:
+        metadata = json.loads(b"".join(pieces_of(given, files, root, METADATA_FILE)))
+        fingerprint, checksum = metadata["fingerprint"], metadata["checksum"]
+        # Both become the name of a folder.
+        if not _FINGERPRINT.fullmatch(fingerprint) or type(checksum) is not int or checksum < 0:
+            raise ValueError("no fingerprint, or no checksum")
+    except (ValueError, RecursionError, LookupError, TypeError) as error:
+        raise DataError(f"{given}: {METADATA_FILE} is damaged") from error
+    place = cache_dir / f"store-{fingerprint[:16]}-{checksum:08x}"
     if not (place / ORIGIN_FILE).is_file():
         with new_folder(place, is_there=(place / ORIGIN_FILE).is_file) as draft:
             (draft / TOKENIZER_FOLDER).mkdir()
@@ -63,16 +68,3 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
             TokenStore(draft)  # a damaged manifest is refused before it is in the cache
             write_metadata(draft / ORIGIN_FILE, {"url": given})
     return TokenStore(place)
-
-
-def _metadata(given: str, files: Any, root: str) -> dict[str, Any]:
-    """Reads the manifest of a store; its fingerprint has 64 hexadecimal digits, and its checksum is a whole number."""
-    try:
-        content = json.loads(b"".join(pieces_of(given, files, root, METADATA_FILE)))
-        if type(content["checksum"]) is not int or content["checksum"] < 0:
-            raise ValueError("no checksum")
-        if not _FINGERPRINT.fullmatch(content["fingerprint"]):
-            raise ValueError("no fingerprint")
-    except (ValueError, RecursionError, LookupError, TypeError) as error:
-        raise DataError(f"{given}: {METADATA_FILE} is damaged") from error
-    return content

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.data.corpus.store.encoding import EncodedBatch, selected
+from bertkit.data.corpus.store.encoding import EncodedBatch, select_sentences
 from bertkit.data.corpus.store.manifest import METADATA_FILE, write_metadata
 from bertkit.data.corpus.store.token_store import COLUMN
 from bertkit.runtime.errors import DataError
@@ -97,10 +97,10 @@ class StoreDraft:
     def append(self, batch: EncodedBatch) -> None:
         """Appends the sentences of the next batch; documents without sentences are dropped."""
         if self._lengths["tokens"] >= PART_TOKENS and batch.num_documents:
-            self._append_to_part(selected(batch, batch.documents == 0))
+            self._append_to_part(select_sentences(batch, batch.documents == 0))
             self._end_part()
             self._begin()
-            batch = selected(batch, batch.documents > 0)
+            batch = select_sentences(batch, batch.documents > 0)
         self._append_to_part(batch)
 
     def finish(self) -> list[dict[str, Any]]:
@@ -153,7 +153,10 @@ class StoreDraft:
         """Writes the Arrow file; returns its CRC-32."""
         import pyarrow as pa
 
-        maps = {name: self._map(name) for name in self._types}
+        maps = {}
+        for name in self._types:
+            with (self._folder / name).open("rb") as stream:
+                maps[name] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         tokens, sentence_offsets, document_offsets = (
             pa.Array.from_buffers(pa.from_numpy_dtype(kind), self._lengths[name], [None, pa.py_buffer(maps[name])])
             for name, kind in self._types.items()
@@ -161,15 +164,11 @@ class StoreDraft:
         sentences = pa.LargeListArray.from_arrays(sentence_offsets, tokens)
         documents = pa.LargeListArray.from_arrays(document_offsets, sentences)
         batch = pa.record_batch([documents], names=[COLUMN])
-        with file.open("wb") as stream:
-            sink = _FlatSink(stream, maps.values())
+        with file.open("wb") as written:
+            sink = _FlatSink(written, maps.values())
             with pa.ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch)
         return sink.checksum
-
-    def _map(self, name: str) -> mmap.mmap:
-        with (self._folder / name).open("rb") as stream:
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class _FlatSink:

@@ -91,8 +91,10 @@ class StreamedBlocks:
         self._reader = 0
         self._opened: dict[int, StoreView] = {}
         self._skipped: frozenset[int] = frozenset()
-        chosen = held_out(self._documents_of_first_block())
-        self._skipped = frozenset(chosen.tolist())
+        with iterating(self._numbered_paragraphs()) as paragraphs:
+            first_block = itertools.takewhile(lambda numbered: numbered[0] == 0, paragraphs)
+            documents = sum(paragraph.starts_document for _, paragraph in first_block)
+        self._skipped = frozenset(held_out(documents).tolist())
         origin = {
             **store_origin(sources, form, SentenceEncoder(tokenizer, None), splitter),
             "held_out": sorted(self._skipped),
@@ -107,8 +109,11 @@ class StreamedBlocks:
         """Returns the documents for evaluation, or ``None`` if there are none."""
         if not self._skipped:
             return None
-        with self._lock():
-            return self._store("held-out", self._held_out_paragraphs()).whole()
+        last = max(self._skipped)
+        with self._lock(), iterating(self._paragraphs()) as numbered:
+            first = itertools.takewhile(lambda each: each[0] <= last, numbered)
+            paragraphs = (paragraph for number, paragraph in first if number in self._skipped)
+            return self._store("held-out", paragraphs).whole()
 
     def of_epoch(self, epoch: int) -> StoreView:
         """Returns the block of an epoch; every phase of a run starts with the first block.
@@ -131,7 +136,9 @@ class StreamedBlocks:
         return WeakFileLock(self.folder / "lock")
 
     def _block(self, number: int) -> StoreView:
-        total = self._blocks_of_a_pass()
+        total: int | None = None  # not known yet, or its record is damaged: the end of the text is found again
+        with contextlib.suppress(OSError, DataError):
+            total = int(read_metadata(self.folder / _PASS_FILE)["blocks"])
         block = number if total is None else number % total
         name = f"block-{block:06}"
         store = self._intact(name)
@@ -141,20 +148,16 @@ class StreamedBlocks:
                 return self._block(number)
             store = self._store(name, paragraphs)
             if block and store.num_documents < _LEAST_DOCUMENTS:  # incomplete block at the end of the text
-                self._note_blocks_of_a_pass(block)
+                write_metadata(self.folder / _PASS_FILE, {"blocks": block})
                 shutil.rmtree(store.folder)
                 return self._block(number)
-        self._remove_others(block, total)
+        # Blocks far behind or ahead go, and unfinished folders of killed builds.
+        near = range(1 - _BLOCKS_KEPT, _BLOCKS_KEPT)
+        kept = {f"block-{(block + distance) % (total or EPOCHS_OF_A_PHASE):06}" for distance in near}
+        for folder in (*self.folder.glob("block-*"), *self.folder.glob(f"{UNFINISHED}*")):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
         return store.whole()
-
-    def _blocks_of_a_pass(self) -> int | None:
-        try:
-            return int(read_metadata(self.folder / _PASS_FILE)["blocks"])
-        except (OSError, DataError):  # not known yet, or damaged: the end of the text is found again
-            return None
-
-    def _note_blocks_of_a_pass(self, blocks: int) -> None:
-        write_metadata(self.folder / _PASS_FILE, {"blocks": blocks})
 
     def _paragraphs_of_block(self, block: int) -> Iterator[Paragraph] | None:
         """Returns the paragraphs of a block, or ``None`` past the end; continues the current reading if it can."""
@@ -169,7 +172,7 @@ class StreamedBlocks:
                 return (paragraph for _, paragraph in group)
         if not self._next_block:
             raise DataError(f"no text in {', '.join(source.name for source in self.sources)}")
-        self._note_blocks_of_a_pass(self._next_block)
+        write_metadata(self.folder / _PASS_FILE, {"blocks": self._next_block})
         self._next_block = -1
         return None
 
@@ -198,24 +201,6 @@ class StreamedBlocks:
                     number += paragraph.starts_document
                     yield number, paragraph
 
-    def _documents_of_first_block(self) -> int:
-        documents = 0
-        with iterating(self._numbered_paragraphs()) as paragraphs:
-            for block, paragraph in paragraphs:
-                if block:
-                    break
-                documents += paragraph.starts_document
-        return documents
-
-    def _held_out_paragraphs(self) -> Iterator[Paragraph]:
-        last = max(self._skipped)
-        with iterating(self._paragraphs()) as paragraphs:
-            for number, paragraph in paragraphs:
-                if number > last:
-                    return
-                if number in self._skipped:
-                    yield paragraph
-
     def _store(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
         """Opens the store ``name``; builds it from ``paragraphs`` if it does not exist."""
         store = self._intact(name)
@@ -239,14 +224,6 @@ class StreamedBlocks:
         if store is None:
             shutil.rmtree(place, ignore_errors=True)
         return store
-
-    def _remove_others(self, block: int, total: int | None) -> None:
-        """Removes blocks far behind or ahead, and unfinished folders of killed builds."""
-        near = range(1 - _BLOCKS_KEPT, _BLOCKS_KEPT)
-        kept = {f"block-{(block + distance) % (total or EPOCHS_OF_A_PHASE):06}" for distance in near}
-        for folder in (*self.folder.glob("block-*"), *self.folder.glob(f"{UNFINISHED}*")):
-            if folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def __getstate__(self) -> dict[str, Any]:
         # An open reading cannot be pickled; each process starts its own.

@@ -104,7 +104,16 @@ class Part:
         if self._arrays is None:
             if not self._is_verified:
                 self.verify()
-            documents = self._map()
+            import pyarrow as pa
+
+            try:  # only the metadata of the record batch are read
+                # Closing the map here frees its file descriptor; the arrays keep the mapping alive.
+                with pa.memory_map(str(self.file)) as mapped:
+                    batch = pa.ipc.open_stream(mapped).read_next_batch()
+                batch.validate()
+                documents: pa.LargeListArray = batch.column(COLUMN)
+            except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
+                raise _damaged(self.file, str(error)) from error
             sentences = documents.values
             self._arrays = Arrays(
                 sentences.values.to_numpy(), sentences.offsets.to_numpy(), documents.offsets.to_numpy()
@@ -114,19 +123,6 @@ class Part:
     def close(self) -> None:
         """Releases the mapping; the next access maps the file again."""
         self._arrays, self._is_verified = None, False
-
-    def _map(self) -> pa.LargeListArray:
-        """Maps the file and returns its column; only the record batch metadata is read."""
-        import pyarrow as pa
-
-        try:
-            # Closing the map here frees its file descriptor; the arrays keep the mapping alive.
-            with pa.memory_map(str(self.file)) as mapped:
-                batch = pa.ipc.open_stream(mapped).read_next_batch()
-            batch.validate()
-            return batch.column(COLUMN)
-        except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
-            raise _damaged(self.file, str(error)) from error
 
 
 class Joined:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from bertkit.data.corpus.store.encoding import call_in_worker, one_thread, send_by_value, worker_pool
+from bertkit.data.corpus.store.encoding import killed_process, send_by_value
 from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.pool import ProcessKilledError, compute_in_processes, one_thread
 from bertkit.runtime.placement.processes import Workers, usable_cores
 from bertkit.runtime.placement.ray_cluster import connected
 from bertkit.runtime.progress import say
+from bertkit.runtime.reading.text import iterating
 
 if TYPE_CHECKING:
     from bertkit.data.corpus.store.units import Job, Unit
 
 WorkOn = Callable[["Job", "Unit", int, Callable[[int], None]], None]
-Item = TypeVar("Item")
 
 
 def run_units(
@@ -54,60 +53,32 @@ def run_units(
 
 def _in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int) -> Iterator[Unit]:
     """Runs units in processes; those during which a process dies are repeated, one at a time."""
+    compute = partial(_work_alone, (work_on, job))
     suspects: list[Unit] = []
     done: set[int] = set()
     while rest := [unit for unit in units if unit.number not in done and unit not in suspects]:
-        running: dict[Future[Any], Unit] = {}
         try:
-            for unit in _pooled(partial(_one, work_on, job), rest, number, running):
-                done.add(unit.number)
-                yield unit
-        except PlacementError:
-            suspects += running.values()
-            say(f"warning: a process died at {_named(running.values())}; repeated")
+            with iterating(compute_in_processes(compute, rest, number, killed=killed_process(number))) as computed:
+                for unit, _ in computed:
+                    done.add(unit.number)
+                    yield unit
+        except ProcessKilledError as error:
+            suspects += error.items
+            say(f"warning: a process died at {name_units(error.items)}; repeated")
     for unit in suspects:
         try:
-            yield from _pooled(partial(_one, work_on, job), [unit], 1, {})
-        except PlacementError as error:
-            raise PlacementError(f"{_named([unit])}: {error}") from error
-
-
-def _pooled(
-    call: Callable[[Item], Any], items: Sequence[Item], number: int, running: dict[Future[Any], Item]
-) -> Iterator[Item]:
-    """Yields items when a process has done them; ``running`` holds those that processes work on."""
-    waiting = deque(items)
-    others = set(multiprocessing.active_children())
-    with worker_pool(call, number) as pool:
-        try:
-            while waiting or running:
-                while waiting and len(running) < number:
-                    item = waiting.popleft()
-                    running[pool.submit(call_in_worker, item)] = item
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    future.result()
-                    yield running.pop(future)
-        except BaseException:
-            for process in set(multiprocessing.active_children()) - others:
-                process.kill()  # the pool would wait for the ends of their units
-            raise
-
-
-def _one(work_on: WorkOn, job: Job, unit: Unit) -> None:
-    work_on(job, unit, 1, lambda size: None)
-
-
-def _named(units: Any) -> str:
-    names = [f"part {unit.number} ({unit.sources[0].name}{' …' if len(unit.sources) > 1 else ''})" for unit in units]
-    return ", ".join(names)
+            with iterating(compute_in_processes(compute, [unit], 1, killed=killed_process(1))) as computed:
+                for _ in computed:
+                    yield unit
+        except ProcessKilledError as error:
+            raise PlacementError(f"{name_units([unit])}: {error}") from error
 
 
 def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, address: str | None) -> Iterator[Unit]:
     """Runs units as tasks of Ray, which repeats a task once whose worker dies."""
     with connected(address, number) as ray:
         send_by_value(ray, job.encode)
-        task = ray.remote(num_cpus=1, max_retries=1)(_in_task)
+        task = ray.remote(num_cpus=1, max_retries=1)(_work_alone)
         shared = ray.put((work_on, job))
         waiting = deque(units)
         running: dict[Any, Unit] = {}
@@ -123,13 +94,14 @@ def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, addre
                 raise error.cause from error
             except ray.exceptions.RayError as error:
                 raise PlacementError(
-                    f"{_named([unit])}: its workers in Ray died twice, most often because memory ran out: use fewer "
-                    f"--workers; the finished parts are kept ({type(error).__name__})"
+                    f"{name_units([unit])}: its workers in Ray died twice, most often because memory ran out: use "
+                    f"fewer --workers; the finished parts are kept ({type(error).__name__})"
                 ) from error
             yield unit
 
 
-def _in_task(shared: tuple[WorkOn, Job], unit: Unit) -> None:
+def _work_alone(shared: tuple[WorkOn, Job], unit: Unit) -> None:
+    """Works on a unit in a process or a task of its own; ``shared`` are the function and its job."""
     work_on, job = shared
     if not job.work.is_dir():
         raise PlacementError(
@@ -137,3 +109,9 @@ def _in_task(shared: tuple[WorkOn, Job], unit: Unit) -> None:
             "machines of the cluster, as on a shared file system"
         )
     work_on(job, unit, 1, lambda size: None)
+
+
+def name_units(units: Sequence[Unit]) -> str:
+    """Returns the numbers of units with their sources, for messages."""
+    names = [f"part {unit.number} ({unit.sources[0].name}{' …' if len(unit.sources) > 1 else ''})" for unit in units]
+    return ", ".join(names)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.data.corpus.sentences import RULES_VERSION, split_sentences
-from bertkit.data.corpus.store.encoding import EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.data.corpus.store.encoding import EncodedBatch, SentenceEncoder, Splitter, batch_paragraphs, encode_batches
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
 from bertkit.data.corpus.store.token_store import FORMAT, TokenStore, intact_store
 from bertkit.runtime.errors import DataError, RecipeError
@@ -80,7 +80,7 @@ def build_token_store(
         num_workers = 1
     origin["names"] = [source.name for source in sources]
     with new_folder(place, is_there=lambda: _is_store(place)) as draft:
-        encoded = encode_batches(batched(reading, reading.position), encode, num_workers)
+        encoded = encode_batches(batch_paragraphs(reading, reading.position), encode, num_workers)
         write_store(encoded, encode.token_type, draft, origin, reading.report)
         if place.exists() and not _is_store(place):
             shutil.rmtree(place, ignore_errors=True)
@@ -111,7 +111,7 @@ def write_token_store(
     if Path(folder).exists():
         raise FileExistsError(f"{folder}: already exists")
     with new_folder(Path(folder)) as draft:
-        write_store(encode_batches(batched(paragraphs), encode, num_workers), encode.token_type, draft, origin)
+        write_store(encode_batches(batch_paragraphs(paragraphs), encode, num_workers), encode.token_type, draft, origin)
     return TokenStore.open(folder)
 
 

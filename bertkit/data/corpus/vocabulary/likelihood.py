@@ -82,7 +82,9 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
         for word, count in words.items()
         if len(word) <= LONGEST_WORD
     )
-    bounds = _falling(segmentation.pair_counts) if min_frequency is None else [min_frequency]
+    bounds = [min_frequency or max(segmentation.pair_counts.values(), default=0)]
+    while min_frequency is None and bounds[-1] > 1:
+        bounds.append(bounds[-1] // 2)
     learned: list[str] = []
     for bound in bounds:
         if len(learned) == num_pieces:
@@ -93,13 +95,6 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
             candidates.update(segmentation.merge(pair))
             learned += segmentation.pieces[known:]
     return learned
-
-
-def _falling(pair_counts: Mapping[Pair, int]) -> list[int]:
-    bounds = [max(pair_counts.values(), default=0)]
-    while bounds[-1] > 1:
-        bounds.append(bounds[-1] // 2)
-    return bounds
 
 
 class Segmentation:
@@ -147,7 +142,7 @@ class Segmentation:
         touched: set[Pair] = set()
         for number in self._places.pop(pair):
             before, count = self._words[number], self._word_counts[number]
-            after = _merged(before, pair, merged)
+            after = _merge_pair(before, pair, merged)
             if len(after) == len(before):
                 continue
             merges = (len(before) - len(after)) * count
@@ -169,7 +164,7 @@ class Segmentation:
         return touched
 
 
-def _merged(pieces: list[int], pair: Pair, merged: int) -> list[int]:
+def _merge_pair(pieces: list[int], pair: Pair, merged: int) -> list[int]:
     after: list[int] = []
     place = 0
     while place < len(pieces):
@@ -203,10 +198,21 @@ class _Candidates:
         for pair in touched:
             count = self._segmentation.pair_counts.get(pair, 0)
             if count >= self._bound:
-                slot = self._slot(pair)  # may reallocate self._counts
+                slot = self._slots.setdefault(pair, len(self._pairs))
+                if slot == len(self._pairs):
+                    if slot == len(self._counts):
+                        self._ends = np.concatenate([self._ends, np.empty_like(self._ends)], axis=1)
+                        self._counts = np.concatenate([self._counts, np.empty_like(self._counts)])
+                    self._pairs.append(pair)
+                    self._ends[:, slot] = pair
                 self._counts[slot] = count
             elif pair in self._slots:
-                self._remove(pair)
+                slot, last = self._slots.pop(pair), self._pairs.pop()
+                if last != pair:  # the last pair fills the gap
+                    self._pairs[slot] = last
+                    self._slots[last] = slot
+                    self._ends[:, slot] = last
+                    self._counts[slot] = self._counts[len(self._pairs)]
 
     def best(self) -> Pair | None:
         """Returns the pair to merge next, or None if there are no candidates."""
@@ -219,21 +225,3 @@ class _Candidates:
         tied = tied[counts[tied] == counts[tied].max()]
         pieces = self._segmentation.pieces
         return min((self._pairs[slot] for slot in tied), key=lambda pair: (pieces[pair[0]], pieces[pair[1]]))
-
-    def _slot(self, pair: Pair) -> int:
-        slot = self._slots.setdefault(pair, len(self._pairs))
-        if slot == len(self._pairs):
-            if slot == len(self._counts):
-                self._ends = np.concatenate([self._ends, np.empty_like(self._ends)], axis=1)
-                self._counts = np.concatenate([self._counts, np.empty_like(self._counts)])
-            self._pairs.append(pair)
-            self._ends[:, slot] = pair
-        return slot
-
-    def _remove(self, pair: Pair) -> None:
-        slot, last = self._slots.pop(pair), self._pairs.pop()
-        if last != pair:  # the last pair fills the gap
-            self._pairs[slot] = last
-            self._slots[last] = slot
-            self._ends[:, slot] = last
-            self._counts[slot] = self._counts[len(self._pairs)]

@@ -91,7 +91,15 @@ def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
     pieces = [(piece, number) for piece, number in ids.items() if number not in special]
     backend: Tokenizer = tokenizer.backend_tokenizer
     if splits_by(backend, "ByteLevel"):
-        return _of_bytes(pieces, len(continuation))
+        from tokenizers import decoders
+
+        kinds = np.full((len(continuation), 2), _SPACE, np.int8)
+        decoder = decoders.ByteLevel()
+        for piece, number in pieces:
+            text = decoder.decode([piece])  # added tokens, such as runs of spaces, are text and stay as they are
+            if text:
+                kinds[number] = _kind(text[0]), _ANY if text == " " else _kind(text[-1])
+        return WordMarks(kinds[:, 0] != _SPACE, kinds)
     if splits_by(backend, "Metaspace"):
         chosen = [number for piece, number in pieces if not piece.startswith(BEGINNING)]
     else:
@@ -104,18 +112,6 @@ def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
 def splits_by(backend: Tokenizer, kind: str) -> bool:
     """Returns whether a pre-tokenizer of this type is part of a tokenizer."""
     return backend.pre_tokenizer is not None and f'"{kind}"'.encode() in backend.pre_tokenizer.__getstate__()
-
-
-def _of_bytes(pieces: list[tuple[str, int]], size: int) -> WordMarks:
-    from tokenizers import decoders
-
-    kinds = np.full((size, 2), _SPACE, np.int8)
-    decoder = decoders.ByteLevel()
-    for piece, number in pieces:
-        text = decoder.decode([piece])  # added tokens, such as runs of spaces, are text and stay as they are
-        if text:
-            kinds[number] = _kind(text[0]), _ANY if text == " " else _kind(text[-1])
-    return WordMarks(kinds[:, 0] != _SPACE, kinds)
 
 
 def _kind(character: str) -> int:

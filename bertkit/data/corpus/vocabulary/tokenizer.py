@@ -91,9 +91,26 @@ def train_tokenizer(
     """
     from transformers import BertTokenizer
 
-    _check(merge_score, min_frequency)
-    learn = _by_likelihood if merge_score == "likelihood" else _by_frequency
-    pieces = learn(texts, vocab_size, lowercase, min_frequency)
+    faults = []
+    if merge_score not in get_args(MergeScore):
+        faults.append(f"merge_score: {merge_score!r} is not one of {', '.join(get_args(MergeScore))}")
+    if min_frequency is not None and min_frequency < 1:
+        faults.append(f"min_frequency: {min_frequency} is not at least 1")
+    if faults:
+        raise RecipeError(listed(faults))
+    if merge_score == "likelihood":
+        words = count_words(texts, lowercase)
+        alphabet = {character for word in words for character in word}
+        alphabet |= {f"##{character}" for word in words for character in word[1:]}
+        fixed = _fixed_pieces(alphabet, vocab_size)
+        pieces = [*fixed, *learn_pieces(words, vocab_size - len(fixed), min_frequency)]
+    else:
+        if isinstance(texts, Iterator):
+            texts = list(texts)
+        # The library's trainer numbers the characters in the order of a randomly seeded hash map and breaks ties
+        # between pairs by these numbers. Passing the characters in a fixed order makes it deterministic.
+        fixed = _fixed_pieces(set(_library_pieces(texts, 0, lowercase, SPECIAL_TOKENS)), vocab_size)
+        pieces = _library_pieces(texts, vocab_size, lowercase, fixed, min_frequency or 1)
     if min_frequency is not None and len(pieces) < vocab_size:
         logger.warning(
             "the vocabulary has %d of %d pieces: no other pair of pieces occurs %d times in this text (min_frequency)",
@@ -103,33 +120,6 @@ def train_tokenizer(
         )
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     return BertTokenizer(vocab=vocabulary, do_lower_case=lowercase, model_max_length=model_max_length)
-
-
-def _check(merge_score: str, min_frequency: int | None) -> None:
-    faults = []
-    if merge_score not in get_args(MergeScore):
-        faults.append(f"merge_score: {merge_score!r} is not one of {', '.join(get_args(MergeScore))}")
-    if min_frequency is not None and min_frequency < 1:
-        faults.append(f"min_frequency: {min_frequency} is not at least 1")
-    if faults:
-        raise RecipeError(listed(faults))
-
-
-def _by_frequency(texts: Iterable[str], vocab_size: int, lowercase: bool, min_frequency: int | None) -> list[str]:
-    if isinstance(texts, Iterator):
-        texts = list(texts)
-    # The library's trainer numbers the characters in the order of a randomly seeded hash map and breaks ties between
-    # pairs by these numbers. Passing the characters in a fixed order makes it deterministic.
-    fixed = _fixed_pieces(set(_library_pieces(texts, 0, lowercase, SPECIAL_TOKENS)), vocab_size)
-    return _library_pieces(texts, vocab_size, lowercase, fixed, min_frequency or 1)
-
-
-def _by_likelihood(texts: Iterable[str], vocab_size: int, lowercase: bool, min_frequency: int | None) -> list[str]:
-    words = count_words(texts, lowercase)
-    alphabet = {character for word in words for character in word}
-    alphabet |= {f"##{character}" for word in words for character in word[1:]}
-    fixed = _fixed_pieces(alphabet, vocab_size)
-    return [*fixed, *learn_pieces(words, vocab_size - len(fixed), min_frequency)]
 
 
 def _fixed_pieces(alphabet: set[str], vocab_size: int) -> list[str]:
@@ -201,7 +191,7 @@ def train_byte_level(
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     seen = False
 
-    def noted() -> Iterable[str]:
+    def read() -> Iterable[str]:
         nonlocal seen
         for text in texts:
             seen = seen or bool(text.strip())
@@ -214,7 +204,7 @@ def train_byte_level(
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    learner.train_from_iterator(noted(), trainer)
+    learner.train_from_iterator(read(), trainer)
     if not seen:
         raise DataError("no text to train a tokenizer on: the given text is empty or only white space")
     model = json.loads(learner.to_str())["model"]

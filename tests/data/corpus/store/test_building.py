@@ -368,7 +368,7 @@ def test_small_units_are_not_given_to_more_processes_than_there_are(corpus, file
     def refused(*arguments: object) -> Future[None]:
         raise AssertionError
 
-    monkeypatch.setattr(unit_workers, "_pooled", refused)
+    monkeypatch.setattr(unit_workers, "compute_in_processes", refused)
     store = build(corpus, files[:1], number=8)
     assert len(store.parts) < 8
     assert store.num_documents > 10

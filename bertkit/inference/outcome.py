@@ -1,4 +1,4 @@
-"""Predictions of a kind of task: inputs, written results, scores as functions of means; `predicted` finds them."""
+"""Outcomes of a model for labelled examples, and what inference knows of each kind of task: `task_inference`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ _TRIED = 20  # examples
 _CORRELATIONS = ("spearmanr", "pearson", "combined_score")
 
 
-class Predicted:
-    """A task behind ``bertkit predict`` and ``compare``. By default it reads lines and tables, repeats all columns of
-    the input, and is scored again for each sample of examples.
+class TaskInference:
+    """What inference knows of a kind of task, for ``bertkit predict`` and ``compare``: inputs, forms of predictions,
+    and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and is
+    scored again for each sample of examples.
 
     Attributes:
         column_settings: settings that name columns, which another table may have under other names.
-        forms: names of the forms of other tools in which predictions can be written, see `in_form`.
+        forms: names of the forms of other tools in which predictions can be written, see `to_form`.
         reads_neighbours: whether the prediction for a table row also depends on neighbouring rows.
         leaves_out_labels: whether predictions hold the probabilities of some labels only, which differ between rows.
         example: what an example is called, in the singular.
@@ -112,7 +113,7 @@ class Predicted:
         """
         return examples
 
-    def repeated(self, columns: Columns) -> Columns:
+    def columns_beside(self, columns: Columns) -> Columns:
         """Selects the input columns that are written with the predictions."""
         return columns
 
@@ -120,16 +121,16 @@ class Predicted:
         """Formats a prediction of `Task.decode` as a line for a terminal, without the input; by default as JSON."""
         return dumps(prediction)
 
-    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    def to_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Converts an input with its prediction to the form of another tool.
 
         Args:
             form: one of ``forms``.
-            row: the columns of `repeated`, and the prediction.
+            row: the columns of `columns_beside`, and the prediction.
         """
         raise NotImplementedError
 
-    def highlighted(self, row: Mapping[str, Any]) -> str | None:
+    def highlight(self, row: Mapping[str, Any]) -> str | None:
         """Formats an input with its prediction marked in it, in terminal colours; ``None`` without such a view."""
         return None
 
@@ -147,68 +148,30 @@ class Predicted:
         measure = per_example(self.task).compute_metrics
         return mean_of_examples(lambda *sides: float(measure(*sides)[name]), predictions, references)
 
-    def unit(self, name: str) -> str:
-        """Returns what a metric is a score of, in the singular; by default `example`."""
-        return self.example
-
-    def units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> int:
-        """Returns the number of these units; by default of the examples.
+    def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
+        """Returns what a metric is a score of, with its number: ``10 queries``; by default the examples.
 
         Args:
             name: the metric, a key of `PerExampleTask.compute_metrics`.
             predictions, references: as for `PerExampleTask.compute_metrics`.
         """
-        return len(references)
-
-    def counted_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:
-        """Returns what a metric is a score of, with its number: ``10 queries``."""
-        return counted(self.units(name, predictions, references), self.unit(name), form=",")
-
-    def interval(
-        self,
-        name: str,
-        predictions: Sequence[Any],
-        references: Sequence[Any],
-        is_main: bool = True,
-        texts: np.ndarray | None = None,
-    ) -> tuple[float, float] | None:
-        """Returns the 95 % interval of a metric; None without one.
-
-        Args:
-            name: the metric, a key of `PerExampleTask.compute_metrics`.
-            predictions, references: as for `PerExampleTask.compute_metrics`.
-            is_main: compute it again without each of many groups of examples if it is no function of means; for other
-                metrics that is done for correlations only, whose values are few numbers.
-            texts: number of the text of each example, (N,), of which the interval counts each once; None if all differ.
-        """
-        terms = self.terms(name, predictions, references)
-        if terms is None and not is_main and name not in _CORRELATIONS:
-            return None
-        scores = per_example(self.task).compute_metrics
-        if terms is not None and len(terms.values) != len(references):
-            texts = None  # queries, each of several examples
-        return score_interval(predictions, references, lambda *sides: float(scores(*sides)[name]), terms, texts)
+        return counted(len(references), self.example, form=",")
 
     def facts(self, outcome: Outcome) -> Facts:
         """Returns what the predictions for labelled examples say, for the verdict; by default the main metric."""
-        if not isinstance(self.task, PerExampleTask):
-            return self._facts_without_interval(outcome)
+        if not isinstance(self.task, PerExampleTask):  # it scores no single examples: no interval can be computed
+            number, name = len(next(iter(outcome.examples.values()), ())), self.task.main_metric
+            scores = self.task.score(outcome.outputs, outcome.features, outcome.examples) if number else {}
+            if not math.isfinite(scores.get(name, math.nan)):
+                return Facts()
+            return Facts((f"{name} {scores[name]:.4f} on {counted(number, 'example', form=',')}.",))
         sides = outcome.predictions_and_references()
         scores = self.task.compute_metrics(*sides)
         name = self.task.main_metric if self.task.main_metric in scores else next(iter(scores))
         if not len(sides[1]) or not math.isfinite(scores[name]):
             return Facts()
-        interval = self.interval(name, *sides, texts=outcome.same_texts)
-        words = score_in_words(name, float(scores[name]), interval)
-        return Facts((f"{words} on {self.counted_units(name, *sides)}.",))
-
-    def _facts_without_interval(self, outcome: Outcome) -> Facts:
-        """Returns the main metric of a task that scores no single examples, so that no interval can be computed."""
-        number, name = len(next(iter(outcome.examples.values()), ())), self.task.main_metric
-        scores = self.task.score(outcome.outputs, outcome.features, outcome.examples) if number else {}
-        if not math.isfinite(scores.get(name, math.nan)):
-            return Facts()
-        return Facts((f"{name} {scores[name]:.4f} on {counted(number, 'example', form=',')}.",))
+        words = score_in_words(name, float(scores[name]), outcome.interval(name))
+        return Facts((f"{words} on {self.count_units(name, *sides)}.",))
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns predictions and references in the form of metrics of the evaluate library.
@@ -227,9 +190,13 @@ class Predicted:
 
 
 @by_kind_of_task
-def predicted(task: Task) -> Predicted:
-    """Returns how a task is predicted for."""
-    return Predicted(task)
+def task_inference(task: Task) -> TaskInference:
+    """Returns what inference knows of the kind of a task."""
+    return TaskInference(task)
+
+
+Predicted, predicted = TaskInference, task_inference
+"""Their earlier names, in ``bertkit.inference.predicted``, which packages with tasks of their own import."""
 
 
 VALIDATION_SET = "the validation set"
@@ -270,12 +237,24 @@ class Outcome:
 
     def facts(self) -> Facts:
         """Returns what the predictions say, for the verdict."""
-        return predicted(self.task).facts(self)
+        return task_inference(self.task).facts(self)
 
-    def interval(self, name: str) -> tuple[float, float] | None:
-        """Returns the 95 % interval of a score over the examples; None where there is none."""
+    def interval(self, name: str, is_main: bool = True) -> tuple[float, float] | None:
+        """Returns the 95 % interval of a metric over the examples, of which copies count once; None without one.
+
+        Args:
+            name: the metric, a key of `PerExampleTask.compute_metrics`.
+            is_main: compute it again without each of many groups of examples if it is no function of means; for other
+                metrics that is done for correlations only, whose values are few numbers.
+        """
         sides = self.predictions_and_references()
-        return predicted(self.task).interval(name, *sides, texts=self.same_texts)
+        terms = task_inference(self.task).terms(name, *sides)
+        if terms is None and not is_main and name not in _CORRELATIONS:
+            return None
+        scores = per_example(self.task).compute_metrics
+        # Else the terms are of queries, each of several examples.
+        texts = self.same_texts if terms is None or len(terms.values) == len(sides[1]) else None
+        return score_interval(*sides, lambda *some: float(scores(*some)[name]), terms, texts)
 
     @property
     def number_of_inputs(self) -> int:
@@ -300,12 +279,12 @@ class Outcome:
         if not isinstance(self.task, PerExampleTask):
             return {}
         sides = self.predictions_and_references()
-        return {name: predicted(self.task).counted_units(name, *sides) for name in self.task.compute_metrics(*sides)}
+        return {name: task_inference(self.task).count_units(name, *sides) for name in self.task.compute_metrics(*sides)}
 
     @cached_property
     def collapse(self) -> str | None:
         """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
-        return predicted(self.task).collapse(self.outputs, self.features, self.examples)
+        return task_inference(self.task).collapse(self.outputs, self.features, self.examples)
 
     @cached_property
     def same_texts(self) -> np.ndarray:
@@ -358,7 +337,7 @@ def all_scores(
     scores = task.score(outputs, features, examples)
     if further is None:
         return scores
-    sides = predicted(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
+    sides = task_inference(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
     return scores | further.scores(*sides, scores)
 
 

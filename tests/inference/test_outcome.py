@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit import metrics
-from bertkit.inference.ner import f1_terms
-from bertkit.inference.predicted import collapse_of, predicted
+from bertkit.inference.outcome import collapse_of, task_inference
 from bertkit.inference.predictor import load_task
-from bertkit.metrics.entities import count_entities
 
 
 @pytest.mark.parametrize(
@@ -51,7 +48,7 @@ def test_other_predictions(predicted, true):
 def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, expected):
     task, _ = load_task(str(fine_tuned(kind)), {})
     columns = {name: np.array(values) for name, values in columns.items()}
-    assert predicted(task).collapse(np.array(outputs), columns, columns) == expected
+    assert task_inference(task).collapse(np.array(outputs), columns, columns) == expected
 
 
 def answers(texts, odds=None):
@@ -81,6 +78,7 @@ UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
         ("maybe", answers(TEXTS, [-1.0, 1.0, -1.0, -1.0]), UNANSWERABLE, ["exact", "f1"]),
         ("tags", [[0, 1, 1], [1], [0, 0]], [[0, 1, 0], [0], [0, 0]], ["accuracy"]),
         ("entities", [[1, 2, 0], [1], [0, 0]], [[1, 2, 0], [0], [1, 0]], ["overall_f1"]),
+        ("entities", [[1, 0, 0, 1], [0, 1], [2, 1]], [[1, 2, 0, 1], [1, 2], [0, 2]], ["overall_f1"]),
         ("choices", [0, 1, 1, 1], [0, 1, 0, 0], ["accuracy"]),
     ],
 )
@@ -88,7 +86,7 @@ def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, refere
     task, _ = load_task(str(fine_tuned(kind)), {})
     scores = task.compute_metrics(predictions, references)
     for name in names:
-        terms = predicted(task).terms(name, predictions, references)
+        terms = task_inference(task).terms(name, predictions, references)
         assert float(terms.function(*terms.values.mean(axis=0))) == pytest.approx(scores[name])
         assert 0 < scores[name] < terms.bounds[1]
 
@@ -99,14 +97,4 @@ def test_tags_are_compared_by_word(fine_tuned, monkeypatch, second, expected):
     task, _ = load_task(str(fine_tuned("entities")), {})
     sides = [np.array([0]), np.array(second)], [[0], [1, 2]]
     monkeypatch.setattr(task, "predictions_and_references", lambda *columns: sides)
-    assert predicted(task).collapse(None, {}, {}) == expected
-
-
-def test_terms_of_f1_are_those_of_seqeval():
-    true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "O", "B-LOC"], ["O", "O"]]
-    own = [["B-PER", "O", "O", "B-LOC"], ["O", "B-ORG", "O", "B-ORG"], ["B-LOC", "O"]]
-    values, function, *_ = f1_terms(own, true, strict=False)
-    assert float(function(*values.mean(axis=0))) == pytest.approx(metrics.compute("seqeval", own, true)["overall_f1"])
-    assert values.sum(axis=0).tolist() == [
-        sum(each[position] for each in count_entities(own, true).values()) for position in range(3)
-    ]
+    assert task_inference(task).collapse(None, {}, {}) == expected

@@ -1,0 +1,97 @@
+"""Options of predictions and of vectors: one value each, the same for texts, for a file and for a folder of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bertkit.inference.outcome import task_inference
+from bertkit.inference.pooling import Pooling
+from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.inference import Precision
+from bertkit.tasks.base import Task
+
+UNSURE = "unsure"
+"""Label of predictions whose probability is too low."""
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """How a checkpoint predicts.
+
+    Attributes:
+        all_probabilities: give the probability of every label, not only of the ten most probable ones.
+        threshold: probability from which a label is predicted; None for the thresholds of the checkpoint.
+        unsure_below: label predictions of a class with a lower probability `UNSURE`; None for no such label.
+        text_columns: columns of a table to read; None for those of the training.
+        aggregation: how a token classifier that bertkit did not write joins tokens to entities; None for its default.
+        precision: as for `bertkit.load`.
+    """
+
+    all_probabilities: bool = False
+    threshold: float | None = None
+    unsure_below: float | None = None
+    text_columns: Sequence[str] | None = None
+    aggregation: str | None = None
+    precision: Precision = "auto"
+
+    def configure(self, task: Task) -> Task:
+        """Returns a task with these options.
+
+        Raises:
+            RecipeError: the task does not have one of them, or a value is out of its range.
+        """
+        if self.text_columns:
+            task = task_inference(task).with_columns({"text_columns": list(self.text_columns)})
+        if self.all_probabilities:
+            task = task_inference(task).with_all_probabilities()
+        if self.threshold is not None:
+            task = task_inference(task).with_threshold(self.threshold)
+        if self.unsure_below is not None:
+            if not 0 < self.unsure_below <= 1:
+                raise RecipeError(f"--unsure-below: expected more than 0, at most 1, got {self.unsure_below:g}")
+            if getattr(task, "problem_type", None) != "single_label_classification":
+                raise RecipeError(f"--unsure-below: {task.name} does not predict one class per input; remove it")
+            if UNSURE in task.task.label_names:
+                raise RecipeError(
+                    f"--unsure-below: {task.name} has a class named {UNSURE!r} already; remove the option"
+                )
+        return task
+
+    def mark_unsure(self, predictions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns predictions with the label `UNSURE` where the probability of the class is below ``unsure_below``.
+
+        ``best_label`` is the most probable class in all of them. Without ``unsure_below`` they are as they are.
+
+        >>> PredictOptions(unsure_below=0.6).mark_unsure([{"label": "sales", "probability": 0.4}])
+        [{'label': 'unsure', 'best_label': 'sales', 'probability': 0.4}]
+        """
+        if self.unsure_below is None:
+            return predictions
+        return [
+            {"label": UNSURE if each["probability"] < self.unsure_below else each["label"], "best_label": each["label"]}
+            | {name: value for name, value in each.items() if name != "label"}
+            for each in predictions
+        ]
+
+
+@dataclass(frozen=True)
+class EmbedOptions:
+    """Which vectors of texts are computed; see `bertkit.inference.loaded.LoadedCheckpoint.embed`.
+
+    Attributes:
+        text_column: of a table; None for one of a usual name.
+        pooling: over the tokens of a text; None for that of the checkpoint.
+        layers: whose vectors are joined end to end.
+        max_seq_length: tokens of a window; None for as many as the model reads, at most 512.
+        stride: tokens that neighbouring windows of a long text share; None for a quarter of a window.
+        precision: as for `bertkit.load`.
+    """
+
+    text_column: str | None = None
+    pooling: Pooling | Literal["none"] | None = None
+    layers: Sequence[int] = (-1,)
+    max_seq_length: int | None = None
+    stride: int | None = None
+    precision: Precision = "auto"
