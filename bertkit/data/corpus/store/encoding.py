@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bertkit.runtime.placement.pool import THREADS, compute_in_processes
+from bertkit.runtime.placement.parallel import THREADS, compute_in_processes
 from bertkit.runtime.reading.text import iterating
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
     """Yields the result of ``encode`` for each batch, in order, computed by ``num_workers`` processes.
 
     With 1 worker the current process does the work. Otherwise at most ``2 × num_workers`` batches are in flight. What
-    `bertkit.runtime.placement.pool.compute_in_processes` says of processes and of the function holds for the splitter.
+    `bertkit.runtime.placement.parallel.compute_in_processes` says of processes and of the function holds for the splitter.
 
     Close the iterator (``contextlib.closing``) to end the processes at once if it is not exhausted.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.data.corpus.store.encoding import killed_process, send_by_value
 from bertkit.runtime.errors import PlacementError
-from bertkit.runtime.placement.pool import ProcessKilledError, compute_in_processes, one_thread
+from bertkit.runtime.placement.parallel import ProcessKilledError, compute_in_processes, one_thread
 from bertkit.runtime.placement.processes import Workers, usable_cores
 from bertkit.runtime.placement.ray_cluster import connected
 from bertkit.runtime.progress import say
