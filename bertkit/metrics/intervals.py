@@ -85,8 +85,8 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
     is_binary = bool(np.isin(predicted, (0, 1)).all() and np.isin(true, (0, 1)).all())
     if name == "f1" and is_binary and true.ndim == 1:
         # Of the examples in class 1 by either side, the share in class 1 by both: F1 = 2 s / (s + t).
-        both, either = predicted * true, np.maximum(predicted, true)
-        return MeanDecomposition(np.stack([both, either], axis=1), _f1_of_proportion, (0.0, 1.0), is_proportion=True)
+        columns = np.stack([predicted * true, np.maximum(predicted, true)], axis=1)
+        return MeanDecomposition(columns, lambda both, either: _f1(both, both + either), (0.0, 1.0), is_proportion=True)
     if name == "combined_score" and is_binary and true.ndim == 1:
         columns = np.stack([right, predicted * true, predicted + true], axis=1).astype(np.float64)
         return MeanDecomposition(columns, lambda accuracy, both, sum_: (accuracy + _f1(both, sum_)) / 2, (0.0, 1.0))
@@ -110,10 +110,6 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
 
 def _f1(both: Any, sum_: Any) -> Any:
     return 2 * both / np.maximum(sum_, 1e-12)
-
-
-def _f1_of_proportion(both: Any, either: Any) -> Any:
-    return _f1(both, both + either)
 
 
 def _f1_macro(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:

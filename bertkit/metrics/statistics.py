@@ -28,6 +28,7 @@ from bertkit.metrics.intervals import (
     pseudo_values,
     t_interval,
 )
+from bertkit.runtime.progress import counted
 
 LEVEL = 0.05
 _RESAMPLES = 9999
@@ -126,16 +127,12 @@ def by_run(
         return Test(None, None, None, None, None, units, reason="the score of a run is undefined")
     difference = float(second.mean() - first.mean())
     if min(units) < 2:
-        of_each = "one fold" if paired else f"{_runs(len(first))} of A and {_runs(len(second))} of B"
+        of_each = "one fold" if paired else f"{counted(len(first), 'run')} of A and {counted(len(second), 'run')} of B"
         reason = f"{of_each}; it needs two or more runs of each (--seeds)"
         return Test(difference, None, None, None, None, units, reason=reason)
     if paired:
         return _paired_runs(first, second, overlap, difference)
     return _unpaired_runs(first, second, level, difference)
-
-
-def _runs(number: int) -> str:
-    return "1 run" if number == 1 else f"{number} runs"
 
 
 def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:

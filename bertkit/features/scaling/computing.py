@@ -134,7 +134,10 @@ class Computer:
         folder, contents = self._job.folder, {}
         if rejected:
             rejected.sort(key=lambda each: each[0].row)
-            lines = [_rejection(row, reason, shard.file) for row, reason in rejected]
+            lines = []
+            for row, reason in rejected:
+                place = {"row": row.row} if row.line is None else {"row": row.row, "line": row.line}
+                lines.append(json_bytes({"file": shard.file.relative, **place, "reason": reason}) + b"\n")
             contents[folder.rejected_name(shard)] = b"".join(lines)
         if results:
             vectors = _VECTOR if _VECTOR in results[0] else None
@@ -187,11 +190,6 @@ def _table(rows: Sequence[Row], names: Sequence[str], file: InputFile) -> Table:
 
 def _place(row: Row, file: InputFile) -> str:
     return f"{file.path}, row {row.row}" if row.line is None else f"{file.path}, line {row.line}"
-
-
-def _rejection(row: Row, reason: str, file: InputFile) -> bytes:
-    line = {} if row.line is None else {"line": row.line}
-    return json_bytes({"file": file.relative, "row": row.row, **line, "reason": reason}) + b"\n"
 
 
 def file_bytes(

@@ -322,13 +322,17 @@ def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[
     """Yields the shards as they are finished; there are no more workers than shards, and they end with the block."""
     if not shards:
         yield iter(())
-    elif workers.engine == "ray":
+        return
+    if workers.engine == "ray":
         with (
             ray_workers(job, workers.ray_address, workers.number) as (make, count),
             closing(compute_shards(make, min(count, len(shards)), shards, job.folder.finished)) as done,
         ):
             yield done
-    elif (count := min(_local_workers(workers), len(shards))) > 1:
+        return
+    # One per GPU, or as many as have cores, if the caller does not say.
+    number = workers.number or visible_gpus() or max(1, usable_cores() // workers.threads)
+    if (count := min(number, len(shards))) > 1:
         say(f"{count} processes")
 
         def make_process(number: int) -> Worker:
@@ -339,11 +343,6 @@ def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[
     else:
         with closing(_in_this_process(job, shards)) as done:
             yield done
-
-
-def _local_workers(workers: Workers) -> int:
-    """Returns the number of processes of this machine; by default one per GPU, or as many as have cores."""
-    return workers.number or visible_gpus() or max(1, usable_cores() // workers.threads)
 
 
 def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:
