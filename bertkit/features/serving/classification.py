@@ -48,13 +48,10 @@ class ServedClassification(Served):
 
     def __init__(self, task: TextClassification):
         super().__init__(task)
-        self.fields = self._columns_of_texts()
+        self.fields = list(task.task.text_columns)
         self.shows = "line" if task.problem_type == "regression" else "bars"
         self.reads_whole_texts = task.data.long_text == "chunk"
         self.ranks_texts = len(self.fields) == 2 and len(task.task.label_names) <= 1
-
-    def _columns_of_texts(self) -> Sequence[str]:
-        return list(self.task.task.text_columns)
 
     def input_of(self, texts: Sequence[str]) -> TextPair:
         return TextPair(**dict(zip(TextPair.model_fields, texts, strict=False)))
@@ -123,10 +120,8 @@ class ServedStockClassification(ServedClassification):
 
     def __init__(self, task: StockClassification):
         super().__init__(task)
+        self.fields = ["text", "text_pair"] if task.reads_pairs else ["text"]
         self.ranks_texts = len(task.task.label_names) <= 1
-
-    def _columns_of_texts(self) -> Sequence[str]:
-        return ("text", "text_pair") if self.task.reads_pairs else ("text",)
 
     def _by_column(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
         if all(len(row) == 2 for row in rows):
