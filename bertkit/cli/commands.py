@@ -229,7 +229,7 @@ def with_options(function: Callable[..., None], settings: Sequence[Setting]) -> 
     Raises:
         ValueError: two options have the same name.
     """
-    options, call_with = _expanded(function, settings)
+    options, call_with = _expand(function, settings)
     flags = Counter(setting.flag for setting in settings)
     flags.update("--" + each.strip("_").replace("_", "-") for each in options if _BETWEEN not in each)
     if twice := [flag for flag, times in flags.items() if times > 1]:
@@ -253,7 +253,7 @@ def with_options(function: Callable[..., None], settings: Sequence[Setting]) -> 
     return call
 
 
-def _expanded(
+def _expand(
     function: Callable[..., Any], settings: Sequence[Setting]
 ) -> tuple[dict[str, Parameter], Callable[[Mapping[str, Any]], Any]]:
     """Returns the options of a function, or of a dataclass, by name, and the function that calls it with their values.
@@ -269,12 +269,12 @@ def _expanded(
             options |= {each.name: each.parameter() for each in settings}
             values[name] = partial(Settings.given, settings)
         elif get_origin(hint) is Annotated and get_args(hint)[0] is Options:
-            groups = [_expanded(each, settings) for each in options_for(get_args(hint)[1:])]
+            groups = [_expand(each, settings) for each in options_for(get_args(hint)[1:])]
             for of_group, _ in groups:
                 options |= of_group
             values[name] = partial(Options.given, [make for _, make in groups])
         elif dataclasses.is_dataclass(hint):
-            of_fields, values[name] = _expanded(hint, settings)  # type: ignore[arg-type]
+            of_fields, values[name] = _expand(hint, settings)  # type: ignore[arg-type]
             options |= of_fields
         else:
             options[name] = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint)

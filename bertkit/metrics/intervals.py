@@ -265,14 +265,14 @@ def score_interval(
         The ends; None for fewer than two units, an undefined score, or examples that all have the same value.
     """
     score = measure(predictions, references)
-    numbers = _numbered(units, len(references))
+    numbers = _number_units(units, len(references))
     if len(references) < 2 or not numbers.max() or not math.isfinite(score):
         return None
-    terms = checked(terms, score)
+    terms = usable_terms(terms, score)
     if terms is not None and len(terms.values) < 2:  # one query of several examples
         return None
     if terms is not None and terms.is_proportion:
-        return _interval_of_proportion(terms, _numbered(units, len(terms.values)))
+        return _interval_of_proportion(terms, _number_units(units, len(terms.values)))
     low, high = terms.bounds if terms is not None else (-math.inf, math.inf)
     values = pseudo_values(predictions, references, measure, terms, units)
     if not math.isfinite(high - low):
@@ -309,7 +309,7 @@ def _interval_of_proportion(terms: MeanDecomposition, units: np.ndarray) -> tupl
     return low, high
 
 
-def _numbered(units: np.ndarray | None, number: int) -> np.ndarray:
+def _number_units(units: np.ndarray | None, number: int) -> np.ndarray:
     """Returns the numbers of units without gaps, (N,); each example is one if ``units`` are not of these examples."""
     if units is None or len(units) != number:
         return np.arange(number)
@@ -331,7 +331,7 @@ def is_constant(values: np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
-def checked(terms: MeanDecomposition | None, score: float) -> MeanDecomposition | None:
+def usable_terms(terms: MeanDecomposition | None, score: float) -> MeanDecomposition | None:
     """Returns the terms if they give the score of all examples; None otherwise."""
     if terms is None:
         return None
@@ -352,14 +352,14 @@ def pseudo_values(
     the same units, whatever the predictions. ``units`` are those of `score_interval`.
     """
     if terms is not None:
-        unit = _numbered(units, len(terms.values))
+        unit = _number_units(units, len(terms.values))
         sizes, means = np.bincount(unit)[:, None], terms.values.mean(axis=0)
         sums = np.zeros((len(sizes), len(means)))
         np.add.at(sums, unit, terms.values)
         number = len(sizes)
         without = means + (sizes * means - sums) / (len(terms.values) - sizes)
         return np.asarray(number * terms.function(*means) - (number - 1) * terms.function(*without.T), dtype=np.float64)
-    unit = _numbered(units, len(references))
+    unit = _number_units(units, len(references))
     number = int(unit.max()) + 1
     groups = math.ceil(number / math.ceil(number / _MOST_GROUPS))
     group = np.random.default_rng(_SEED).permutation(np.arange(number) % groups)[unit]

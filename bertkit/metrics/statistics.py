@@ -23,10 +23,10 @@ from bertkit.metrics.intervals import (
     CONFIDENCE,
     MeanDecomposition,
     Measure,
-    checked,
     is_constant,
     pseudo_values,
     t_interval,
+    usable_terms,
 )
 from bertkit.runtime.progress import counted
 
@@ -269,7 +269,10 @@ def _known_terms(
 ) -> list[list[MeanDecomposition | None]]:
     """Returns the metric of each run as a function of means; None for all if one has no such form."""
     known = [
-        [checked(terms(run, references) if terms else None, score) for run, score in zip(side, of_side, strict=True)]
+        [
+            usable_terms(terms(run, references) if terms else None, score)
+            for run, score in zip(side, of_side, strict=True)
+        ]
         for side, of_side in zip(sides, scores, strict=True)
     ]
     if any(each is None for side in known for each in side):

@@ -232,7 +232,7 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
     """Returns the type of the values that an annotation allows."""
     from pydantic import ConfigDict, TypeAdapter
 
-    if settings := nested(hint):
+    if settings := nested_settings(hint):
         return fields_of(settings).adapter
     return TypeAdapter(_for_pydantic(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
 
@@ -285,12 +285,12 @@ def _whole(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Text:
-    """Value of a recipe in YAML; `typed` gives the value that it has in a certain field."""
+    """Value of a recipe in YAML; `with_types` gives the value that it has in a certain field."""
 
     text: str
 
 
-def typed(value: Any, hint: Any) -> Any:
+def with_types(value: Any, hint: Any) -> Any:
     """Returns a recipe value with each `Text` in it replaced by the value that it has in a field annotated ``hint``.
 
     A field that can hold text takes it as it is given, unless it is quoted, or is YAML of another type that the field
@@ -303,22 +303,22 @@ def typed(value: Any, hint: Any) -> Any:
     Raises:
         RecipeError: the text is not YAML, and the field does not take text.
 
-    >>> [typed(Text(text), str | None) for text in ("|", "no", "1e5", "a: b", "null", "'null'")]
+    >>> [with_types(Text(text), str | None) for text in ("|", "no", "1e5", "a: b", "null", "'null'")]
     ['|', 'no', '1e5', 'a: b', None, 'null']
-    >>> typed(Text("1e5"), float), typed(Text("[no, 1e5]"), list[str]), typed(Text("[0, 1]"), str | list[int])
-    (100000.0, ['no', '1e5'], [0, 1])
+    >>> with_types(Text("1e5"), float), with_types(Text("[no]"), list[str]), with_types(Text("[0]"), str | list[int])
+    (100000.0, ['no'], [0])
     """
     if isinstance(value, Text):
-        return _parsed(value.text, hint)
+        return _parse_text(value.text, hint)
     if isinstance(value, Mapping):
-        settings = nested(hint)
+        settings = nested_settings(hint)
         hints = {key: each.hint for key, each in fields_of(settings).items()} if settings else {}
-        return {key: typed(each, hints.get(key, Any)) for key, each in value.items()}
+        return {key: with_types(each, hints.get(key, Any)) for key, each in value.items()}
     return value
 
 
-def _parsed(text: str, hint: Any) -> Any:
-    takes_text = _validated(text, hint) is not MISSING
+def _parse_text(text: str, hint: Any) -> Any:
+    takes_text = _validate(text, hint) is not MISSING
     try:
         value, texts = parse_value(text), parse_texts(text)
     except RecipeError:
@@ -328,17 +328,17 @@ def _parsed(text: str, hint: Any) -> Any:
     is_quoted = text.lstrip()[:1] in ("'", '"') or (isinstance(value, str) and text.lstrip()[:1] in "|>" and value)
     is_blank = value is None and text.strip() != "null"  # nothing, a comment, or ~ as a separator
     if Any in members(hint) or (
-        not isinstance(value, str) and not (is_blank and text) and _validated(value, hint) is not MISSING
+        not isinstance(value, str) and not (is_blank and text) and _validate(value, hint) is not MISSING
     ):
         return value
     if isinstance(value, str) and is_quoted and takes_text:
         return value
-    if isinstance(texts, list | dict) and (values := _validated(texts, hint, strict=False)) is not MISSING:
+    if isinstance(texts, list | dict) and (values := _validate(texts, hint, strict=False)) is not MISSING:
         return values
     return text if takes_text or (isinstance(value, str) and not is_quoted) else value
 
 
-def _validated(value: Any, hint: Any, *, strict: bool = True) -> Any:
+def _validate(value: Any, hint: Any, *, strict: bool = True) -> Any:
     """Returns a value as one of a field, ``['1e5']`` as numbers if not strict, or MISSING if the field has no such."""
     try:
         return adapter_of(hint).validate_python(value, strict=strict)
@@ -356,12 +356,12 @@ def faults_of(
     by_path: dict[tuple[str, ...], list[Any]] = {}
     for each in error.errors(include_url=False):
         path = tuple(map(str, each["loc"]))
-        by_path.setdefault(path[: 2 if nested(fields[path[0]].hint) else 1], []).append(each)
+        by_path.setdefault(path[: 2 if nested_settings(fields[path[0]].hint) else 1], []).append(each)
     faults = []
     for path, errors in by_path.items():
         field, value = fields[path[0]], values[path[0]]
         if len(path) > 1:
-            known = fields_of(nested(field.hint))
+            known = fields_of(nested_settings(field.hint))
             if path[1] not in known:
                 faults.append((path, f"unknown key{did_you_mean(path[1], known)}"))
                 continue
@@ -382,6 +382,6 @@ def faults_of(
     return faults
 
 
-def nested(hint: Any) -> Any:
+def nested_settings(hint: Any) -> Any:
     """Returns the settings dataclass of values that are mappings of settings; None for any other annotation."""
     return next((each for each in members(hint) if dataclasses.is_dataclass(each)), None)

@@ -135,7 +135,7 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
         errors.append(_confusion(matched, types))
     spans = [_frequent(words, matched, kind) for kind in ("missing", "spurious")]
     return [
-        Section("Types", [table, *([] if known is None else [_unseen(words, matched, known)])]),
+        Section("Types", [table, *([] if known is None else [_seen_or_not(words, matched, known)])]),
         Section("Kinds of errors", errors),
         Section("Frequent errors", [each for each in spans if each.rows]),
     ]
@@ -165,7 +165,7 @@ def _confusion(matched: Sequence[tuple[int, *Match]], types: Sequence[str]) -> C
     return confusion_chart("Types", counts, names, ("entity", "entities"))
 
 
-def _unseen(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
+def _seen_or_not(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
     rows: list[tuple[str, float | None, int]] = []
     for title, is_known in (("seen in training", True), ("not seen in training", False)):
         kinds = [

@@ -46,14 +46,14 @@ class ReportedAnswers(Reported):
     """Scores by question and answer, the threshold of no answer, and mistakes marked in their contexts."""
 
     def sections(self, outcome: Outcome) -> list[Section]:
-        examples, decoded = outcome.examples, self._decoded(outcome)
+        examples, decoded = outcome.examples, self._decode(outcome)
         return question_sections(examples["question"], examples["answers"], decoded, self.task.score_threshold)
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         questions, contexts, answers = (outcome.examples[name] for name in ("question", "context", "answers"))
-        return answer_mistakes(questions, contexts, answers, self._decoded(outcome), self.task.score_threshold)
+        return answer_mistakes(questions, contexts, answers, self._decode(outcome), self.task.score_threshold)
 
-    def _decoded(self, outcome: Outcome) -> list[Decoded]:
+    def _decode(self, outcome: Outcome) -> list[Decoded]:
         decoded: list[Decoded] = self.task.decoded_spans(outcome.outputs, outcome.features, outcome.examples)
         return decoded
 

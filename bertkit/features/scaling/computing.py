@@ -130,7 +130,7 @@ class Computer:
                     if isinstance(row.values, str):
                         self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
                 names = list(dict.fromkeys(name for row in readable for name in _values(row)))
-                results += self._computed(readable, names, shard.file, rejected)
+                results += self._compute(readable, names, shard.file, rejected)
         folder, contents = self._job.folder, {}
         if rejected:
             rejected.sort(key=lambda each: each[0].row)
@@ -148,7 +148,7 @@ class Computer:
             folder.write(name, content)
         return Finished(len(rejected), {name: FileRecord.of(content) for name, content in contents.items()})
 
-    def _computed(
+    def _compute(
         self, rows: list[Row], names: Sequence[str], file: InputFile, rejected: list[tuple[Row, str]]
     ) -> list[dict[str, Any]]:
         """Returns the results of rows; halves them to find those that the model does not take."""
@@ -164,8 +164,8 @@ class Computer:
                 return []
             middle = len(rows) // 2
             return [
-                *self._computed(rows[:middle], names, file, rejected),
-                *self._computed(rows[middle:], names, file, rejected),
+                *self._compute(rows[:middle], names, file, rejected),
+                *self._compute(rows[middle:], names, file, rejected),
             ]
         given: Callable[[Mapping[str, Any]], dict[str, Any]] = flat if self._job.form == "parquet" else dict
         return [with_prediction(given(_values(row)), new) for row, new in zip(rows, computed, strict=True)]

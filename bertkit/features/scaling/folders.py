@@ -18,7 +18,7 @@ from typing import Any, Literal
 from bertkit.features.scaling.computing import Computer, Form, Job, loaded_computation
 from bertkit.features.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.features.scaling.output import RECORD, Finished, OutputFolder
-from bertkit.features.scaling.rows import opened
+from bertkit.features.scaling.rows import open_rows
 from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import load_configured_task
@@ -232,7 +232,7 @@ def _run(
 def _check_lines(files: Sequence[InputFile], source: str) -> None:
     """Checks that no ``.txt`` file has several lines, so that a line and a file are the same; DataError if one has."""
     for file in (file for file in files if file.form == TEXT):
-        with opened(file.path, file.packing, on_other=lambda note: None) as stream:
+        with open_rows(file.path, file.packing, on_other=lambda note: None) as stream:
             if len(list(itertools.islice(stream, 2))) > 1:
                 raise DataError(
                     f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, or "

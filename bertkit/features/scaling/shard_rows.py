@@ -13,7 +13,7 @@ from bertkit.features.scaling.rows import (
     arrow_row,
     decoded_row,
     open_parquet,
-    opened,
+    open_rows,
     raw_rows,
     sheet_rows,
 )
@@ -79,7 +79,7 @@ class RowReader:
             self._next, self._rows = 0, self._opened.enter_context(iterating(sheet_rows(file.path)))
         else:
             on_other = (lambda note: None) if shard.is_recoded else None  # noted when the file was cut
-            stream = self._opened.enter_context(opened(file.path, file.packing, shard.offset, on_other))
+            stream = self._opened.enter_context(open_rows(file.path, file.packing, shard.offset, on_other))
             self._next = shard.first_row
             self._rows = raw_rows(stream, file.form, shard.columns, shard.delimiter, shard.offset, shard.first_line)
         self._file = file

@@ -26,7 +26,7 @@ from bertkit.features.serving.requests import (
     Unauthorized,
     Unavailable,
     WrongContentType,
-    parsed,
+    parse_body,
 )
 from bertkit.features.serving.services import Route, Service, not_served
 from bertkit.runtime.json_text import dumps
@@ -161,7 +161,7 @@ class _Server:
         self._taken += 1
         try:
             model = route.body if isinstance(route.body, type) else route.body(body)
-            return await _unless_gone(request, route.answer(parsed(body, model), self.batcher.submit))
+            return await _unless_gone(request, route.answer(parse_body(body, model), self.batcher.submit))
         finally:
             self._taken -= 1
 

@@ -56,7 +56,7 @@ class EmbedService(Service):
             raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {size}; remove it")
 
         def finish(vectors: np.ndarray, tokens: int) -> tuple[np.ndarray, int]:
-            return normalized(vectors) if normalize else vectors, tokens
+            return to_unit_length(vectors) if normalize else vectors, tokens
 
         return await submit(Job(columns={"text": texts}, finish=finish))
 
@@ -188,7 +188,7 @@ class FillService(Service):
         ]
 
 
-def normalized(vectors: np.ndarray) -> np.ndarray:
+def to_unit_length(vectors: np.ndarray) -> np.ndarray:
     """Returns vectors (N, H) of Euclidean length 1; a zero vector stays zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: np.ndarray = vectors / np.where(lengths == 0, 1, lengths)

@@ -223,7 +223,7 @@ def task_body(one_input: Any, parameters: type[BaseModel]) -> type[BaseModel]:
     )
 
 
-def parsed(body: bytes, model: type[Body]) -> Body:
+def parse_body(body: bytes, model: type[Body]) -> Body:
     """Parses JSON and checks its form.
 
     Raises:

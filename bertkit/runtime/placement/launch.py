@@ -53,7 +53,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
     """
     signals = _Signals()
     processes: list[subprocess.Popen[bytes]] = []
-    with signals.recorded(), tempfile.TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as scratch:
+    with signals.recording(), tempfile.TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as scratch:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # at a free port
@@ -100,7 +100,7 @@ class _Signals:
         self.received: list[signal.Signals] = []
         self._first = math.inf
 
-    def recorded(self) -> AbstractContextManager[None]:
+    def recording(self) -> AbstractContextManager[None]:
         """Returns a context in which signals are recorded."""
         return handled([getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)], self._record)
 

@@ -73,7 +73,7 @@ def read_blocks(
                 raise DataError(f"{file}: {POINTER}")
             if compression and not stored.peek(1):
                 raise EOFError("it is empty")
-            unpacked = _unpacked(stored, compression)
+            unpacked = _unpack(stored, compression)
             while block := unpacked.read(block_size):
                 on_progress(stored.tell())
                 yield block
@@ -140,7 +140,7 @@ def read_shares(file: Path, compression: str, on_progress: Callable[[float], Non
     return read_blocks(file, compression, lambda at: on_progress(at / size) if size else None, _SMALL_BLOCK)
 
 
-def _unpacked(stored: BufferedReader, compression: str) -> BufferedIOBase:
+def _unpack(stored: BufferedReader, compression: str) -> BufferedIOBase:
     if compression == ".gz":
         return gzip.GzipFile(fileobj=stored)
     if compression == ".zst":
