@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from inspect import Parameter
+from operator import itemgetter
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -57,8 +58,7 @@ _PANELS = {
 _ORDER = ("Data", "Model", "Fine-tuning", "Training", "Distillation", "Grids", "Output")
 """Sections of options in ``--help``; others stand before them."""
 _WIDEST, _COLUMN = 100, 32  # columns of the help, and of its names of options
-Take = Callable[[Mapping[str, Any]], Any]
-"""Function that returns the value of one parameter from the values of all options."""
+_BETWEEN = "__"  # block and key in the name of the parameter of a setting
 
 
 class Settings(dict[str, Any]):
@@ -66,6 +66,15 @@ class Settings(dict[str, Any]):
 
     A command with a parameter of this type has the options that `command` describes.
     """
+
+    @classmethod
+    def given(cls, settings: Sequence[Setting], values: Mapping[str, Any]) -> Settings:
+        """Returns the values of options that were given; paths as text, since recipes are plain data."""
+        return cls(
+            (each.key, str(value) if isinstance(value, Path) else value)
+            for each in settings
+            if (value := values[each.name]) is not None
+        )
 
     def block(self, name: str) -> dict[str, Any]:
         """Returns the values of one block of the recipe, by key without the name of the block."""
@@ -91,6 +100,11 @@ class Setting:
         """Name of the option on the command line."""
         return self.described.get("flag") or "--" + self.key.rpartition(".")[2].replace("_", "-")
 
+    @property
+    def name(self) -> str:
+        """Name of the parameter for typer."""
+        return self.key.replace(".", _BETWEEN)
+
     def parameter(self) -> Parameter:
         """Returns the parameter of a function for typer."""
         option = typer.Option(
@@ -99,10 +113,9 @@ class Setting:
             metavar=self.described.get("metavar"),
             rich_help_panel=self.described.get("panel") or _PANELS[self.key.rpartition(".")[0]],
             show_default=False,
+            hidden=bool(self.described.get("rare")),
         )
-        option.rare = bool(self.described.get("rare"))
-        name = self.key.replace(".", "__")
-        return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.type, option])
+        return Parameter(self.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.type, option])
 
 
 def settings_of(kind: str) -> dict[str, Setting]:
@@ -187,24 +200,24 @@ def command(
     """
 
     def register(function: Function) -> Function:
-        def build() -> Callable[..., None]:
-            kinds = [kind] if isinstance(kind, str) else kind
+        def settings() -> list[Setting]:
             of_kind = options_of if keys is None else settings_of
+            kinds = [kind] if isinstance(kind, str) else kind
             known = {key: each for one in reversed(kinds) for key, each in of_kind(one).items()}
-            return with_options(
-                function, [known[key] for key in (known if keys is None else keys) if key not in without]
-            )
+            return [known[key] for key in (known if keys is None else keys) if key not in without]
 
-        lines = "".join(f"\n  bertkit {each}" for each in examples if has_command(each))
-        function.__doc__ = f"{inspect.getdoc(function)}\n\n\b{lines}" if examples else function.__doc__
+        class OfFunction(SettingsCommand):
+            def build(self) -> Callable[..., None]:
+                return with_options(function, settings())
 
-        @wraps(function, assigned=("__module__", "__name__", "__doc__"))
+        @wraps(function, assigned=("__module__", "__name__"))
         def placeholder() -> None:
             raise NotImplementedError("placeholder for the function; its options are not built yet")
 
         placeholder.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
-        settings = {"max_content_width": _WIDEST}
-        app.command(name, cls=_built_when_needed(build), context_settings=settings)(placeholder)
+        lines = "".join(f"\n  bertkit {each}" for each in examples if has_command(each))
+        text = f"{inspect.getdoc(function)}\n\n\b{lines}" if examples else inspect.getdoc(function)
+        app.command(name, cls=OfFunction, help=text, context_settings={"max_content_width": _WIDEST})(placeholder)
         return function
 
     return register
@@ -216,39 +229,57 @@ def with_options(function: Callable[..., None], settings: Sequence[Setting]) -> 
     Raises:
         ValueError: two options have the same name.
     """
-    options = [setting.parameter() for setting in settings]
-    parts = {
-        name: _expanded(parameter, options)
-        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
-    }
-
-    def call(**given: Any) -> None:
-        function(**{name: take(given) for name, (_, take) in parts.items()})
-
-    parameters = [parameter for expanded, _ in parts.values() for parameter in expanded]
-    parameters.sort(key=lambda each: _place(_described(each)))
+    options, call_with = _expand(function, settings)
     flags = Counter(setting.flag for setting in settings)
-    flags.update("--" + each.name.strip("_").replace("_", "-") for each in parameters if each not in options)
+    flags.update("--" + each.strip("_").replace("_", "-") for each in options if _BETWEEN not in each)
     if twice := [flag for flag, times in flags.items() if times > 1]:
         raise ValueError(f"{', '.join(twice)}: two options of `{function.__name__}` have this name")
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.rare = {each.name for each in parameters if getattr(_described(each), "rare", False)}  # type: ignore[attr-defined]
-    if call.rare:  # type: ignore[attr-defined]
+    described = {name: next(iter(getattr(each.annotation, "__metadata__", ())), None) for name, each in options.items()}
+
+    def place(parameter: Parameter) -> int:
+        panel = getattr(described[parameter.name], "rich_help_panel", None)
+        return _ORDER.index(panel) + 1 if panel in _ORDER else 0  # arguments and options without a panel come first
+
+    parameters = sorted(options.values(), key=place)
+    if any(getattr(each, "hidden", False) for each in described.values()):
         parameters.append(Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=_HelpAll))
+
+    def call(**given: Any) -> None:
+        call_with(given)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
     return call
 
 
-def _described(parameter: Parameter) -> Any:
-    """Returns what typer knows of a parameter: an option, an argument, or None."""
-    return next(iter(getattr(parameter.annotation, "__metadata__", ())), None)
+def _expand(
+    function: Callable[..., Any], settings: Sequence[Setting]
+) -> tuple[dict[str, Parameter], Callable[[Mapping[str, Any]], Any]]:
+    """Returns the options of a function, or of a dataclass, by name, and the function that calls it with their values.
 
-
-def _place(described: Any) -> int:
-    """Returns the place of a parameter in the help, by its panel; arguments and options without a panel come first."""
-    panel = getattr(described, "rich_help_panel", None)
-    return _ORDER.index(panel) + 1 if panel in _ORDER else 0
+    The parameters and fields that `command` names are replaced by their options, at any depth.
+    """
+    options: dict[str, Parameter] = {}
+    values: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints[name]
+        if hint is Settings:
+            options |= {each.name: each.parameter() for each in settings}
+            values[name] = partial(Settings.given, settings)
+        elif get_origin(hint) is Annotated and get_args(hint)[0] is Options:
+            groups = [_expand(each, settings) for each in options_for(get_args(hint)[1:])]
+            for of_group, _ in groups:
+                options |= of_group
+            values[name] = partial(Options.given, [make for _, make in groups])
+        elif dataclasses.is_dataclass(hint):
+            of_fields, values[name] = _expand(hint, settings)  # type: ignore[arg-type]
+            options |= of_fields
+        else:
+            options[name] = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint)
+            values[name] = itemgetter(name)
+    return options, lambda given: function(**{name: value(given) for name, value in values.items()})
 
 
 def _print_whole_help(context: typer.Context, is_wanted: bool) -> None:
@@ -265,99 +296,60 @@ _HelpAll = Annotated[
 ]
 
 
-def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[Parameter], Take]:
-    """Returns the parameters that replace a parameter, and the function that computes its value from theirs."""
-    annotation = parameter.annotation
-    if annotation is Settings:
-        keys = {option.name: option.name.replace("__", ".") for option in options}
-
-        def settings(given: Mapping[str, Any]) -> Settings:
-            values = {keys[name]: given[name] for name in keys if given[name] is not None}
-            # Recipes are plain data, so paths are converted to strings.
-            return Settings({key: str(value) if isinstance(value, Path) else value for key, value in values.items()})
-
-        return list(options), settings
-    if get_origin(annotation) is Annotated and get_args(annotation)[0] is Options:
-        groups = [
-            _expanded(Parameter(f"{parameter.name}_{number}", Parameter.KEYWORD_ONLY, annotation=each), options)
-            for number, each in enumerate(options_for(get_args(annotation)[1:]))
-        ]
-        of_features = [each for expanded, _ in groups for each in expanded]
-        return of_features, lambda given: Options(take(given) for _, take in groups)
-    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
-        hints = get_type_hints(annotation, include_extras=True)
-        fields = {
-            field.name: _expanded(
-                Parameter(
-                    field.name,
-                    Parameter.KEYWORD_ONLY,
-                    default=Parameter.empty if field.default is dataclasses.MISSING else field.default,
-                    annotation=hints[field.name],
-                ),
-                options,
-            )
-            for field in dataclasses.fields(annotation)
-        }
-        group = annotation  # keeps the narrowed type inside of the nested function
-
-        def instance(given: Mapping[str, Any]) -> Any:
-            return group(**{name: take(given) for name, (_, take) in fields.items()})
-
-        return [each for expanded, _ in fields.values() for each in expanded], instance
-    return [parameter.replace(kind=Parameter.KEYWORD_ONLY)], lambda given: given[parameter.name]
-
-
-def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCommand]:
-    """Returns a command class whose options and callback are those of the function that ``build`` returns.
+class SettingsCommand(TyperCommand):
+    """Command whose options are those of the function that `build` returns when they are needed.
 
     typer inspects the signatures of all functions at startup; importing all tasks for this would double the time of
     ``bertkit --help`` and load every third-party task for every command.
     """
 
-    class BuiltWhenNeeded(TyperCommand):
-        _rare: Collection[str] = ()
+    def build(self) -> Callable[..., None]:
+        """Returns the function that typer makes the options of."""
+        raise NotImplementedError
 
-        @cached_property
-        def _built(self) -> Any:
-            app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
-            call = build()
-            app.command(self.name)(call)
-            self._rare = call.rare  # type: ignore[attr-defined]
-            return typer.main.get_command(app)
+    @cached_property
+    def _built(self) -> Any:
+        app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
+        app.command(self.name)(self.build())
+        built: Any = typer.main.get_command(app)
+        # Rare options are left out of the help only: the shell completes no hidden ones.
+        self._rare = [param for param in built.params if getattr(param, "hidden", False)]
+        self._hide_rare(False)
+        return built
 
-        def get_params(self, ctx: Any) -> list[Any]:
-            params: list[Any] = self._built.get_params(ctx)
-            return params
+    def _hide_rare(self, hidden: bool) -> None:
+        for param in self._rare:
+            param.hidden = hidden
 
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            return super().parse_args(ctx, _with_repeated_flags(args, self.get_params(ctx)))
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = self._built.get_params(ctx)
+        return params
 
-        def format_help(self, ctx: Any, formatter: Any) -> None:
-            """Writes the help, without the rare options unless ``--help-all`` is given."""
-            hidden = [] if _WHOLE in ctx.meta else [each for each in self.get_params(ctx) if each.name in self._rare]
-            for param in hidden:
-                param.hidden = True
-            try:
-                super().format_help(ctx, formatter)
-            finally:
-                for param in hidden:
-                    param.hidden = False
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_repeated_flags(args, self.get_params(ctx)))
 
-        def format_options(self, ctx: Any, formatter: Any) -> None:
-            """Writes the options in the sections of their panels."""
-            panels: dict[str, list[Any]] = {}
-            for param in self.get_params(ctx):
-                if (record := param.get_help_record(ctx)) is not None:
-                    usual = "Options" if isinstance(param, TyperOption) else "Arguments"
-                    panels.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(record)
-            for name, records in panels.items():
-                with formatter.section(name):
-                    formatter.write_dl(records, col_max=_COLUMN)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the help, without the rare options unless ``--help-all`` is given."""
+        self.get_params(ctx)
+        self._hide_rare(_WHOLE not in ctx.meta)
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._hide_rare(False)
 
-        def invoke(self, ctx: Any) -> Any:
-            return self._built.invoke(ctx)
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the options in the sections of their panels."""
+        panels: dict[str, list[Any]] = {}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                usual = "Options" if isinstance(param, TyperOption) else "Arguments"
+                panels.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(record)
+        for name, records in panels.items():
+            with formatter.section(name):
+                formatter.write_dl(records, col_max=_COLUMN)
 
-    return BuiltWhenNeeded
+    def invoke(self, ctx: Any) -> Any:
+        return self._built.invoke(ctx)
 
 
 def _with_repeated_flags(words: Sequence[str], params: Sequence[Any]) -> list[str]:

@@ -6,7 +6,7 @@ another command only its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -89,6 +89,11 @@ class Options(tuple[OptionsOfFeature, ...]):
 
     `bertkit.cli.commands.command` replaces the parameter by the options.
     """
+
+    @classmethod
+    def given(cls, groups: Sequence[Callable[[Mapping[str, Any]], Any]], values: Mapping[str, Any]) -> Options:
+        """Returns what each of some functions makes of the values of all options."""
+        return cls(make(values) for make in groups)
 
     def start(self, command: Any) -> bool:
         """Returns whether a feature has done something in place of the command."""

@@ -79,11 +79,16 @@ def option(
         rare: the option is shown by ``--help-all`` only.
         others: further arguments of `typer.Option`.
     """
-    described = typer.Option(
-        *flags, help=help, rich_help_panel=panel, metavar=metavar, autocompletion=complete, show_default=False, **others
+    return typer.Option(
+        *flags,
+        help=help,
+        rich_help_panel=panel,
+        metavar=metavar,
+        autocompletion=complete,
+        show_default=False,
+        hidden=rare,
+        **others,
     )
-    described.rare = rare  # read by `bertkit.cli.commands`
-    return described
 
 
 def check_one_form(as_json: bool, format: str) -> None:

@@ -72,19 +72,15 @@ def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
 
 
 def _row(run: ListedRun, folder: Path) -> dict[str, str]:
+    collapsed = f", {'' if run.cells is None else f'{run.collapsed} '}collapsed" if run.collapsed else ""
     return {
         "run": printable(str(run.folder.relative_to(folder))) + ("" if run.cells is None else f" ({run.cells} runs)"),
         "state": run.state,
-        "score": "" if run.score is None else f"{run.score:.4f} {run.metric}{_collapsed(run)}",
+        "score": "" if run.score is None else f"{run.score:.4f} {run.metric}{collapsed}",
         "task": printable(run.task or ""),
         "from": printable(run.checkpoint or ""),
         "date (UTC)": run.date.replace("T", " ").removesuffix("+00:00")[:16],
     }
-
-
-def _collapsed(run: ListedRun) -> str:
-    number = "" if run.cells is None else f"{run.collapsed} "
-    return f", {number}collapsed" if run.collapsed else ""
 
 
 def _with_columns(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> Table:

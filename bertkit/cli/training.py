@@ -14,7 +14,7 @@ from bertkit.cli import options
 from bertkit.cli.commands import Settings
 from bertkit.cli.features import Options
 from bertkit.cli.printing import print_results
-from bertkit.recipe.fields import Text, typed
+from bertkit.recipe.fields import Text, with_types
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import load_placement
 from bertkit.runtime.errors import RecipeError
@@ -158,7 +158,7 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
             raise RecipeError(f"--set {option}: expected block.key=value, such as train.learning_rate=3e-5")
         value = Text(text)
         earlier = merged.setdefault(key, value)
-        if earlier != value and (isinstance(earlier, Text) or earlier != typed(value, type(earlier))):
+        if earlier != value and (isinstance(earlier, Text) or earlier != with_types(value, type(earlier))):
             values = f"{earlier.text if isinstance(earlier, Text) else earlier} and {text}"
             raise RecipeError(f"{key} is given twice: {values}; keep one of them")
     return placed | merged

@@ -129,7 +129,10 @@ class FurtherMetrics:
                 faults.append(f"task.metrics: {name!r} is given twice; remove one of them")
                 continue
             try:
-                self._metrics[name] = _loaded(name)
+                is_ours = name in _INPUTS and not Path(name).exists()
+                self._metrics[name] = (
+                    Metric(name) if is_ours else evaluate.load(name, module_type="metric", keep_in_memory=True)
+                )
             except Exception as error:  # the code of a metric may raise anything
                 faults.append(
                     f"task.metrics: {name!r} cannot be loaded ({described(error, 300)}); expected the name of a "
@@ -172,12 +175,6 @@ class FurtherMetrics:
                 scores[key] = value
         self.computed = tuple(scores)
         return scores
-
-
-def _loaded(name: str) -> evaluate.Metric:
-    if name in _INPUTS and not Path(name).exists():
-        return Metric(name)
-    return evaluate.load(name, module_type="metric", keep_in_memory=True)
 
 
 def _numbers(result: Any) -> dict[str, float]:

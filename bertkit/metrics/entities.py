@@ -193,9 +193,8 @@ def seqeval(
         if len(tags) != len(expected):
             raise ValueError(f"sentence {number}: {len(tags)} tags are predicted for {len(expected)} words")
     overall, counts = score_entities(predictions, references, strict=mode == "strict")
-    return {kind: _of_type(of_kind) for kind, of_kind in counts.items()} | overall
-
-
-def _of_type(counts: Counts) -> dict[str, Any]:
-    precision, recall, f1 = counts.scores()
-    return {"precision": precision, "recall": recall, "f1": f1, "number": counts.actual}
+    of_types: dict[str, Any] = {}
+    for kind, of_kind in counts.items():
+        precision, recall, f1 = of_kind.scores()
+        of_types[kind] = {"precision": precision, "recall": recall, "f1": f1, "number": of_kind.actual}
+    return of_types | overall

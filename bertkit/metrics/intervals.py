@@ -85,8 +85,8 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
     is_binary = bool(np.isin(predicted, (0, 1)).all() and np.isin(true, (0, 1)).all())
     if name == "f1" and is_binary and true.ndim == 1:
         # Of the examples in class 1 by either side, the share in class 1 by both: F1 = 2 s / (s + t).
-        both, either = predicted * true, np.maximum(predicted, true)
-        return MeanDecomposition(np.stack([both, either], axis=1), _f1_of_proportion, (0.0, 1.0), is_proportion=True)
+        columns = np.stack([predicted * true, np.maximum(predicted, true)], axis=1)
+        return MeanDecomposition(columns, lambda both, either: _f1(both, both + either), (0.0, 1.0), is_proportion=True)
     if name == "combined_score" and is_binary and true.ndim == 1:
         columns = np.stack([right, predicted * true, predicted + true], axis=1).astype(np.float64)
         return MeanDecomposition(columns, lambda accuracy, both, sum_: (accuracy + _f1(both, sum_)) / 2, (0.0, 1.0))
@@ -110,10 +110,6 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
 
 def _f1(both: Any, sum_: Any) -> Any:
     return 2 * both / np.maximum(sum_, 1e-12)
-
-
-def _f1_of_proportion(both: Any, either: Any) -> Any:
-    return _f1(both, both + either)
 
 
 def _f1_macro(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
@@ -269,14 +265,14 @@ def score_interval(
         The ends; None for fewer than two units, an undefined score, or examples that all have the same value.
     """
     score = measure(predictions, references)
-    numbers = _numbered(units, len(references))
+    numbers = _number_units(units, len(references))
     if len(references) < 2 or not numbers.max() or not math.isfinite(score):
         return None
-    terms = checked(terms, score)
+    terms = usable_terms(terms, score)
     if terms is not None and len(terms.values) < 2:  # one query of several examples
         return None
     if terms is not None and terms.is_proportion:
-        return _interval_of_proportion(terms, _numbered(units, len(terms.values)))
+        return _interval_of_proportion(terms, _number_units(units, len(terms.values)))
     low, high = terms.bounds if terms is not None else (-math.inf, math.inf)
     values = pseudo_values(predictions, references, measure, terms, units)
     if not math.isfinite(high - low):
@@ -313,7 +309,7 @@ def _interval_of_proportion(terms: MeanDecomposition, units: np.ndarray) -> tupl
     return low, high
 
 
-def _numbered(units: np.ndarray | None, number: int) -> np.ndarray:
+def _number_units(units: np.ndarray | None, number: int) -> np.ndarray:
     """Returns the numbers of units without gaps, (N,); each example is one if ``units`` are not of these examples."""
     if units is None or len(units) != number:
         return np.arange(number)
@@ -335,7 +331,7 @@ def is_constant(values: np.ndarray) -> bool:
     return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
-def checked(terms: MeanDecomposition | None, score: float) -> MeanDecomposition | None:
+def usable_terms(terms: MeanDecomposition | None, score: float) -> MeanDecomposition | None:
     """Returns the terms if they give the score of all examples; None otherwise."""
     if terms is None:
         return None
@@ -356,14 +352,14 @@ def pseudo_values(
     the same units, whatever the predictions. ``units`` are those of `score_interval`.
     """
     if terms is not None:
-        unit = _numbered(units, len(terms.values))
+        unit = _number_units(units, len(terms.values))
         sizes, means = np.bincount(unit)[:, None], terms.values.mean(axis=0)
         sums = np.zeros((len(sizes), len(means)))
         np.add.at(sums, unit, terms.values)
         number = len(sizes)
         without = means + (sizes * means - sums) / (len(terms.values) - sizes)
         return np.asarray(number * terms.function(*means) - (number - 1) * terms.function(*without.T), dtype=np.float64)
-    unit = _numbered(units, len(references))
+    unit = _number_units(units, len(references))
     number = int(unit.max()) + 1
     groups = math.ceil(number / math.ceil(number / _MOST_GROUPS))
     group = np.random.default_rng(_SEED).permutation(np.arange(number) % groups)[unit]

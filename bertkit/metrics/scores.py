@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.options import option
-
-if TYPE_CHECKING:
-    pass
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

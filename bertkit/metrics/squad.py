@@ -24,12 +24,12 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only; “ and – remain
 
 
-def normalized(text: str) -> str:
+def normalize_answer(text: str) -> str:
     r"""Normalizes an answer: lower case, without ASCII punctuation, articles and extra white space.
 
     Punctuation is removed before articles, so its removal can join words; ``\b`` is Unicode's word boundary.
 
-    >>> normalized("The  Eiffel-Tower, a sight!"), normalized("an"), normalized("“A” Été")
+    >>> normalize_answer("The  Eiffel-Tower, a sight!"), normalize_answer("an"), normalize_answer("“A” Été")
     ('eiffeltower sight', '', '“ ” été')
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
@@ -37,7 +37,7 @@ def normalized(text: str) -> str:
 
 def exact(prediction: str, answer: str) -> float:
     """Returns 1 if two answers are equal after normalization, else 0."""
-    return float(normalized(prediction) == normalized(answer))
+    return float(normalize_answer(prediction) == normalize_answer(answer))
 
 
 def f1(prediction: str, answer: str) -> float:
@@ -46,7 +46,7 @@ def f1(prediction: str, answer: str) -> float:
     >>> f1("the red house", "a red brick house"), f1("the", "a")
     (0.8, 0.0)
     """
-    predicted, expected = normalized(prediction).split(), normalized(answer).split()
+    predicted, expected = normalize_answer(prediction).split(), normalize_answer(answer).split()
     common = sum((Counter(predicted) & Counter(expected)).values())
     if not common:
         return 0.0
@@ -60,7 +60,7 @@ def f1_or_both_empty(prediction: str, answer: str) -> float:
     >>> f1_or_both_empty("the", ""), f1_or_both_empty("x", "")
     (1.0, 0.0)
     """
-    return f1(prediction, answer) or float(not normalized(prediction) and not normalized(answer))
+    return f1(prediction, answer) or float(not normalize_answer(prediction) and not normalize_answer(answer))
 
 
 def best(score: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
@@ -124,7 +124,7 @@ def squad_v2(
     for each in references:
         if each["id"] in texts:
             # An answer of articles and punctuation only is empty after normalization: no words are right.
-            answers = [text for text in each["answers"]["text"] if normalized(text)] or [""]
+            answers = [text for text in each["answers"]["text"] if normalize_answer(text)] or [""]
             raw["exact"][each["id"]] = best(exact, texts[each["id"]], answers)
             raw["f1"][each["id"]] = best(f1_or_both_empty, texts[each["id"]], answers)
     scores = {
@@ -162,7 +162,7 @@ def question_scores(
             scores.append((0.0, 0.0))
             continue
         if may_be_unanswerable:
-            known = [each for each in known if normalized(each)] or [""]
+            known = [each for each in known if normalize_answer(each)] or [""]
         score = f1_or_both_empty if may_be_unanswerable else f1
         scores.append((best(exact, text, known), best(score, text, known)))
     both = np.array(scores, dtype=np.float64).reshape(-1, 2)

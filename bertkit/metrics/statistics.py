@@ -23,11 +23,12 @@ from bertkit.metrics.intervals import (
     CONFIDENCE,
     MeanDecomposition,
     Measure,
-    checked,
     is_constant,
     pseudo_values,
     t_interval,
+    usable_terms,
 )
+from bertkit.runtime.progress import counted
 
 LEVEL = 0.05
 _RESAMPLES = 9999
@@ -126,16 +127,12 @@ def by_run(
         return Test(None, None, None, None, None, units, reason="the score of a run is undefined")
     difference = float(second.mean() - first.mean())
     if min(units) < 2:
-        of_each = "one fold" if paired else f"{_runs(len(first))} of A and {_runs(len(second))} of B"
+        of_each = "one fold" if paired else f"{counted(len(first), 'run')} of A and {counted(len(second), 'run')} of B"
         reason = f"{of_each}; it needs two or more runs of each (--seeds)"
         return Test(difference, None, None, None, None, units, reason=reason)
     if paired:
         return _paired_runs(first, second, overlap, difference)
     return _unpaired_runs(first, second, level, difference)
-
-
-def _runs(number: int) -> str:
-    return "1 run" if number == 1 else f"{number} runs"
 
 
 def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:
@@ -272,7 +269,10 @@ def _known_terms(
 ) -> list[list[MeanDecomposition | None]]:
     """Returns the metric of each run as a function of means; None for all if one has no such form."""
     known = [
-        [checked(terms(run, references) if terms else None, score) for run, score in zip(side, of_side, strict=True)]
+        [
+            usable_terms(terms(run, references) if terms else None, score)
+            for run, score in zip(side, of_side, strict=True)
+        ]
         for side, of_side in zip(sides, scores, strict=True)
     ]
     if any(each is None for side in known for each in side):

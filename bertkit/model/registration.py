@@ -22,13 +22,9 @@ _GROUND = ("transformers.modeling_utils", "transformers.modeling_layers", "bertk
 
 def install() -> None:
     """Adds the hooks; they run at once for modules that are already imported, otherwise after their import."""
-    wrapt.register_post_import_hook(_on_auto_config, _AUTO_CONFIG)
+    wrapt.register_post_import_hook(lambda module: register_config(), _AUTO_CONFIG)
     for name in (_AUTO_MODELS, *_GROUND):
         wrapt.register_post_import_hook(partial(_on_import, name), name)
-
-
-def _on_auto_config(_: ModuleType) -> None:
-    register_config()
 
 
 def _on_import(name: str, _: ModuleType) -> None:
@@ -36,15 +32,11 @@ def _on_import(name: str, _: ModuleType) -> None:
 
     The end of the import of that module calls this function again, so the registration is not missed.
     """
-    if _AUTO_MODELS in sys.modules and not any(
-        _half_imported(other) for other in (_AUTO_MODELS, *_GROUND) if other != name
-    ):
+    if _AUTO_MODELS not in sys.modules:
+        return
+    specs = (getattr(sys.modules.get(other), "__spec__", None) for other in (_AUTO_MODELS, *_GROUND) if other != name)
+    if not any(getattr(spec, "_initializing", False) for spec in specs):  # the private flag of the import system
         register_models()
-
-
-def _half_imported(name: str) -> bool:
-    """Returns whether a module is being imported, from the private flag of the import system."""
-    return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
 
 
 def register_config() -> None:

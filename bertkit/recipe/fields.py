@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from enum import Enum
 from functools import cache, cached_property
@@ -49,7 +49,7 @@ class Fields(dict[str, Field]):
         from typing_extensions import TypedDict
 
         typed_dict: Any = TypedDict  # the functional form, for keys that are known when it is called
-        block = typed_dict("Block", {key: _described(each) for key, each in self.items()}, total=False)
+        block = typed_dict("Block", {key: _with_description(each) for key, each in self.items()}, total=False)
         block.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
         if self.required:
             block.__pydantic_config__["json_schema_extra"] = {"required": list(self.required)}
@@ -232,28 +232,24 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
     """Returns the type of the values that an annotation allows."""
     from pydantic import ConfigDict, TypeAdapter
 
-    if settings := nested(hint):
+    if settings := nested_settings(hint):
         return fields_of(settings).adapter
-    return TypeAdapter(_checked(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
+    return TypeAdapter(_for_pydantic(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _described(field: Field) -> Any:
+def _with_description(field: Field) -> Any:
+    """Returns the annotation of a field for pydantic, with what the schema says of it."""
     import pydantic
 
-    default = _plain(field.default)
+    default = field.default.value if isinstance(field.default, Enum) else field.default
+    default = list(default) if isinstance(default, tuple) else default
     extra = {"default": default} if isinstance(default, str | int | float | bool | list | dict | NoneType) else None
     return Annotated[
-        _checked(field.hint, field.range), pydantic.Field(description=field.help or None, json_schema_extra=extra)
+        _for_pydantic(field.hint, field.range), pydantic.Field(description=field.help or None, json_schema_extra=extra)
     ]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _checked(hint: Any, numbers: Range | None = None) -> Any:
+def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
     """Returns an annotation for pydantic: with a range, whole numbers as 1e5, and the names of an Enum.
 
     Annotations of transformers that are no plain data allow any value, which transformers checks itself.
@@ -265,14 +261,14 @@ def _checked(hint: Any, numbers: Range | None = None) -> Any:
         # TrainingArguments annotates a name as ``SomeEnum | str``: only the names of the Enum are right.
         names = [each for each in arguments if isinstance(each, type) and issubclass(each, Enum)]
         kept = [each for each in arguments if not names or each is not str]
-        return Union[tuple(_checked(each, numbers) for each in kept)]  # noqa: UP007
+        return Union[tuple(_for_pydantic(each, numbers) for each in kept)]  # noqa: UP007
     if hint is int or hint is float:
         whole = [pydantic.BeforeValidator(_whole)] if hint is int else []
         return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *whole]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Literal[tuple(each.value for each in hint)]
     if origin in (list, dict):
-        return origin[tuple(_checked(each) for each in arguments)]
+        return origin[tuple(_for_pydantic(each) for each in arguments)]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__module__.startswith("bertkit."):
         return fields_of(hint).annotation
     plain = hint in (bool, str, list, dict, NoneType, None) or origin is Literal
@@ -289,12 +285,12 @@ def _whole(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Text:
-    """Value of a recipe in YAML; `typed` gives the value that it has in a certain field."""
+    """Value of a recipe in YAML; `with_types` gives the value that it has in a certain field."""
 
     text: str
 
 
-def typed(value: Any, hint: Any) -> Any:
+def with_types(value: Any, hint: Any) -> Any:
     """Returns a recipe value with each `Text` in it replaced by the value that it has in a field annotated ``hint``.
 
     A field that can hold text takes it as it is given, unless it is quoted, or is YAML of another type that the field
@@ -307,22 +303,22 @@ def typed(value: Any, hint: Any) -> Any:
     Raises:
         RecipeError: the text is not YAML, and the field does not take text.
 
-    >>> [typed(Text(text), str | None) for text in ("|", "no", "1e5", "a: b", "null", "'null'")]
+    >>> [with_types(Text(text), str | None) for text in ("|", "no", "1e5", "a: b", "null", "'null'")]
     ['|', 'no', '1e5', 'a: b', None, 'null']
-    >>> typed(Text("1e5"), float), typed(Text("[no, 1e5]"), list[str]), typed(Text("[0, 1]"), str | list[int])
-    (100000.0, ['no', '1e5'], [0, 1])
+    >>> with_types(Text("1e5"), float), with_types(Text("[no]"), list[str]), with_types(Text("[0]"), str | list[int])
+    (100000.0, ['no'], [0])
     """
     if isinstance(value, Text):
-        return _parsed(value.text, hint)
+        return _parse_text(value.text, hint)
     if isinstance(value, Mapping):
-        settings = nested(hint)
+        settings = nested_settings(hint)
         hints = {key: each.hint for key, each in fields_of(settings).items()} if settings else {}
-        return {key: typed(each, hints.get(key, Any)) for key, each in value.items()}
+        return {key: with_types(each, hints.get(key, Any)) for key, each in value.items()}
     return value
 
 
-def _parsed(text: str, hint: Any) -> Any:
-    takes_text = _validated(text, hint) is not MISSING
+def _parse_text(text: str, hint: Any) -> Any:
+    takes_text = _validate(text, hint) is not MISSING
     try:
         value, texts = parse_value(text), parse_texts(text)
     except RecipeError:
@@ -332,17 +328,17 @@ def _parsed(text: str, hint: Any) -> Any:
     is_quoted = text.lstrip()[:1] in ("'", '"') or (isinstance(value, str) and text.lstrip()[:1] in "|>" and value)
     is_blank = value is None and text.strip() != "null"  # nothing, a comment, or ~ as a separator
     if Any in members(hint) or (
-        not isinstance(value, str) and not (is_blank and text) and _validated(value, hint) is not MISSING
+        not isinstance(value, str) and not (is_blank and text) and _validate(value, hint) is not MISSING
     ):
         return value
     if isinstance(value, str) and is_quoted and takes_text:
         return value
-    if isinstance(texts, list | dict) and (values := _validated(texts, hint, strict=False)) is not MISSING:
+    if isinstance(texts, list | dict) and (values := _validate(texts, hint, strict=False)) is not MISSING:
         return values
     return text if takes_text or (isinstance(value, str) and not is_quoted) else value
 
 
-def _validated(value: Any, hint: Any, *, strict: bool = True) -> Any:
+def _validate(value: Any, hint: Any, *, strict: bool = True) -> Any:
     """Returns a value as one of a field, ``['1e5']`` as numbers if not strict, or MISSING if the field has no such."""
     try:
         return adapter_of(hint).validate_python(value, strict=strict)
@@ -355,41 +351,37 @@ def _validated(value: Any, hint: Any, *, strict: bool = True) -> Any:
 
 def faults_of(
     error: ValidationError, fields: Mapping[str, Field], values: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields the path of each wrong key and what is wrong with it."""
+) -> list[tuple[tuple[str, ...], str]]:
+    """Returns the path of each wrong key and what is wrong with it; for a union, what each of its members expects."""
     by_path: dict[tuple[str, ...], list[Any]] = {}
     for each in error.errors(include_url=False):
-        key, *inner = map(str, each["loc"])
-        path = (key, *inner[:1]) if nested(fields[key].hint) else (key,)
-        by_path.setdefault(path, []).append(each)
-    for (key, *inner), errors in by_path.items():
-        field, value = fields[key], values[key]
-        if inner:
-            known = fields_of(nested(field.hint))
-            if inner[0] not in known:
-                yield (key, *inner), f"unknown key{did_you_mean(inner[0], known)}"
+        path = tuple(map(str, each["loc"]))
+        by_path.setdefault(path[: 2 if nested_settings(fields[path[0]].hint) else 1], []).append(each)
+    faults = []
+    for path, errors in by_path.items():
+        field, value = fields[path[0]], values[path[0]]
+        if len(path) > 1:
+            known = fields_of(nested_settings(field.hint))
+            if path[1] not in known:
+                faults.append((path, f"unknown key{did_you_mean(path[1], known)}"))
                 continue
-            field, value = known[inner[0]], value.get(inner[0])
-        yield (key, *inner), _message(errors, value, field.range)
+            field, value = known[path[1]], value.get(path[1])
+        expected, near = [], ""
+        for each in errors:
+            choices = re.findall(r"'([^']*)'", each.get("ctx", {}).get("expected", ""))
+            if choices and isinstance(value, str):
+                near = did_you_mean(value, choices)
+            if field.range is not None and each["type"].startswith(("greater_than", "less_than")):
+                expected.append(str(field.range))
+            elif choices:
+                expected.append(f"one of {', '.join(choices)}")
+            else:
+                words = each["msg"].removeprefix("Input should be ").replace("valid ", "")
+                expected.append(words.replace("a integer", "an integer").replace("a dictionary", "a mapping"))
+        faults.append((path, f"expected {' or '.join(dict.fromkeys(expected))}, got {shown(value)}{near}"))
+    return faults
 
 
-def nested(hint: Any) -> Any:
+def nested_settings(hint: Any) -> Any:
     """Returns the settings dataclass of values that are mappings of settings; None for any other annotation."""
     return next((each for each in members(hint) if dataclasses.is_dataclass(each)), None)
-
-
-def _message(errors: list[Any], value: Any, numbers: Range | None) -> str:
-    """Formats the errors of a value; for a union there is one for each of its members."""
-    expected, near = [], ""
-    for each in errors:
-        choices = re.findall(r"'([^']*)'", each.get("ctx", {}).get("expected", ""))
-        if choices and isinstance(value, str):
-            near = did_you_mean(value, choices)
-        if numbers is not None and each["type"].startswith(("greater_than", "less_than")):
-            expected.append(str(numbers))
-        elif choices:
-            expected.append(f"one of {', '.join(choices)}")
-        else:
-            words = each["msg"].removeprefix("Input should be ").replace("valid ", "")
-            expected.append(words.replace("a integer", "an integer").replace("a dictionary", "a mapping"))
-    return f"expected {' or '.join(dict.fromkeys(expected))}, got {shown(value)}{near}"

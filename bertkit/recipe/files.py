@@ -108,7 +108,7 @@ def _integer(loader: yaml.SafeLoader, node: Any) -> int:
 _Loader.add_constructor(_INT, _integer)
 
 
-def _parsed(text: str, place: str, places: dict[str, str] | None = None, loader_class: type[_Loader] = _Loader) -> Any:
+def _parse(text: str, place: str, places: dict[str, str] | None = None, loader_class: type[_Loader] = _Loader) -> Any:
     """Parses YAML."""
     try:
         loader = loader_class(text)
@@ -133,7 +133,7 @@ def parse_value(text: str) -> Any:
     >>> parse_value("1e-4"), parse_value("no"), parse_value("[a, 2]"), parse_value("true")
     (0.0001, 'no', ['a', 2], True)
     """
-    return _parsed(text, f"the value {shown(text)}")
+    return _parse(text, f"the value {shown(text)}")
 
 
 def parse_texts(text: str) -> Any:
@@ -142,7 +142,7 @@ def parse_texts(text: str) -> Any:
     >>> parse_texts("[a, 2, {no: 1e5}]")
     ['a', '2', {'no': '1e5'}]
     """
-    return _parsed(text, f"the value {shown(text)}", loader_class=_TextLoader)
+    return _parse(text, f"the value {shown(text)}", loader_class=_TextLoader)
 
 
 def check_plain(value: Any) -> None:
@@ -204,7 +204,7 @@ def read_recipe_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         RecipeError: the file is not readable, is not the YAML of plain data, is not a mapping, or has a duplicate key.
     """
     places: dict[str, str] = {}
-    blocks = _parsed(read_recipe_text(path), str(path), places)
+    blocks = _parse(read_recipe_text(path), str(path), places)
     if not isinstance(blocks, dict):
         raise RecipeError(f"{path}: expected the blocks of a recipe (task, model, data, train, placement)")
     return blocks, places

@@ -22,10 +22,10 @@ from bertkit.recipe.fields import (
     faults_of,
     fields_of,
     model_fields,
-    nested,
+    nested_settings,
     not_in_train,
     train_fields,
-    typed,
+    with_types,
 )
 from bertkit.recipe.files import absolute, check_plain, find_recipe, read_recipe_file, recipes_in, to_yaml
 from bertkit.recipe.nearest import nearest_key
@@ -271,7 +271,7 @@ class Checker:
             self.blocks[block][key] = value
         for block, key in (("task", "kind"), ("model", "name_or_path"), ("model", MODEL_TYPE)):  # others depend on them
             if key in self.blocks[block]:
-                self.blocks[block][key] = typed(self.blocks[block][key], str | None)
+                self.blocks[block][key] = with_types(self.blocks[block][key], str | None)
 
     def task_settings(self, kind: Any, tasks: Tasks) -> tuple[type, type] | None:
         """Returns the dataclasses of the blocks ``task`` and ``data``, or None with a fault if the task is invalid."""
@@ -293,10 +293,10 @@ class Checker:
 
     def settings(self, block: str, settings: type) -> Any:
         """Checks a block against the fields of ``settings`` and builds it; returns None if there are faults."""
-        values = self.checked(block, fields_of(settings))
-        return self._complete(block, settings, values, self.blocks[block])
+        values = self.check_block(block, fields_of(settings))
+        return self._build(block, settings, values, self.blocks[block])
 
-    def _complete(self, block: str, settings: type, values: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    def _build(self, block: str, settings: type, values: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
         """Builds settings from the correct ``values`` of those ``given``; returns None with a fault."""
         missing = sorted(key for key in fields_of(settings).required if key not in given)
         self.faults += [f"{block}.{key}: missing" for key in missing]
@@ -309,7 +309,7 @@ class Checker:
             self._note(fault, *block.split("."), key)
             return None
 
-    def checked(self, block: str, fields: Fields) -> dict[str, Any]:
+    def check_block(self, block: str, fields: Fields) -> dict[str, Any]:
         """Returns the values of a block with a known key, the right type and in range; notes a fault for the others."""
         from pydantic import ValidationError
 
@@ -318,7 +318,7 @@ class Checker:
             try:
                 if key not in fields:
                     raise RecipeError(f"unknown key{self._nearest(block, key, fields)}")
-                values[key] = typed(value, fields[key].hint)
+                values[key] = with_types(value, fields[key].hint)
                 check_plain(values[key])
             except RecipeError as error:
                 self._note(str(error), block, key)
@@ -330,8 +330,8 @@ class Checker:
                 values.pop(path[0], None)
             values = fields.adapter.validate_python(values)
         for key, value in values.items():
-            if isinstance(value, Mapping) and (settings := nested(fields[key].hint)):
-                self._complete(f"{block}.{key}", settings, value, value)
+            if isinstance(value, Mapping) and (settings := nested_settings(fields[key].hint)):
+                self._build(f"{block}.{key}", settings, value, value)
         return values
 
     def hub(self, pipeline_tag: str | None) -> Any:
@@ -360,13 +360,13 @@ class Checker:
                 )
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
             others = tuple(key for key in given if isinstance(key, str))
-            return self.checked("model", model_fields(of_checkpoint=True, others=others))
+            return self.check_block("model", model_fields(of_checkpoint=True, others=others))
         try:
             configuration = new_architecture(given.get(MODEL_TYPE))
         except RecipeError as error:
             self._note(str(error), "model", MODEL_TYPE)
             return dict(given)
-        values = self.checked("model", model_fields(given.get(MODEL_TYPE), of_checkpoint=False))
+        values = self.check_block("model", model_fields(given.get(MODEL_TYPE), of_checkpoint=False))
         try:
             config = configuration(
                 **{key: value for key, value in values.items() if key not in ("name_or_path", MODEL_TYPE)}
@@ -387,4 +387,4 @@ class Checker:
             if instead := not_in_train(key):
                 self._note(f"not set in a recipe; {instead}", "train", key)
                 del self.blocks["train"][key]
-        return {**TRAIN_DEFAULTS, **self.checked("train", train_fields())}
+        return {**TRAIN_DEFAULTS, **self.check_block("train", train_fields())}

@@ -21,11 +21,6 @@ WARM_START = HEAD, CONTRAST, HEAD_RATE
 Objective = Literal["distilbert", "minilm"]
 Form = Literal["bert", "bertkit"]
 
-_FEWEST_STEPS, _MOST_EPOCHS = 150, 50  # that few examples are trained for
-_SOME_STEPS, _SOME_EPOCHS = 300, 10  # that more examples are trained for at least, whichever is less
-_FEWEST_EPOCHS = 3
-_LONGEST = 4  # times the usual epochs: two doublings
-
 # ---- model ---------------------------------------------------------------------------------------------------------
 
 
@@ -266,19 +261,12 @@ OWN_TRAIN_KEYS = tuple(each.name for each in dataclasses.fields(TrainSettings))
 """Keys of the ``train`` block that are not fields of ``TrainingArguments``."""
 
 
-# ---- hub -----------------------------------------------------------------------------------------------------------
-
-ANY_DATA = "any"
-"""Key of ``citations`` for entries that do not depend on the data."""
-
-WIDGET_KEYS = ("text", "context", "example_title")
-"""Keys of an example in ``widget``."""
-
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
-
-
 # ---- epochs of a fine-tuning ---------------------------------------------------------------------------------------
+
+_FEWEST_STEPS, _MOST_EPOCHS = 150, 50  # that few examples are trained for
+_SOME_STEPS, _SOME_EPOCHS = 300, 10  # that more examples are trained for at least, whichever is less
+_FEWEST_EPOCHS = 3
+_LONGEST = 4  # times the usual epochs: two doublings
 
 
 def usual_epochs(steps_of_epoch: int) -> int:
@@ -301,6 +289,18 @@ def most_epochs(steps_of_epoch: int) -> int:
     thousand examples, for which BERT §A.3 takes 2 to 4.
     """
     return _LONGEST * usual_epochs(steps_of_epoch)
+
+
+# ---- hub -----------------------------------------------------------------------------------------------------------
+
+ANY_DATA = "any"
+"""Key of ``citations`` for entries that do not depend on the data."""
+
+WIDGET_KEYS = ("text", "context", "example_title")
+"""Keys of an example in ``widget``."""
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
 
 
 @dataclass(frozen=True, kw_only=True)

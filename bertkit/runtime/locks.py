@@ -75,7 +75,9 @@ class RunLock:
         fault = OSError(errno.EAGAIN, "other runs keep creating and removing it")
         for _ in range(_ATTEMPTS):
             try:
-                self._create_folders()
+                missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+                self._created += [path for path in missing if path not in self._created]
+                self.folder.mkdir(parents=True, exist_ok=True)
                 self._lock.acquire(timeout=_PATIENCE, poll_interval=_PATIENCE / 5)
                 self._file = self._path.stat()
                 holder = dumps({"host": socket.gethostname(), "pid": os.getpid()})
@@ -107,11 +109,6 @@ class RunLock:
             with suppress(OSError):  # not empty
                 path.rmdir()
         self._created = []
-
-    def _create_folders(self) -> None:
-        missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
-        self._created += [path for path in missing if path not in self._created]
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def _holder(self) -> str:
         """Returns the description of the process that holds the lock; empty if it has not written the file yet."""

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -118,16 +118,22 @@ def end_bars() -> None:
 
 
 _warnings: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
+_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
 
 
 @contextmanager
-def keeping_warnings() -> Iterator[None]:
-    """Context in which `warnings_said` has the warnings that `say` prints."""
-    token = _warnings.set([])
+def _during(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _warnings.reset(token)
+        variable.reset(token)
+
+
+def keeping_warnings() -> AbstractContextManager[None]:
+    """Returns a context in which `warnings_said` has the warnings that `say` prints."""
+    return _during(_warnings, [])
 
 
 def warnings_said() -> list[str]:
@@ -135,30 +141,14 @@ def warnings_said() -> list[str]:
     return list(_warnings.get() or ())
 
 
-_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+def quietly() -> AbstractContextManager[None]:
+    """Returns a context in which `say` prints warnings only, for a part of a run that repeats what another one says."""
+    return _during(_is_quiet, True)
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Context in which `say` prints warnings only, for a part of a run that repeats what another part says."""
-    token = _is_quiet.set(True)
-    try:
-        yield
-    finally:
-        _is_quiet.reset(token)
-
-
-_said: ContextVar[set[str] | None] = ContextVar("said", default=None)
-
-
-@contextmanager
-def without_repetitions() -> Iterator[None]:
-    """Context in which `say` prints a line once, for work that reads the same files several times."""
-    token = _said.set(set())
-    try:
-        yield
-    finally:
-        _said.reset(token)
+def without_repetitions() -> AbstractContextManager[None]:
+    """Returns a context in which `say` prints a line once, for work that reads the same files several times."""
+    return _during(_said, set())
 
 
 @contextmanager

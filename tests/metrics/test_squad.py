@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit import metrics
-from bertkit.metrics.squad import exact, f1, f1_or_both_empty, normalized
+from bertkit.metrics.squad import exact, f1, f1_or_both_empty, normalize_answer
 from bertkit.runtime.errors import DataError
 
 PUNCTUATION = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -57,12 +57,12 @@ def reference(key: object, answers: list[str]) -> dict[str, Any]:
     ],
 )
 def test_answers_are_normalized_as_the_official_scorer_does(given, expected):
-    assert normalized(given) == expected
+    assert normalize_answer(given) == expected
 
 
 @given(st.text(st.sampled_from("aAnthe TH-.'’é_1\u00a0\u0301中"), max_size=14))
 def test_normalization_is_that_of_the_rules(text):
-    assert normalized(text).split() == words_by_hand(text)
+    assert normalize_answer(text).split() == words_by_hand(text)
 
 
 @given(*[st.text(st.sampled_from("ab the.-é"), max_size=12)] * 2)

@@ -186,6 +186,18 @@ def test_overrides_reach_into_values_that_are_mappings():
         load_recipe("sst2", {"train.learning_rate.x": 1})
 
 
+def test_several_wrong_keys_of_a_value_that_is_a_mapping_are_named():
+    lora = {"r": "8", "dropout": 2, "targts": [], "alpha": 4}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe({"task": {"kind": "classification"}, "model": {"name_or_path": "bert", "lora": lora}})
+    faults = {line.strip(" -") for line in str(caught.value).splitlines()[1:]}
+    assert faults == {
+        "model.lora.r: expected an integer, got '8'",
+        "model.lora.dropout: expected at least 0, less than 1, got 2",
+        "model.lora.targts: unknown key; did you mean 'targets'?",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

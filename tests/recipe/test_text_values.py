@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bertkit.recipe.fields import Field, Fields, Text, fields_of, members, model_fields, train_fields, typed
+from bertkit.recipe.fields import Field, Fields, Text, fields_of, members, model_fields, train_fields, with_types
 from bertkit.recipe.load import Checker
 from bertkit.recipe.settings import DistillationSettings, HubSettings, LoraSettings
 from bertkit.runtime.errors import RecipeError
@@ -40,7 +40,7 @@ def checked(key: str, text: str) -> tuple[Any, list[str]]:
     """The value that a checked recipe has for a text, and the faults."""
     block, _, name = key.partition(".")
     checker = Checker({block: {name: Text(text)}}, {})
-    values = checker.checked(block, Fields({name: FIELDS[key]}))
+    values = checker.check_block(block, Fields({name: FIELDS[key]}))
     return values.get(name), checker.faults
 
 
@@ -94,13 +94,13 @@ def test_whole_numbers_may_have_exponents(key):
     ],
 )
 def test_types_decide(hint, text, value):
-    assert typed(Text(text), hint) == value
-    assert type(typed(Text(text), hint)) is type(value)
+    assert with_types(Text(text), hint) == value
+    assert type(with_types(Text(text), hint)) is type(value)
 
 
 def test_other_values_stay_as_they_are():
-    assert typed({"a": Text("no"), "b": 1e5}, dict[str, Any]) == {"a": "no", "b": 1e5}
-    assert typed("1e5", float) == "1e5"
+    assert with_types({"a": Text("no"), "b": 1e5}, dict[str, Any]) == {"a": "no", "b": 1e5}
+    assert with_types("1e5", float) == "1e5"
 
 
 def test_overrides_of_every_block_have_their_types():

@@ -68,7 +68,10 @@ class ReportedClassification(Reported):
             true, own = ([f"{value:.3f}" for value in values] for values in (labels, predicted))
         else:
             probabilities, suspects = self.task.probabilities(one_array(outcome.outputs)), None
-            true, own = ([_listed(each) for each in self.task.to_labels(values)] for values in (labels, predicted))
+            true, own = (
+                [(", ".join(each) or "(none)") if isinstance(each, list) else str(each) for each in of_side]
+                for of_side in (self.task.to_labels(labels), self.task.to_labels(predicted))
+            )
             wrong = predicted != labels
             if labels.ndim == 1:
                 confidence = probabilities[np.arange(len(labels)), predicted]
@@ -81,10 +84,6 @@ class ReportedClassification(Reported):
         rows = ((row, confidence[row], true[row], own[row]) for row in np.flatnonzero(wrong).tolist())
         is_number = self.task.problem_type == "regression"
         return self.mistakes_of(outcome, rows, suspects, "error" if is_number else "confidence")
-
-
-def _listed(value: str | list[str]) -> str:
-    return (", ".join(value) or "(none)") if isinstance(value, list) else str(value)
 
 
 def class_sections(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.features.reporting.charts import overlaid, readable
-from bertkit.features.reporting.content import Content, Score
+from bertkit.features.reporting.content import Content
 from bertkit.features.reporting.reported import Cell, DataTable, Section, number, sides_of
 from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcome import Outcome
@@ -41,8 +41,23 @@ def comparison_of(
     names: Sequence[str], contents: Sequence[Content], outcomes: Sequence[Outcome | None]
 ) -> RunComparison:
     """Compares runs."""
-    values = [{score.name: score for score in content.scores} for content in contents]
-    metrics = dict.fromkeys(name for of_run in values for name in of_run)
+    of_runs = [{score.name: score for score in content.scores} for content in contents]
+    rows: list[tuple[Cell, ...]] = []
+    for metric in dict.fromkeys(name for of_run in of_runs for name in of_run):
+        units = {of_run[metric].units for of_run in of_runs if metric in of_run}
+        what = f" ({next(iter(units))})" if len(units) == 1 and all(units) else ""  # only if the same in all runs
+        cells: list[Cell] = []
+        for of_run in of_runs:
+            score = of_run.get(metric)
+            if score is None or score.value is None:
+                cells.append(None if score is None else "undefined")
+            else:
+                interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
+                cells.append(f"{number(score.value)}{interval}")
+        rows.append((f"{readable(metric)}{what}", *cells))
+    collapsed = [
+        name for name, outcome in zip(names, outcomes, strict=True) if outcome is not None and outcome.collapse
+    ]
     history = {name: content.run.history for name, content in zip(names, contents, strict=True)}
     token_losses = [names[0] for names in TOKENS.values()]
     main = [f"eval_{outcome.task.main_metric}" for outcome in outcomes if outcome is not None][:1]
@@ -51,33 +66,13 @@ def comparison_of(
         scores=DataTable(
             "Scores on the validation set, with 95 % intervals",
             ("metric", *names),
-            [(_with_units(name, values), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics],
-            note=_collapsed(names, outcomes),
+            rows,
+            note=f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else "",
         ),
         differences=tuple(_differences(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
         curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
-
-
-def _with_units(name: str, values: Sequence[Mapping[str, Score]]) -> str:
-    """Returns a metric with what it is a score of, if that is the same in all runs."""
-    units = {of_run[name].units for of_run in values if name in of_run}
-    return f"{readable(name)} ({next(iter(units))})" if len(units) == 1 and all(units) else readable(name)
-
-
-def _cell(score: Score | None) -> str | None:
-    if score is None or score.value is None:
-        return None if score is None else "undefined"
-    interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
-    return f"{number(score.value)}{interval}"
-
-
-def _collapsed(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> str:
-    collapsed = [
-        name for name, outcome in zip(names, outcomes, strict=True) if outcome is not None and outcome.collapse
-    ]
-    return f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else ""
 
 
 def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[tuple[str, str]]:
@@ -121,9 +116,11 @@ def _settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
         for key in sorted({key for each in values for key in each}):
             of_runs = [each.get(key) for each in values]
             if any(value != of_runs[0] for value in of_runs):
-                rows.append((f"{block}.{key}", *(str(without_paths(_plain(value))) for value in of_runs)))
+                texts = (
+                    "–"
+                    if value is None
+                    else str(without_paths(value if isinstance(value, (list, Mapping)) else str(value)))
+                    for value in of_runs
+                )
+                rows.append((f"{block}.{key}", *texts))
     return rows
-
-
-def _plain(value: Any) -> Any:
-    return "–" if value is None else value if isinstance(value, (str, list, Mapping)) else str(value)

@@ -108,7 +108,17 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     remarks = [remark for section in sections for remark in section.remarks]
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
-    warnings, scores = _warnings(run.record), _scores(run, outcome, main)
+    scores = _scores(run, outcome, main)
+    tested = [each for each in scores if f"predict_{each.name}" in run.results]
+    notes = [f"{name}: {note}" for name, facts in run.record.get("data", {}).items() for note in facts.get("notes", ())]
+    printed = [line for line in run.record.get("warnings", ()) if line not in notes]
+    warnings = [str(without_paths(note)) for note in (*printed, *notes)]
+    if run.record.get("verdict"):  # that of the end of the run
+        known = run.record.get("proposal")
+        proposal = None if known is None else Proposal(**{**known, "options": tuple(known["options"])})
+        verdict = Verdict(tuple(run.record["verdict"]), proposal)
+    else:
+        verdict = NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.results)
     if not texts:
         sections = [
             replace(each, parts=[part for part in each.parts if isinstance(part, Chart) or not part.has_texts])
@@ -130,19 +140,12 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         unit="row" if outcome is None else outcome.unit,
         results=DataTable("All results", ("name", "value"), list(run.results.items())) if run.results else None,
         remarks=tuple(remarks),
-        verdict=_verdict(run, outcome),
-        test_scores=tuple(_test_scores(run, scores)),
+        verdict=verdict,
+        test_scores=tuple(
+            Score(each.name, run.results[f"predict_{each.name}"], is_main=each.is_main) for each in tested
+        ),
         scored=VALIDATION_SET if outcome is None else outcome.scored,
     )
-
-
-def _verdict(run: RunFiles, outcome: Outcome | None) -> Verdict:
-    """Returns the verdict that the run has recorded at its end; that of its outputs if it has recorded none."""
-    if run.record.get("verdict"):
-        known = run.record.get("proposal")
-        proposal = None if known is None else Proposal(**{**known, "options": tuple(known["options"])})
-        return Verdict(tuple(run.record["verdict"]), proposal)
-    return NO_VERDICT if outcome is None else verdict_of(outcome, run.history, run.results)
 
 
 def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
@@ -179,7 +182,10 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
             is_main = name == _compared_metric(outcome, known)
             interval = outcome.interval(name, is_main)
             if interval is not None:
-                intervals[name] = _with_width(interval)
+                low, high = interval
+                # One whose ends are the same number in the report says nothing.
+                has_width = low is not None and high is not None and number(low) != number(high)
+                intervals[name] = interval if has_width else (None, None)
         always = (*known, main, "loss", *run.record.get("further_scores", ()))
         first = [name for name in names if name in always]
         others = [name for name in names if name.startswith(("ece", *(f"{each}_" for each in known)))]
@@ -191,21 +197,9 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     ]
 
 
-def _test_scores(run: RunFiles, scores: Sequence[Score]) -> list[Score]:
-    """Returns those scores of a labelled test set that are shown of the validation set."""
-    names = [each for each in scores if f"predict_{each.name}" in run.results]
-    return [Score(each.name, run.results[f"predict_{each.name}"], is_main=each.is_main) for each in names]
-
-
 def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:
     """Returns the metric that selections of examples are compared by: the main one if it is known, else the first."""
     return outcome.task.main_metric if outcome.task.main_metric in known else next(iter(known))
-
-
-def _with_width(interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
-    """Returns an interval, or none if its ends are the same number in the report: such a one says nothing."""
-    low, high = interval
-    return (None, None) if low is None or high is None or number(low) == number(high) else (low, high)
 
 
 def _by_length(outcome: Outcome) -> DataTable | None:
@@ -294,12 +288,6 @@ def _data(record: Mapping[str, Any]) -> DataTable | None:
         )
     columns = ("split", "source", count_of, "truncated", "fingerprint")
     return DataTable("Data", columns, rows, note) if rows else None
-
-
-def _warnings(record: Mapping[str, Any]) -> list[str]:
-    notes = [f"{name}: {note}" for name, facts in record.get("data", {}).items() for note in facts.get("notes", ())]
-    printed = [line for line in record.get("warnings", ()) if line not in notes]
-    return [str(without_paths(note)) for note in (*printed, *notes)]
 
 
 def card_parts(sections: Sequence[Section]) -> tuple[Chart | None, DataTable | None]:

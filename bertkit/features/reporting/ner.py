@@ -35,6 +35,11 @@ _NONE = "(none)"
 KINDS = ("correct", "wrong type", "wrong boundary", "wrong type and boundary", "missing", "spurious")
 """Kinds of matches between true and predicted entities, in the order in which they are tried."""
 
+_KINDS_NOTE = (
+    "Wrong type: the right words. Wrong boundary: the right type, and some of the words. Missing and spurious: no "
+    "overlap with an entity that is not matched otherwise."
+)
+
 Words = Sequence[Sequence[str]]
 Tags = Sequence[Sequence[str]]
 Match = tuple[str, Entity | None, Entity | None]
@@ -123,12 +128,14 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
         [(kind or _NONE, *of_type.scores(), of_type.actual, of_type.predicted) for kind, of_type in of_types.items()],
         for_card=True,
     )
-    errors: list[Chart | DataTable] = [_kinds(Counter(kind for _, kind, _, _ in matched))]
+    counts = Counter(kind for _, kind, _, _ in matched)
+    kinds = [(kind, counts[kind]) for kind in KINDS]
+    errors: list[Chart | DataTable] = [DataTable("Boundaries and types", ("kind", "entities"), kinds, _KINDS_NOTE)]
     if types and len(types) < MOST_CLASSES_DRAWN:
         errors.append(_confusion(matched, types))
     spans = [_frequent(words, matched, kind) for kind in ("missing", "spurious")]
     return [
-        Section("Types", [table, *([] if known is None else [_unseen(words, matched, known)])]),
+        Section("Types", [table, *([] if known is None else [_seen_or_not(words, matched, known)])]),
         Section("Kinds of errors", errors),
         Section("Frequent errors", [each for each in spans if each.rows]),
     ]
@@ -147,14 +154,6 @@ def _text(words: Sequence[str], entity: Entity) -> str:
     return " ".join(words[entity.start : entity.end])
 
 
-def _kinds(counts: Counter[str]) -> DataTable:
-    note = (
-        "Wrong type: the right words. Wrong boundary: the right type, and some of the words. Missing and spurious: no "
-        "overlap with an entity that is not matched otherwise."
-    )
-    return DataTable("Boundaries and types", ("kind", "entities"), [(kind, counts[kind]) for kind in KINDS], note)
-
-
 def _confusion(matched: Sequence[tuple[int, *Match]], types: Sequence[str]) -> Chart:
     """Returns the types of matched entities; the last row and column are those without a partner."""
     names = [*types, _NONE] if _NONE not in types else list(types)
@@ -166,7 +165,7 @@ def _confusion(matched: Sequence[tuple[int, *Match]], types: Sequence[str]) -> C
     return confusion_chart("Types", counts, names, ("entity", "entities"))
 
 
-def _unseen(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
+def _seen_or_not(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
     rows: list[tuple[str, float | None, int]] = []
     for title, is_known in (("seen in training", True), ("not seen in training", False)):
         kinds = [

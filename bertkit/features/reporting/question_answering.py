@@ -46,14 +46,14 @@ class ReportedAnswers(Reported):
     """Scores by question and answer, the threshold of no answer, and mistakes marked in their contexts."""
 
     def sections(self, outcome: Outcome) -> list[Section]:
-        examples, decoded = outcome.examples, self._decoded(outcome)
+        examples, decoded = outcome.examples, self._decode(outcome)
         return question_sections(examples["question"], examples["answers"], decoded, self.task.score_threshold)
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         questions, contexts, answers = (outcome.examples[name] for name in ("question", "context", "answers"))
-        return answer_mistakes(questions, contexts, answers, self._decoded(outcome), self.task.score_threshold)
+        return answer_mistakes(questions, contexts, answers, self._decode(outcome), self.task.score_threshold)
 
-    def _decoded(self, outcome: Outcome) -> list[Decoded]:
+    def _decode(self, outcome: Outcome) -> list[Decoded]:
         decoded: list[Decoded] = self.task.decoded_spans(outcome.outputs, outcome.features, outcome.examples)
         return decoded
 
@@ -68,7 +68,8 @@ def question_sections(
     is_new = threshold is not None
     scores = question_scores([answer_at(each, threshold) for each in decoded], answers, is_new)
     answerable = np.array([bool(each["text"]) for each in answers])
-    words = np.array([_question_word(question) for question in questions])
+    split = [[word.strip("'\"’“(),?").lower() for word in question.split()] for question in questions]
+    words = np.array([next((word for word in of_one if word in _QUESTION_WORDS), "other") for of_one in split])
     lengths = np.array([min((len(text.split()) for text in each["text"]), default=0) for each in answers])
     of_questions = {"all questions": np.ones(len(answers), dtype=bool)}
     if is_new:
@@ -86,12 +87,6 @@ def question_sections(
     if threshold is not None and len(answers):
         sections.append(Section("No answer", [_curve(answers, decoded, threshold)]))
     return sections
-
-
-def _question_word(question: str) -> str:
-    """Returns the first word of a question that is a question word, or ``other``."""
-    words = (word.strip("'\"’“(),?").lower() for word in question.split())
-    return next((word for word in words if word in _QUESTION_WORDS), "other")
 
 
 def _table(

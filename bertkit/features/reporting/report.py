@@ -21,7 +21,7 @@ from bertkit.features.reporting.charts import readable
 from bertkit.features.reporting.comparison import comparison_of
 from bertkit.features.reporting.content import Content, card_parts, content_of
 from bertkit.features.reporting.reported import Chart, Section, is_number, number, pieces
-from bertkit.features.reporting.run_files import RunFiles, read_run
+from bertkit.features.reporting.run_files import read_run
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.outcome import Outcome
 from bertkit.runtime.errors import RecipeError
@@ -77,7 +77,12 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     target = Path(output) if output is not None else Path(REPORT) if len(folders) > 1 else None
     if target is not None:
         check_new_file(target, f"--output {target}")
-    outcomes = [_outcome(run) for run in of_runs]
+    outcomes = [  # none of pre-training and of unfinished runs
+        outcome_of(run.folder, with_training=True)
+        if run.is_finished and isinstance(run.recipe.data, FineTuningData)
+        else None
+        for run in of_runs
+    ]
     words = module_about(__package__, "explain") if explain else None
     if explain and words is None:
         raise RecipeError(f"--explain {explain} needs bertkit.explain, which is not part of this installation")
@@ -120,13 +125,6 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
         "alt": chart.alt if chart is not None else "",
         "table": () if table is None else (table.columns, *table.rows),
     }
-
-
-def _outcome(run: RunFiles) -> Outcome | None:
-    """Returns the outputs of a run's model for its validation set; None for pre-training and unfinished runs."""
-    if not run.is_finished or not isinstance(run.recipe.data, FineTuningData):
-        return None
-    return outcome_of(run.folder, with_training=True)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

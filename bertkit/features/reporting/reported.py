@@ -156,7 +156,10 @@ class Reported:
             (
                 outcome.number(row),
                 *(short(values[row], _LONGEST_CELL) for values in texts.values()),
-                *(_cell(prediction.get(name)) for name in names),
+                *(
+                    value if value is None or isinstance(value, (int, float)) else short(str(value), _LONGEST_CELL)
+                    for value in map(prediction.get, names)
+                ),
             )
             for row, prediction in enumerate(decoded)
         ]
@@ -217,10 +220,6 @@ def sides_of(outcome: Outcome) -> tuple[Sequence[Any], Sequence[Any]] | None:
         return outcome.predictions_and_references()
     except DataError:
         return None
-
-
-def _cell(value: Any) -> str | int | float | None:
-    return value if value is None or isinstance(value, (int, float)) else short(str(value), _LONGEST_CELL)
 
 
 def most_confident(mistakes: Sequence[Mistake]) -> list[Mistake]:

@@ -112,7 +112,10 @@ def read_run(place: str | Path) -> RunFiles:
             f"{place}: contains no {' and no '.join(missing)}; expected a run directory of `bertkit finetune` or "
             "`bertkit pretrain`"
         )
-    state = _state(folder)
+    # The state of the Trainer at the end of the run, or at its last checkpoint.
+    checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))]
+    places = [folder, *(path for _, path in sorted(checkpoints, reverse=True))]
+    state = _read(next((each for each in places if (each / _STATE).is_file()), folder) / _STATE, _State)
     heading = (folder / "recipe.yaml").read_text(encoding="utf-8").partition("\n")[0]
     command, changed = _COMMAND.match(heading), _CHANGED.match(heading)
     return RunFiles(
@@ -126,13 +129,6 @@ def read_run(place: str | Path) -> RunFiles:
         command=command[1] if command else None,
         changed=changed[1] if changed else "",
     )
-
-
-def _state(folder: Path) -> Mapping[str, Any]:
-    """Returns the state of the Trainer at the end of the run, or at its last checkpoint; empty without any."""
-    checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))]
-    places = [folder, *(path for _, path in sorted(checkpoints, reverse=True))]
-    return _read(next((each for each in places if (each / _STATE).is_file()), folder) / _STATE, _State)
 
 
 def _read(path: Path, content_type: Any) -> dict[str, Any]:

@@ -139,11 +139,14 @@ class Computer:
                     if isinstance(row.values, str):
                         self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
                 names = list(dict.fromkeys(name for row in readable for name in _values(row)))
-                results += self._computed(readable, names, shard.file, rejected)
+                results += self._compute(readable, names, shard.file, rejected)
         folder, contents = self._job.folder, {}
         if rejected:
             rejected.sort(key=lambda each: each[0].row)
-            lines = [_rejection(row, reason, shard.file) for row, reason in rejected]
+            lines = []
+            for row, reason in rejected:
+                place = {"row": row.row} if row.line is None else {"row": row.row, "line": row.line}
+                lines.append(json_bytes({"file": shard.file.relative, **place, "reason": reason}) + b"\n")
             contents[folder.rejected_name(shard)] = b"".join(lines)
         if results:
             vectors = _VECTOR if _VECTOR in results[0] else None
@@ -154,7 +157,7 @@ class Computer:
             folder.write(name, content)
         return Finished(len(rejected), {name: FileRecord.of(content) for name, content in contents.items()})
 
-    def _computed(
+    def _compute(
         self, rows: list[Row], names: Sequence[str], file: InputFile, rejected: list[tuple[Row, str]]
     ) -> list[dict[str, Any]]:
         """Returns the results of rows; halves them to find those that the model does not take."""
@@ -170,8 +173,8 @@ class Computer:
                 return []
             middle = len(rows) // 2
             return [
-                *self._computed(rows[:middle], names, file, rejected),
-                *self._computed(rows[middle:], names, file, rejected),
+                *self._compute(rows[:middle], names, file, rejected),
+                *self._compute(rows[middle:], names, file, rejected),
             ]
         given: Callable[[Mapping[str, Any]], dict[str, Any]] = flat if self._job.form == "parquet" else dict
         return [with_prediction(given(_values(row)), new) for row, new in zip(rows, computed, strict=True)]
@@ -180,6 +183,11 @@ class Computer:
         if self._job.on_error == "stop":
             raise DataError(f"{reason}\n--on-error skip leaves out such rows and writes their reasons to {REJECTED}/")
         rejected.append((row, reason.removeprefix(f"{_place(row, file)}: ")))
+
+
+def loaded_computation(job: Job) -> Callable[[Shard], Finished]:
+    """Loads the checkpoint of a job, and returns the function that computes a shard; for workers of a pool."""
+    return Computer(job).compute
 
 
 def _values(row: Row) -> dict[str, Any]:
@@ -196,11 +204,6 @@ def _table(rows: Sequence[Row], names: Sequence[str], file: InputFile) -> Table:
 
 def _place(row: Row, file: InputFile) -> str:
     return f"{file.path}, row {row.row}" if row.line is None else f"{file.path}, line {row.line}"
-
-
-def _rejection(row: Row, reason: str, file: InputFile) -> bytes:
-    line = {} if row.line is None else {"line": row.line}
-    return json_bytes({"file": file.relative, "row": row.row, **line, "reason": reason}) + b"\n"
 
 
 def file_bytes(

@@ -9,17 +9,16 @@ import os
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bertkit.features.scaling.computing import Computer, Form, Job
+from bertkit.features.scaling.computing import Computer, Form, Job, loaded_computation
 from bertkit.features.scaling.inputs import InputFile, Shard, find_inputs, shards_of
-from bertkit.features.scaling.output import RECORD, OutputFolder
-from bertkit.features.scaling.pool import Done, Worker, compute_shards
-from bertkit.features.scaling.rows import opened
-from bertkit.features.scaling.workers import ProcessWorker, ray_workers
+from bertkit.features.scaling.output import RECORD, Finished, OutputFolder
+from bertkit.features.scaling.rows import open_rows
 from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.options import EmbedOptions, PredictOptions
 from bertkit.inference.outcome import task_inference
@@ -28,9 +27,11 @@ from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, RecipeError, listed, noted
 from bertkit.runtime.locks import FolderInUseError, RunLock, is_locked
 from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.placement.pool import Pool
 from bertkit.runtime.placement.processes import Workers, usable_cores
 from bertkit.runtime.placement.ray_cluster import import_ray
 from bertkit.runtime.placement.resolve import visible_gpus
+from bertkit.runtime.placement.workers import ProcessWorker, ray_workers
 from bertkit.runtime.progress import Bar, counted, say
 from bertkit.runtime.reading.paths import TEXT, is_url
 from bertkit.runtime.version import __version__
@@ -217,7 +218,7 @@ def _run(
 def _check_lines(files: Sequence[InputFile], source: str) -> None:
     """Checks that no ``.txt`` file has several lines, so that a line and a file are the same; DataError if one has."""
     for file in (file for file in files if file.form == TEXT):
-        with opened(file.path, file.packing, on_other=lambda note: None) as stream:
+        with open_rows(file.path, file.packing, on_other=lambda note: None) as stream:
             if len(list(itertools.islice(stream, 2))) > 1:
                 raise DataError(
                     f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, or "
@@ -287,9 +288,9 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
     try:
         written = time.monotonic()
         with Bar(what, "rows") as bar, _computing(job, workers, left) as computed:
-            for each in computed:
-                done += each.shard.rows
-                finished[each.shard] = each.finished
+            for shard, result in computed:
+                done += shard.rows
+                finished[shard] = result
                 bar(done - before, total - before)
                 if workers.part is None and time.monotonic() - written > _RECORD_SECONDS:
                     job.folder.write_finished(changed | finished)
@@ -304,42 +305,36 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
 
 
 @contextmanager
-def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[Iterator[Done]]:
+def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[Iterator[tuple[Shard, Finished]]]:
     """Yields the shards as they are finished; there are no more workers than shards, and they end with the block."""
     if not shards:
         yield iter(())
-    elif workers.engine == "ray":
-        with (
-            ray_workers(job, workers.ray_address, workers.number) as (make, count),
-            closing(compute_shards(make, min(count, len(shards)), shards, job.folder.finished)) as done,
-        ):
-            yield done
-    elif (count := min(_local_workers(workers), len(shards))) > 1:
-        say(f"{count} processes")
-
-        def make_process(number: int) -> Worker:
-            return ProcessWorker(job, number, visible_gpus())
-
-        with closing(compute_shards(make_process, count, shards, job.folder.finished)) as done:
-            yield done
-    else:
-        with closing(_in_this_process(job, shards)) as done:
-            yield done
-
-
-def _local_workers(workers: Workers) -> int:
-    """Returns the number of processes of this machine; by default one per GPU, or as many as have cores."""
-    return workers.number or visible_gpus() or max(1, usable_cores() // workers.threads)
+        return
+    load = partial(loaded_computation, job)
+    with ExitStack() as stack:
+        if workers.engine == "ray":
+            make, count = stack.enter_context(ray_workers(load, job.threads, workers.ray_address, workers.number))
+        else:
+            gpus = visible_gpus()
+            make = partial(ProcessWorker, load, job.threads, gpus=gpus)
+            # One per GPU, or as many as have cores, if the caller does not say.
+            count = workers.number or gpus or max(1, usable_cores() // workers.threads)
+            if min(count, len(shards)) == 1:
+                yield stack.enter_context(closing(_in_this_process(job, shards)))
+                return
+            say(f"{min(count, len(shards))} processes")
+        pool = Pool(make, shards, job.folder.finished, lambda shard: shard.name, "shards")
+        yield stack.enter_context(closing(pool.results(min(count, len(shards)))))
 
 
-def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:
+def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[tuple[Shard, Finished]]:
     import torch
 
     threads = torch.get_num_threads()
     try:
         computer = Computer(job)
         for shard in shards:
-            yield Done(shard, computer.compute(shard))
+            yield shard, computer.compute(shard)
     finally:
         torch.set_num_threads(threads)
 

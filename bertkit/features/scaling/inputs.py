@@ -15,7 +15,7 @@ from typing import Any
 
 from bertkit.data.tables import table_files
 from bertkit.data.tables.delimited import NAMES
-from bertkit.features.scaling.rows import find_layout, opened, parquet_rows, raw_rows, sheet_rows
+from bertkit.features.scaling.rows import find_layout, open_rows, parquet_rows, raw_rows, sheet_rows
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.runtime.progress import counted, say
 from bertkit.runtime.reading.paths import (
@@ -126,7 +126,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     name = "" if sheet is None else f"#{sheet}"
     fs, path = filesystem(workbook, f"--input {source}")
     try:
-        listing, base = _listed(fs, path)
+        listing, base = _list_files(fs, path)
     except Exception as error:  # clients of object stores have exceptions of their own, which fsspec passes on
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(f"--input {source}: cannot be listed: {reason}") from error
@@ -180,7 +180,7 @@ def _stamp(info: Mapping[str, Any]) -> str:
     return next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
 
 
-def _listed(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
+def _list_files(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
     """Returns the files with their descriptions, and the folder that their relative paths begin at."""
     path = path.rstrip("/") or path
     if fs.isfile(path):
@@ -226,7 +226,7 @@ def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], objec
 
 
 def _text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) -> Iterator[Shard]:
-    with opened(file.path, file.packing, on_other=on_other) as stream:
+    with open_rows(file.path, file.packing, on_other=on_other) as stream:
         lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
         number = rows = 0
         begins = (offset, line)
@@ -240,6 +240,6 @@ def _text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) 
             yield Shard(file, number, rows, number * size, *begins, columns, delimiter)
 
 
-def described(shards: Sequence[Shard]) -> list[dict[str, Any]]:
+def describe_shards(shards: Sequence[Shard]) -> list[dict[str, Any]]:
     """Returns shards as values of JSON, for `Shard.from_json`."""
     return [asdict(shard) for shard in shards]

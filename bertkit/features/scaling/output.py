@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertkit.features.scaling.inputs import InputFile, Shard, described
+from bertkit.features.scaling.inputs import InputFile, Shard, describe_shards
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import check_links, remove_unfinished, write_whole
 from bertkit.runtime.json_text import dumps
@@ -254,7 +254,7 @@ class OutputFolder:
 
     def write_shards(self, shards: Sequence[Shard]) -> None:
         """Writes the shards of the command, with their digest."""
-        content = described(shards)
+        content = describe_shards(shards)
         self.write(SHARDS, json_bytes({"sha256": hashlib.sha256(json_bytes(content)).hexdigest(), "shards": content}))
 
 

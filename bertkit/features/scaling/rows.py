@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 @contextmanager
-def opened(
+def open_rows(
     path: str, packing: str, offset: int = 0, on_other: Callable[[str], object] | None = None
 ) -> Iterator[IO[str]]:
     """Yields the text of a file, decompressed and decoded as Latin-1 with its line endings, from a place on.
@@ -158,7 +158,7 @@ def find_layout(stream: IO[str], path: str, form: str) -> tuple[Iterator[str], t
 def raw_rows(
     lines: Iterable[str], form: str, columns: tuple[str, ...], delimiter: str, offset: int, line: int
 ) -> Iterator[RawRow]:
-    """Yields the rows of a stream of `opened` in order; a blank line is a row of text and of tables of one column only.
+    """Yields the rows of a stream of `open_rows`; a blank line is a row of text and of tables of one column only.
 
     Args:
         lines: from the start of a row on.

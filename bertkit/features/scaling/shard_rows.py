@@ -13,7 +13,7 @@ from bertkit.features.scaling.rows import (
     arrow_row,
     decoded_row,
     open_parquet,
-    opened,
+    open_rows,
     raw_rows,
     sheet_rows,
 )
@@ -50,7 +50,10 @@ class RowReader:
             for raw in self._rows:
                 self._next += 1
                 if self._next > shard.first_row:
-                    yield self._row(raw, shard)
+                    if isinstance(raw, RawRow):
+                        yield Row(decoded_row(raw, shard.file.form, shard.columns), self._next, raw.line)
+                    else:
+                        yield raw if isinstance(raw, Row) else Row(arrow_row(*raw), self._next, None)
                 if self._next == last:
                     return
         except BaseException as error:
@@ -76,17 +79,10 @@ class RowReader:
             self._next, self._rows = 0, self._opened.enter_context(iterating(sheet_rows(file.path)))
         else:
             on_other = (lambda note: None) if shard.is_recoded else None  # noted when the file was cut
-            stream = self._opened.enter_context(opened(file.path, file.packing, shard.offset, on_other))
+            stream = self._opened.enter_context(open_rows(file.path, file.packing, shard.offset, on_other))
             self._next = shard.first_row
             self._rows = raw_rows(stream, file.form, shard.columns, shard.delimiter, shard.offset, shard.first_line)
         self._file = file
-
-    def _row(self, raw: Row | RawRow | tuple[Any, int], shard: Shard) -> Row:
-        if isinstance(raw, Row):
-            return raw
-        if isinstance(raw, RawRow):
-            return Row(decoded_row(raw, shard.file.form, shard.columns), self._next, raw.line)
-        return Row(arrow_row(*raw), self._next, None)
 
 
 def _from_row_group(file: Any, row: int) -> tuple[int, Iterator[tuple[Any, int]]]:

@@ -26,7 +26,7 @@ from bertkit.features.serving.requests import (
     Unauthorized,
     Unavailable,
     WrongContentType,
-    parsed,
+    parse_body,
 )
 from bertkit.features.serving.services import Route, Service, not_served
 from bertkit.runtime.json_text import dumps
@@ -161,7 +161,7 @@ class _Server:
         self._taken += 1
         try:
             model = route.body if isinstance(route.body, type) else route.body(body)
-            return await _unless_gone(request, route.answer(parsed(body, model), self.batcher.submit))
+            return await _unless_gone(request, route.answer(parse_body(body, model), self.batcher.submit))
         finally:
             self._taken -= 1
 
@@ -182,29 +182,27 @@ class _Server:
         timeout = asyncio.timeout(self.limits.body_timeout)
         try:
             async with timeout:
-                self._arrives(timeout)
+                self._arriving[timeout] = None
+                at_once = self.limits.max_concurrent_requests
+                if len(self._arriving) > at_once:  # too many would fill the memory, so the oldest is given up
+                    late = SlowBody(
+                        f"the body had not arrived when those of {at_once} later requests began; try again later"
+                    )
+                    self._give_up(next(iter(self._arriving)), late)
                 async for part in request.stream():
                     size += len(part)
                     if size > most:
                         raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
                     parts.append(part)
         except TimeoutError:
-            late = SlowBody(f"the body did not arrive within {self.limits.body_timeout:g} seconds")
-            raise self._given_up.get(timeout, late) from None
+            too_late = SlowBody(f"the body did not arrive within {self.limits.body_timeout:g} seconds")
+            raise self._given_up.get(timeout, too_late) from None
         finally:
             self._arriving.pop(timeout, None)
             self._given_up.pop(timeout, None)
         if not size:
             raise InvalidRequest("the body is empty; expected a JSON object")
         return b"".join(parts)
-
-    def _arrives(self, body: asyncio.Timeout) -> None:
-        """Notes a body that begins to arrive. Of too many, which would fill the memory, the oldest is given up."""
-        self._arriving[body] = None
-        most = self.limits.max_concurrent_requests
-        if len(self._arriving) > most:
-            late = SlowBody(f"the body had not arrived when those of {most} later requests began; try again later")
-            self._give_up(next(iter(self._arriving)), late)
 
     def _give_up(self, body: asyncio.Timeout, error: RequestError) -> None:
         del self._arriving[body]
@@ -259,7 +257,10 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
         app.add_api_route(path, server.post(path, routes.get(path)), methods=["POST"])
     app.add_api_route("/info", server.get(lambda: _json(server.info())), methods=["GET"])
     app.add_api_route("/docs", server.get(lambda: Response(server.usage(), media_type="text/plain")), methods=["GET"])
-    app.add_api_route("/metrics", server.get(lambda: _metrics(server.metrics)), methods=["GET"])
+    prometheus = "text/plain; version=0.0.4; charset=utf-8"
+    app.add_api_route(
+        "/metrics", server.get(lambda: Response(server.metrics.text(), media_type=prometheus)), methods=["GET"]
+    )
     app.add_api_route("/health", health, methods=["GET"])
     app.add_exception_handler(HTTPException, _http_error)
     app.state.end = server.end
@@ -275,10 +276,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     elif error.status_code == 404:
         what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
     return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
-
-
-def _metrics(metrics: Metrics) -> Response:
-    return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _refusal(error: RequestError) -> Response:

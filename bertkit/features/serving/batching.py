@@ -39,7 +39,7 @@ class Metrics:
         self._tokens = Counter("bertkit_tokens", "Tokens computed, without padding.", registry=self._registry)
         self._tokens_so_far = 0
 
-    def computed(self, texts: int, requests: int, tokens_so_far: int) -> None:
+    def count_batch(self, texts: int, requests: int, tokens_so_far: int) -> None:
         """Counts a batch."""
         self._texts.observe(texts)
         self._requests.observe(requests)
@@ -119,8 +119,8 @@ class Batcher:
     def _work(self) -> None:
         try:
             while batch := self._next_batch():
-                answers = self._computed([each.job for each in batch])
-                self._metrics.computed(sum(each.job.count for each in batch), len(batch), self._service.tokens)
+                answers = self._compute([each.job for each in batch])
+                self._metrics.count_batch(sum(each.job.count for each in batch), len(batch), self._service.tokens)
                 self._in_loop(_deliver, [each.future for each in batch], answers)
         except BaseException as error:
             report(error)
@@ -161,13 +161,13 @@ class Batcher:
     def _estimate(self, job: Job) -> int:
         return min(job.characters // _CHARACTERS_PER_TOKEN, job.count * self._service.longest) + 2 * job.count
 
-    def _computed(self, jobs: Sequence[Job]) -> list[Answer]:
+    def _compute(self, jobs: Sequence[Job]) -> list[Answer]:
         try:
             return self._service.run(jobs)
         except BaseException as error:  # the thread must outlive any request
             if len(jobs) == 1:
                 return [_as_request_error(error)]
-            return [self._computed([job])[0] for job in jobs]
+            return [self._compute([job])[0] for job in jobs]
 
 
 def _as_request_error(error: BaseException) -> RequestError:

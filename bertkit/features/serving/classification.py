@@ -48,21 +48,24 @@ class ServedClassification(Served):
 
     def __init__(self, task: TextClassification):
         super().__init__(task)
-        self.fields = self._columns_of_texts()
+        self.fields = list(task.task.text_columns)
         self.shows = "line" if task.problem_type == "regression" else "bars"
         self.reads_whole_texts = task.data.long_text == "chunk"
         self.ranks_texts = len(self.fields) == 2 and len(task.task.label_names) <= 1
-
-    def _columns_of_texts(self) -> Sequence[str]:
-        return list(self.task.task.text_columns)
 
     def input_of(self, texts: Sequence[str]) -> TextPair:
         return TextPair(**dict(zip(TextPair.model_fields, texts, strict=False)))
 
     def columns(self, inputs: Sequence[str | TextPair]) -> dict[str, list[Any]]:
-        return self._named([_texts(each, len(self.fields)) for each in inputs])
+        rows = []
+        for each in inputs:
+            if isinstance(each, str):
+                rows.append(each.split("\t") if len(self.fields) == 2 else [each])
+            else:
+                rows.append([each.text] if each.text_pair is None else [each.text, each.text_pair])
+        return self._by_column(rows)
 
-    def _named(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    def _by_column(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
         for number, row in enumerate(rows, start=1):
             if len(row) != len(self.fields):
                 form = '{"text": …, "text_pair": …}' if len(self.fields) == 2 else "a text"
@@ -79,7 +82,10 @@ class ServedClassification(Served):
         logits = one_array(outputs)
         names = self._label_names()
         scores = self._scores(logits, parameters.function_to_apply)
-        of_rows = self._predicted(logits) if self.task.has_thresholds else [np.arange(0)] * len(scores)
+        of_rows = [np.arange(0)] * len(scores)
+        if self.task.has_thresholds:
+            labels = self.task.predicted(logits)  # of one class each, or a column for each label
+            of_rows = [np.flatnonzero(row) for row in labels] if labels.ndim == 2 else list(labels[:, None])
         answers = []
         for row, predicted in zip(scores, of_rows, strict=True):
             best = largest(row, parameters.top_k or MOST_PROBABLE, also=() if parameters.top_k else predicted)
@@ -99,10 +105,6 @@ class ServedClassification(Served):
             return self.task.probabilities(logits)
         return sigmoid(logits) if function == "sigmoid" else softmax(logits)
 
-    def _predicted(self, logits: np.ndarray) -> list[np.ndarray]:
-        predicted = self.task.predicted(logits)
-        return [np.flatnonzero(row) for row in predicted] if predicted.ndim == 2 else list(predicted[:, None])
-
     def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
         if "score" in prediction:
             return View(f"{prediction['score']:.4f}")
@@ -118,22 +120,14 @@ class ServedStockClassification(ServedClassification):
 
     def __init__(self, task: StockClassification):
         super().__init__(task)
+        self.fields = ["text", "text_pair"] if task.reads_pairs else ["text"]
         self.ranks_texts = len(task.task.label_names) <= 1
 
-    def _columns_of_texts(self) -> Sequence[str]:
-        return ("text", "text_pair") if self.task.reads_pairs else ("text",)
-
-    def _named(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    def _by_column(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
         if all(len(row) == 2 for row in rows):
             return {"text": [row[0] for row in rows], "text_pair": [row[1] for row in rows]}
-        return super()._named(rows)
+        return super()._by_column(rows)
 
 
 served.register(TextClassification, ServedClassification)
 served.register(StockClassification, ServedStockClassification)
-
-
-def _texts(one_input: str | TextPair, columns: int) -> list[str]:
-    if isinstance(one_input, str):
-        return one_input.split("\t") if columns == 2 else [one_input]
-    return [one_input.text] if one_input.text_pair is None else [one_input.text, one_input.text_pair]

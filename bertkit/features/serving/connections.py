@@ -2,6 +2,9 @@
 
 A page of another site can let its own name point at this machine (DNS rebinding); the browser then sends its requests
 to a server that listens on loopback only, with that name as their host. They are refused here.
+
+Starlette's TrustedHostMiddleware knows no server that answers to every IP address, refuses requests without a host and
+names with a dot at their end, and does not say what to do.
 """
 
 from __future__ import annotations
@@ -53,7 +56,15 @@ class Hosts:
             names = ["localhost", machine, machine.partition(".")[0]]
         else:
             names = [*_LOCAL, host.lower(), address]
-        self.names = list(dict.fromkeys([*names, *map(_checked, allowed)]))
+        for given in allowed:
+            name = given.lower().removeprefix("[").removesuffix("]")
+            if not _is_address(name) and not _NAME.fullmatch(name):
+                raise RecipeError(
+                    f"--allowed-host {name}: expected the name of a host without a port, such as example.org; "
+                    "*.example.org for the names below it; or * for all names"
+                )
+            names.append(name)
+        self.names = list(dict.fromkeys(names))
 
     def accept(self, header: str | None) -> bool:
         """Returns whether a request with this header is answered; without one, it is of no browser."""
@@ -85,16 +96,6 @@ class HostCheck:
         )
         answer = Response(dumps({"error": message, "error_type": "Validation"}), 400, None, "application/json")
         await answer(scope, receive, send)
-
-
-def _checked(name: str) -> str:
-    name = name.lower().removeprefix("[").removesuffix("]")
-    if not _is_address(name) and not _NAME.fullmatch(name):
-        raise RecipeError(
-            f"--allowed-host {name}: expected the name of a host without a port, such as example.org; *.example.org "
-            "for the names below it; or * for all names"
-        )
-    return name
 
 
 def _is_address(name: str) -> bool:

@@ -231,10 +231,10 @@ def _add_prediction(form: Form) -> list[Any]:
         outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
 
     def predict(*texts: str) -> Any:
-        view = _computed(lambda: form.view(texts), texts)
+        view = _compute(lambda: form.view(texts), texts)
         if form.shows == "line":
             return view.title
-        return view.title, dict(view.bars) if form.shows == "bars" else marked(view)
+        return view.title, dict(view.bars) if form.shows == "bars" else cut_at_marks(view)
 
     _connect(predict, button, boxes, outputs, form.examples)
     return boxes
@@ -249,7 +249,7 @@ def _add_inside(inside: Inside) -> list[Any]:
     frame = gradio.HTML(elem_id="inside")
 
     def show(*texts: str) -> str:
-        return _computed(lambda: inside.html(texts), texts[:-1] if inside.can_be_empty else texts)
+        return _compute(lambda: inside.html(texts), texts[:-1] if inside.can_be_empty else texts)
 
     _connect(show, button, boxes, [frame], inside.examples)
     return boxes
@@ -276,7 +276,7 @@ def _connect(
         gradio.Examples([list(each) for each in examples], boxes)
 
 
-def _computed(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
+def _compute(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
     """Returns what is computed of texts, none of which may be empty; shows faults on the page."""
     import gradio
 
@@ -288,11 +288,11 @@ def _computed(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed
         raise gradio.Error(str(error), print_exception=False) from None
 
 
-def marked(view: View) -> list[tuple[str, str | None]]:
+def cut_at_marks(view: View) -> list[tuple[str, str | None]]:
     """Returns the pieces of a text, each with its label or ``None``.
 
     >>> from bertkit.features.serving.served import Mark
-    >>> marked(View("", text="Ada lives in Rome.", marks=[Mark(0, 3, "PER"), Mark(13, 17, "LOC")]))
+    >>> cut_at_marks(View("", text="Ada lives in Rome.", marks=[Mark(0, 3, "PER"), Mark(13, 17, "LOC")]))
     [('Ada', 'PER'), (' lives in ', None), ('Rome', 'LOC'), ('.', None)]
     """
     pieces: list[tuple[str, str | None]] = []

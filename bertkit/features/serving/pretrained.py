@@ -56,7 +56,7 @@ class EmbedService(Service):
             raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {size}; remove it")
 
         def finish(vectors: np.ndarray, tokens: int) -> tuple[np.ndarray, int]:
-            return normalized(vectors) if normalize else vectors, tokens
+            return to_unit_length(vectors) if normalize else vectors, tokens
 
         return await submit(Job(columns={"text": texts}, finish=finish))
 
@@ -71,7 +71,9 @@ class EmbedService(Service):
 
     async def _openai(self, body: Any, submit: Submit) -> Any:
         vectors, tokens = await self._vectors(body.input, body.dimensions, True, submit)
-        values = [_base64(each) for each in vectors] if body.encoding_format == "base64" else vectors.tolist()
+        values = vectors.tolist()
+        if body.encoding_format == "base64":  # little-endian float32, as OpenAI's clients decode it
+            values = [base64.b64encode(each.astype("<f4").tobytes()).decode() for each in vectors]
         data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(values)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": self._name, "usage": usage}
@@ -186,16 +188,11 @@ class FillService(Service):
         ]
 
 
-def normalized(vectors: np.ndarray) -> np.ndarray:
+def to_unit_length(vectors: np.ndarray) -> np.ndarray:
     """Returns vectors (N, H) of Euclidean length 1; a zero vector stays zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: np.ndarray = vectors / np.where(lengths == 0, 1, lengths)
     return unit
-
-
-def _base64(vector: np.ndarray) -> str:
-    """Returns little-endian float32 in base64, as OpenAI's clients decode it."""
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
 def _feature_or_similarity(body: bytes) -> type[BaseModel]:

@@ -71,7 +71,7 @@ class ServedAnswers(Served):
                 changes |= {"null_score_diff_threshold": 0.0, "predict_threshold": None}
         task = self.task.with_settings(**changes)
         threshold = task.score_threshold if task.task.predict_threshold is None else task.task.predict_threshold
-        answers = [_ranked(each, threshold) for each in task.decoded_spans(outputs, features, examples)]
+        answers = [_rank_answers(each, threshold) for each in task.decoded_spans(outputs, features, examples)]
         several = parameters.top_k is not None and parameters.top_k > 1
         return [each[: parameters.top_k] if several else each[0] for each in answers]
 
@@ -86,7 +86,7 @@ class ServedAnswers(Served):
 served.register(QuestionAnsweringTask, ServedAnswers)
 
 
-def _ranked(decoded: Decoded, threshold: float | None) -> list[dict[str, Any]]:
+def _rank_answers(decoded: Decoded, threshold: float | None) -> list[dict[str, Any]]:
     """Returns the answers to a question; the first one is that of `bertkit predict`."""
     answers: list[dict[str, Any]] = [
         {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end} for span in decoded.spans

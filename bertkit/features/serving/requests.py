@@ -223,7 +223,7 @@ def task_body(one_input: Any, parameters: type[BaseModel]) -> type[BaseModel]:
     )
 
 
-def parsed(body: bytes, model: type[Body]) -> Body:
+def parse_body(body: bytes, model: type[Body]) -> Body:
     """Parses JSON and checks its form.
 
     Raises:
@@ -236,11 +236,9 @@ def parsed(body: bytes, model: type[Body]) -> Body:
     except DataError as error:
         raise InvalidRequest(str(error)) from None
     except ValidationError as error:
-        faults = [_fault(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
+        faults = []
+        for each in error.errors(include_url=False, include_context=False, include_input=False):
+            place = shortened(".".join(map(str, each["loc"])), _LONGEST_PLACE)
+            faults.append(f"{place}: {each['msg']}" if place else each["msg"])
         more = f"; and {len(faults) - _MOST_ERRORS} more" if len(faults) > _MOST_ERRORS else ""
         raise InvalidRequest("; ".join(faults[:_MOST_ERRORS]) + more) from None
-
-
-def _fault(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    return f"{shortened(place, _LONGEST_PLACE)}: {error['msg']}" if place else str(error["msg"])

@@ -76,7 +76,10 @@ def serve(
         bertkit.serve("my-reviews", port=8000)  # until Ctrl-C
         ```
     """
-    _check_extra()
+    with importing("serve:", "serve"):
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise RecipeError("--token: expected printable ASCII characters")
     limits = limits or Limits()
@@ -119,18 +122,12 @@ def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Serv
         service = FillService(loaded, *sizes)
     else:
         service = EmbedService(loaded, run_name(loaded.name), *sizes)
-    _copy_weights(service.model)
-    return service
-
-
-def _copy_weights(model: Any) -> None:
-    """Replaces weights that are mapped from the files of a checkpoint by copies.
-
-    With mapped ones, files that are overwritten in place change the answers, and truncated ones end the process.
-    """
-    for module in model.modules():
+    # Copies: mapped from the files of a checkpoint, files that are overwritten in place would change the answers, and
+    # truncated ones end the process.
+    for module in service.model.modules():
         for weights in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
             weights.data = weights.data.clone()
+    return service
 
 
 def default_use(loaded: LoadedCheckpoint) -> As:
@@ -204,7 +201,7 @@ def run_app(
         server_header=False,
     )
     server = HttpServer(config, shutdown_timeout, at_timeout)
-    with _signals_end(server), _short_turns():
+    with _serving(server):
         listener.listen(config.backlog)  # connections wait until uvicorn takes them
         say(message.replace("{address}", _address(listener)))
         if hosts.any_address and "*" not in hosts.names:
@@ -215,35 +212,28 @@ def run_app(
 
 
 @contextmanager
-def _signals_end(server: uvicorn.Server) -> Iterator[None]:
-    """Lets signals end a server also before it takes them itself, and lets the process go on after its end: uvicorn
-    raises the signal again then."""
+def _serving(server: uvicorn.Server) -> Iterator[None]:
+    """Context in which a server runs.
+
+    Signals end the server also before it takes them itself, and the process goes on after its end: uvicorn raises the
+    signal again then. The thread that computes takes turns with the event loop more often: each operation of torch
+    releases the interpreter's lock; with Python's 5 ms it would wait for as long to get it back whenever the event loop
+    is busy.
+    """
     handlers: dict[int, Any] = {}
     try:
         for each in (signal.SIGINT, signal.SIGTERM):
             handlers[each] = signal.signal(each, server.handle_exit)
     except ValueError:  # not the main thread: uvicorn takes no signals either
         pass
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _short_turns() -> Iterator[None]:
-    """Lets the thread that computes take turns with the event loop more often.
-
-    Each operation of torch releases the interpreter's lock; with Python's 5 ms it would wait for as long to get it back
-    whenever the event loop is busy.
-    """
-    before = sys.getswitchinterval()
+    turns = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        sys.setswitchinterval(turns)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _is_loopback(host: str) -> bool:
@@ -251,10 +241,3 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _check_extra() -> None:
-    with importing("serve:", "serve"):
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401

@@ -241,15 +241,13 @@ class PredictService(Service):
             return answers
         kept = [row for number in accepted for row in rows[number]]
         if len(kept) < len(features["length"]):
-            features = _selected(features, kept)
+            features = {name: [column[row] for row in kept] for name, column in features.items()}
         self.tokens += sum(features["length"])
         outputs = self.predictor.outputs(features, unreported)
         start = 0
         for number in accepted:
             end = start + len(rows[number])
-            answers[number] = jobs[number].finish(
-                _slice(outputs, start, end), _of_job(features, start, end), jobs[number].columns
-            )
+            answers[number] = jobs[number].finish(*_part(outputs, features, start, end), jobs[number].columns)
             start = end
         return answers
 
@@ -289,19 +287,9 @@ def _rows_of_jobs(features: Columns, counts: Sequence[int]) -> list[range]:
     return [range(start, end) for start, end in pairwise(borders.tolist())]
 
 
-def _selected(features: Columns, rows: Sequence[int]) -> dict[str, list[Any]]:
-    return {name: [column[row] for row in rows] for name, column in features.items()}
-
-
-def _of_job(features: Columns, start: int, end: int) -> dict[str, Sequence[Any]]:
-    """Returns rows of features with examples counted from 0."""
+def _part(outputs: Outputs, features: Columns, start: int, end: int) -> tuple[Outputs, dict[str, Sequence[Any]]]:
+    """Returns rows of outputs and of features, with examples counted from 0."""
     rows = {name: column[start:end] for name, column in features.items()}
     if "example" in rows:
         rows["example"] = [example - rows["example"][0] for example in rows["example"]]
-    return rows
-
-
-def _slice(outputs: Outputs, start: int, end: int) -> Outputs:
-    if isinstance(outputs, tuple):
-        return tuple(each[start:end] for each in outputs)
-    return outputs[start:end]
+    return tuple(each[start:end] for each in outputs) if isinstance(outputs, tuple) else outputs[start:end], rows

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +140,26 @@ def _hub_results(facts: CardFacts) -> list[EvalResult]:
 
 
 def _text(facts: CardFacts) -> str:
+    """Returns the card below its metadata."""
+    imports = f"from transformers import AutoTokenizer\n\nfrom {facts.module} import {facts.auto_class}"
+    if facts.module == "transformers":
+        imports = f"from transformers import {facts.auto_class}, AutoTokenizer"
     sources = "\n".join(f"- {escape(split)}: {escape(source)}" for split, source in facts.data.items())
+    data = facts.recipe.get("data", {})
+    rows = "On held-out data"
+    if data.get("folds") and data.get("fold") is None:
+        rows = f"On all training rows, each scored by one of {data['folds']} models that had not seen it"
+    verdict = "".join(f"- {escape(sentence)}\n" for sentence in facts.verdict)
+    limits = "Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`).\n"
+    if cuts := "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items()):
+        limits = f"Inputs longer than the training length are cut; in training:\n\n{cuts}\n"
+    recipe = without_paths(facts.recipe)
+    citations = [_BERT]
+    if "hub" in recipe:  # the citations of these data are in a section of their own
+        recipe["hub"] = {key: value for key, value in recipe["hub"].items() if key != "citations"}
+        of_card = (ANY_DATA, facts.dataset[0] if facts.dataset else None)
+        known = facts.recipe["hub"].get("citations", {})
+        citations += [entries.strip() for name, entries in known.items() if name in of_card]
     return f"""# {escape(facts.title)}
 
 {facts.note}{chr(10) * 2 if facts.note else ""}{facts.task}
@@ -149,7 +167,7 @@ def _text(facts: CardFacts) -> str:
 ## Load it
 
 ```python
-{_REGISTERS if facts.is_own else ""}{_imports(facts)}
+{_REGISTERS if facts.is_own else ""}{imports}
 
 model = {facts.auto_class}.from_pretrained("{facts.address}")
 tokenizer = AutoTokenizer.from_pretrained("{facts.address}")
@@ -167,24 +185,24 @@ The model class is {code(facts.head)}.
 
 ## Scores
 
-{_scored(facts)}, one run with seed {facts.seed}:
+{rows}, one run with seed {facts.seed}:
 
-{_verdict(facts)}{_scores(facts)}
+{verdict}{chr(10) if verdict else ""}{_scores(facts)}
 {_report(facts.report)}
 ## Limits
 
-{_limits(facts)}
+{limits}
 A language model reproduces errors and biases of its training data; evaluate it on your own data before you use it.
 
 ## Recipe
 
 `bertkit` repeats the run with this recipe, which is also saved next to the weights as `recipe.yaml`:
 
-{code_block(to_yaml(_shown_recipe(facts.recipe)).strip(), "yaml")}
+{code_block(to_yaml(recipe).strip(), "yaml")}
 
 ## Citation
 
-{code_block((chr(10) * 2).join(_citations(facts)), "bibtex")}
+{code_block((chr(10) * 2).join(citations), "bibtex")}
 """
 
 
@@ -199,61 +217,19 @@ def _scores(facts: CardFacts) -> str:
     return table(("metric", "value", "over"), rows)
 
 
-def _scored(facts: CardFacts) -> str:
-    """Returns on which rows the scores are."""
-    data = facts.recipe.get("data", {})
-    if data.get("folds") and data.get("fold") is None:
-        return f"On all training rows, each scored by one of {data['folds']} models that had not seen it"
-    return "On held-out data"
-
-
-def _verdict(facts: CardFacts) -> str:
-    lines = "".join(f"- {escape(sentence)}\n" for sentence in facts.verdict)
-    return f"{lines}\n" if lines else ""
-
-
-def _limits(facts: CardFacts) -> str:
-    cuts = "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items())
-    if cuts:
-        return f"Inputs longer than the training length are cut; in training:\n\n{cuts}\n"
-    return "Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`).\n"
-
-
 def _report(report: CardReport | None) -> str:
     """Returns the main figure and the scores by class, with a link to the whole report."""
     if report is None:
         return ""
     figure = f"\n![{escape(report.alt)}]({report.figure})\n" if report.figure else ""
-    return f"{figure}{_table(report.table)}\nCurves, errors and all other figures: [report.html](report.html).\n"
-
-
-def _table(rows: Sequence[Sequence[str | int | float | None]]) -> str:
-    if not rows:
-        return ""
-    shown = [[f"{cell:.4f}" if isinstance(cell, float) else escape(str(cell)) for cell in row] for row in rows]
-    shown = [[cell if cell != "None" else "–" for cell in row] for row in shown]
-    return f"\n{table(shown[0], shown[1:])}\n"
-
-
-def _citations(facts: CardFacts) -> list[str]:
-    """Returns the BibTeX entry of the BERT paper, then those that the recipe has for the data."""
-    names = (ANY_DATA, facts.dataset[0] if facts.dataset else None)
-    known = facts.recipe.get("hub", {}).get("citations", {})
-    return [_BERT, *(entries.strip() for name, entries in known.items() if name in names)]
-
-
-def _imports(facts: CardFacts) -> str:
-    if facts.module == "transformers":
-        return f"from transformers import {facts.auto_class}, AutoTokenizer"
-    return f"from transformers import AutoTokenizer\n\nfrom {facts.module} import {facts.auto_class}"
-
-
-def _shown_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the recipe without paths, and without citations: the card has those that apply in their own section."""
-    shown = without_paths(recipe)
-    if "hub" in shown:
-        shown["hub"] = {key: value for key, value in shown["hub"].items() if key != "citations"}
-    return shown
+    table_of_classes = ""
+    if report.table:
+        heading, *rows = [
+            [f"{cell:.4f}" if isinstance(cell, float) else "–" if cell is None else escape(str(cell)) for cell in row]
+            for row in report.table
+        ]
+        table_of_classes = f"\n{table(heading, rows)}\n"
+    return f"{figure}{table_of_classes}\nCurves, errors and all other figures: [report.html](report.html).\n"
 
 
 def _use(facts: CardFacts) -> str:

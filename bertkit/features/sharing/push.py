@@ -160,7 +160,7 @@ def push(
         if revision is not None:
             raise RecipeError(f"--space {space}: its page loads the branch main; remove --revision")
     if dry_run:
-        return _planned(checkpoint, repo_id, settings, report, space)
+        return _plan(checkpoint, repo_id, settings, report, space)
     with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
@@ -181,7 +181,7 @@ def push(
     return replace(pushed, space=address)
 
 
-def _planned(
+def _plan(
     checkpoint: str | Path, repo_id: str, settings: HubSettings, report: bool | None, space: str | None
 ) -> PlannedPush:
     """Returns what a push would send, by writing it to a temporary folder."""

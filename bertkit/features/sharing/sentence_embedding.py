@@ -60,7 +60,7 @@ def write_sentence_transformers(
         write_json(folder / name, content)
     if unit:
         (folder / "2_Normalize").mkdir()
-    comparison = _compared(Embedder(encoder, tokenizer, 64, checkpoint), folder, kind, unit, longest)
+    comparison = _compare(Embedder(encoder, tokenizer, 64, checkpoint), folder, kind, unit, longest)
     cut = (
         f"{kind} pooling, vectors {'of length 1' if unit else 'not normalized'}; texts are cut after {longest} tokens, "
         "which `bertkit embed` reads in windows"
@@ -96,7 +96,7 @@ def module_files(pooling: Pooling, unit: bool, size: int, longest: int) -> dict[
     }
 
 
-def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, longest: int) -> Comparison:
+def _compare(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, longest: int) -> Comparison:
     """Compares the vectors of short texts, each divided by its length."""
     from sentence_transformers import SentenceTransformer
 

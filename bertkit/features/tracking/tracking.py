@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,15 @@ def trackers_of(train: Mapping[str, Any]) -> list[str]:
 
         names = get_available_reporting_integrations()
     return [name for name in dict.fromkeys(names) if name != "none"]
+
+
+def _pass_on(event: str) -> Callable[..., None]:
+    """Returns a method of `Tracking` that calls the method of this name of each tracker."""
+
+    def method(self: Tracking, *now: Any, **given: Any) -> None:
+        self._each(lambda _, callback: getattr(callback, event)(*now, **given))
+
+    return method
 
 
 class Tracking(TrainerCallback):
@@ -98,7 +108,11 @@ class Tracking(TrainerCallback):
         arguments = self._arguments(trainer.args, folder if group else run_name or folder)
         group = group and (run_name or group)
         known = read_record(self._folder / RECORDS_FILE) if resume else {}
-        variables = _variables(arguments, group) | known.get("mlflow", {})
+        base = os.environ.get("TENSORBOARD_LOGGING_DIR")
+        folders = [base, group, arguments.run_name] if base else [arguments.output_dir, "tensorboard"]
+        variables = {"TENSORBOARD_LOGGING_DIR": os.path.join(*filter(None, folders)), **known.get("mlflow", {})}
+        if group:
+            variables["MLFLOW_TAGS"] = dumps({"group": group})
         config, self._model.config = self._model.config, None  # it has paths, and the recipe its changes
         try:
             with _environment(variables), redirect_stdout(sys.stderr):
@@ -150,14 +164,9 @@ class Tracking(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._now = args, state, control
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._each(lambda _, callback: callback.on_step_end(args, state, control, **kwargs))
-
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._each(lambda _, callback: callback.on_evaluate(args, state, control, **kwargs))
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._each(lambda _, callback: callback.on_save(args, state, control, **kwargs))
+    on_step_end = _pass_on("on_step_end")
+    on_evaluate = _pass_on("on_evaluate")
+    on_save = _pass_on("on_save")
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
@@ -175,8 +184,24 @@ class Tracking(TrainerCallback):
         }
         if scores:
             self._each(lambda _, callback: callback.on_log(*self._now, logs=dict(scores), model=self._model))
+        step = self._now[1].global_step
+
+        def add_figure(name: str, callback: Any, path: Path) -> None:
+            figure = f"figures/{path.stem}"
+            if name in ("trackio", "wandb"):
+                library = importlib.import_module(name)
+                library.log({figure: library.Image(str(path)), "train/global_step": step})
+            elif name == "mlflow":
+                importlib.import_module(name).log_artifact(str(path), "figures")
+            elif name == "tensorboard":
+                import numpy as np
+                from PIL import Image
+
+                with Image.open(path) as image:
+                    callback.tb_writer.add_image(figure, np.asarray(image.convert("RGB")), step, dataformats="HWC")
+
         for path in sorted(figures.glob("*.png")):
-            self._each(lambda name, callback, path=path: _log_figure(name, callback, path, self._now[1].global_step))
+            self._each(partial(add_figure, path=path))
         self.close()
 
     def close(self, failed: bool = False) -> None:
@@ -225,15 +250,6 @@ class _Trackio(TrackioCallback):
         self._initialized = True
 
 
-def _variables(arguments: TrainingArguments, group: str | None) -> dict[str, str]:
-    """Returns the environment variables from which trackers take the group and the folder of a record."""
-    base = os.environ.get("TENSORBOARD_LOGGING_DIR")
-    folders = [folder for folder in (base, group, arguments.run_name) if folder]
-    folder = os.path.join(*folders) if base else f"{arguments.output_dir}/tensorboard"
-    tags = {"MLFLOW_TAGS": dumps({"group": group})} if group else {}
-    return {"TENSORBOARD_LOGGING_DIR": folder, **tags}
-
-
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Context in which environment variables have other values."""
@@ -246,19 +262,3 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def _log_figure(name: str, callback: Any, path: Path, step: int) -> None:
-    """Adds a PNG file to a record; without effect for trackers whose records have no figures."""
-    figure = f"figures/{path.stem}"
-    if name in ("trackio", "wandb"):
-        library = importlib.import_module(name)
-        library.log({figure: library.Image(str(path)), "train/global_step": step})
-    elif name == "mlflow":
-        importlib.import_module(name).log_artifact(str(path), "figures")
-    elif name == "tensorboard":
-        import numpy as np
-        from PIL import Image
-
-        with Image.open(path) as image:
-            callback.tb_writer.add_image(figure, np.asarray(image.convert("RGB")), step, dataformats="HWC")

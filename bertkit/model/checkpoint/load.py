@@ -324,7 +324,12 @@ def load_tokenizer(
                 "bertkit does not run code of checkpoints; if its tokenizer.json is complete without that code, remove "
                 "auto_map from a copy of the checkpoint"
             )
-        tokenizer_class = _tokenizer_class(settings, config)
+        if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:
+            tokenizer_class: Any = bert_tokenizer_class()  # AutoTokenizer finds it too, and imports all models' tables
+        else:
+            from transformers import AutoTokenizer
+
+            tokenizer_class = AutoTokenizer
         tokenizer = tokenizer_class.from_pretrained(str(name_or_path), trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -343,16 +348,6 @@ def load_tokenizer(
             )
     check_tokenizer(tokenizer, config, name_or_path)
     return tokenizer
-
-
-def _tokenizer_class(settings: Mapping[str, Any], config: PreTrainedConfig | None) -> Any:
-    """Returns the class to load a tokenizer with: BERT's own where AutoTokenizer would find it, else AutoTokenizer,
-    which imports the tables of all models."""
-    if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:
-        return bert_tokenizer_class()
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer
 
 
 def tokenizer_settings(name_or_path: str | Path) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def run_code(folder: str, name: str) -> None:
         for auto, reference in references.items()
         if auto in ("AutoConfig", *AUTO_CLASSES)
     }
-    say("\n".join(dict.fromkeys(f"{name}: running code, {_described(*place)}" for place in places.values())))
+    say("\n".join(dict.fromkeys(f"{name}: running code, {_describe_code(*place)}" for place in places.values())))
     configuration = _class(*places["AutoConfig"], name)
     if getattr(configuration, "model_type", None) != family:
         raise CheckpointError(
@@ -114,7 +114,7 @@ def _place(reference: str, folder: str) -> tuple[str, str]:
         return str(snapshot_download(owner, allow_patterns=["*.py"])), named
 
 
-def _described(folder: str, named: str) -> str:
+def _describe_code(folder: str, named: str) -> str:
     """Returns the file of a class and its revision; snapshots of the Hub are folders named by their commit."""
     path = Path(folder)
     file = f"{named.rpartition('.')[0]}.py"

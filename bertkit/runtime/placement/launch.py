@@ -53,7 +53,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
     """
     signals = _Signals()
     processes: list[subprocess.Popen[bytes]] = []
-    with signals.recorded(), tempfile.TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as scratch:
+    with signals.recording(), tempfile.TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as scratch:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # at a free port
@@ -81,7 +81,12 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
             return _wait(processes, signals, arguments)
         finally:
             for process in processes:
-                _kill(process)
+                if process.poll() is None:
+                    if hasattr(os, "killpg"):
+                        os.killpg(process.pid, signal.SIGKILL)  # with its children
+                    else:
+                        process.kill()
+                    process.wait()
 
 
 class _Signals:
@@ -95,7 +100,7 @@ class _Signals:
         self.received: list[signal.Signals] = []
         self._first = math.inf
 
-    def recorded(self) -> AbstractContextManager[None]:
+    def recording(self) -> AbstractContextManager[None]:
         """Returns a context in which signals are recorded."""
         return handled([getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)], self._record)
 
@@ -133,7 +138,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: _Signals, argum
         time.sleep(_POLL)
     for rank, code in enumerate(codes):
         if code is not None and code < 0 and -code != sent:
-            return _report(rank, -code, arguments, len(codes))
+            return _report_killed(rank, -code, arguments, len(codes))
     if len(signals.received) > 1:
         return 128 + signal.Signals[_FORWARDED[signals.received[-1].name]]
     if sent is not None:
@@ -142,11 +147,16 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: _Signals, argum
     return failures[0] if failures else max(ended)
 
 
-def _report(rank: int, number: int, arguments: Sequence[str], num_processes: int) -> int:
-    """Prints that a signal killed a process; returns the exit code."""
+def _report_killed(rank: int, number: int, arguments: Sequence[str], num_processes: int) -> int:
+    """Prints that a signal killed a process, and the command that continues the run; returns the exit code."""
+    words = ["bertkit", *arguments]
+    folders = [word.removeprefix("--output-dir=") for word in words if word.startswith("--output-dir=")]
+    folders += [following for word, following in pairwise(words) if word == "--output-dir"]
+    if "--resume" not in words and any((Path(folder) / "recipe.yaml").is_file() for folder in folders):
+        words.append("--resume")
     print(
         f"bertkit: error: process {rank} of {num_processes} (counted from 0) was killed by {describe_signal(number)}; "
-        f"the others were ended. To continue: {_command_to_continue(arguments)}",
+        f"the others were ended. To continue: {shlex.join(words)}",
         file=sys.stderr,
     )
     return 128 + number
@@ -173,25 +183,6 @@ def describe_signal(number: int) -> str:
         return f"signal {number}"
     reason = _REASONS.get(name)
     return f"{name} (signal {number}){f', {reason}' if reason else ''}"
-
-
-def _command_to_continue(arguments: Sequence[str]) -> str:
-    """Returns the command that continues a run: with ``--resume`` if its directory holds one."""
-    words = ["bertkit", *arguments]
-    folders = [word.removeprefix("--output-dir=") for word in words if word.startswith("--output-dir=")]
-    folders += [following for word, following in pairwise(words) if word == "--output-dir"]
-    begun = any((Path(folder) / "recipe.yaml").is_file() for folder in folders)
-    return shlex.join([*words, "--resume"] if begun and "--resume" not in words else words)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process with its children, if it has not ended, and waits for its end."""
-    if process.poll() is None:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-        process.wait()
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

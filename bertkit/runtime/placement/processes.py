@@ -146,13 +146,21 @@ def _failure_reported(group: Any) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        message = shortened(str(error), _LONGEST_MESSAGE)
+        reason: str | BaseException = (
+            message if isinstance(error, BertkitError) else f"{type(error).__name__}: {message}"
+        )
+        if isinstance(error, KeyboardInterrupt):
+            reason = KeyboardInterrupt()
+        elif isinstance(error, SystemExit):
+            reason = SystemExit(error.code)
         with suppress(RuntimeError):  # another process has ended
-            _exchange((_reason(error), None), group)
+            _exchange((reason, None), group)
         raise
 
 
 def _meet(group: Any, value: Any = None) -> list[Any]:
-    """Waits for all processes and returns their values; raises the failure of another one."""
+    """Waits for all processes and returns their values; raises the failure of another one, or its interruption."""
     outcomes = _exchange((None, value), group)
     for rank, (reason, _) in enumerate(outcomes):
         if isinstance(reason, BaseException):
@@ -168,16 +176,6 @@ def _exchange(outcome: Any, group: Any) -> list[Any]:
     outcomes: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(outcomes, outcome, group=group)
     return outcomes
-
-
-def _reason(error: BaseException) -> str | BaseException:
-    """Returns what the other processes raise: a message, or the exception of an interruption."""
-    if isinstance(error, KeyboardInterrupt):
-        return KeyboardInterrupt()
-    if isinstance(error, SystemExit):
-        return SystemExit(error.code)
-    message = shortened(str(error), _LONGEST_MESSAGE)
-    return message if isinstance(error, BertkitError) else f"{type(error).__name__}: {message}"
 
 
 @contextmanager

@@ -146,6 +146,12 @@ class Placement:
                 "placement.device: cpu is requested, but accelerate trains on XLA if torch_xla is installed; set "
                 "USE_TORCH_XLA=0 in the environment to train on the CPU"
             )
+        fsdp = {
+            "version": 2,
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",  # the layers that the model names in _no_split_modules
+            "state_dict_type": "FULL_STATE_DICT",  # checkpoints for use in any placement
+            "activation_checkpointing": self.settings.gradient_checkpointing,
+        }
         return {
             "per_device_train_batch_size": self.per_device_train_batch_size,
             "per_device_eval_batch_size": self.settings.per_device_eval_batch_size,
@@ -157,16 +163,7 @@ class Placement:
             # On XLA the outputs of each batch leave the device: appending to earlier ones would compile for each batch.
             **({"eval_accumulation_steps": 1} if self.device == "xla" else {}),
             "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",
-            **({"fsdp": True, "fsdp_config": self._fsdp_config()} if self.strategy == "fsdp" else {}),
-        }
-
-    def _fsdp_config(self) -> dict[str, Any]:
-        """Returns the config of FSDP2, wrapped by layer; checkpoints are not sharded, for use in any placement."""
-        return {
-            "version": 2,
-            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",  # the layers that the model names in _no_split_modules
-            "state_dict_type": "FULL_STATE_DICT",
-            "activation_checkpointing": self.settings.gradient_checkpointing,
+            **({"fsdp": True, "fsdp_config": fsdp} if self.strategy == "fsdp" else {}),
         }
 
     def describe_processes(self) -> str:
@@ -309,11 +306,23 @@ def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
 
 
 def find_device(settings: PlacementSettings) -> str:
-    """Returns torch's name of the kind of device that settings choose; PlacementError if it is not available."""
+    """Returns torch's name of the kind of device that settings choose.
+
+    Raises:
+        PlacementError: it is not available, or a run on XLA has several processes.
+    """
     import torch
 
+    if settings.device == "xla" and not _finds_xla():
+        raise PlacementError(
+            "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "
+            "torch_xla for this version of torch (docs/guides/tpu.md), or choose another placement"
+        )
     if settings.device == "xla" or (settings.device == "auto" and _finds_xla()):
-        return _xla_device()
+        processes = started_processes()
+        if processes > 1:
+            raise PlacementError(f"{processes} processes on XLA: a run on XLA uses one process; start a single one")
+        return "xla"
     available = torch.accelerator.is_available()
     if settings.device == "gpu" and not available:
         raise PlacementError("placement.device: gpu, but torch finds no usable GPU; use auto or cpu")
@@ -331,19 +340,6 @@ def _finds_xla() -> bool:
     from accelerate.utils import is_torch_xla_available
 
     return bool(is_torch_xla_available())
-
-
-def _xla_device() -> str:
-    """Returns ``xla``."""
-    if not _finds_xla():
-        raise PlacementError(
-            "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "
-            "torch_xla for this version of torch (docs/guides/tpu.md), or choose another placement"
-        )
-    processes = started_processes()
-    if processes > 1:
-        raise PlacementError(f"{processes} processes on XLA: a run on XLA uses one process; start a single one")
-    return "xla"
 
 
 def _precision(asked: str, device: str, is_sharded: bool) -> Literal["no", "bf16", "fp16"]:

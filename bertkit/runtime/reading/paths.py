@@ -86,7 +86,12 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
 
 def _files_at(path: Path, faults: list[str]) -> list[Path]:
     if path.is_dir():
-        files = _files_below(path)
+        files = []
+        for parent, folders, names in os.walk(path):
+            # Archives made on macOS contain a binary "._name.txt" file for every file.
+            folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
+            files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
+        files.sort(key=lambda file: file.relative_to(path).parts)
         if not files:
             faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
         return files
@@ -106,15 +111,6 @@ def _files_at(path: Path, faults: list[str]) -> list[Path]:
             f"{' or '.join(COMPRESSIONS)}; if it is plain UTF-8 text, rename it to end in {TEXT}"
         )
     return []
-
-
-def _files_below(folder: Path) -> list[Path]:
-    files = []
-    for parent, folders, names in os.walk(folder):
-        # Archives made on macOS contain a binary "._name.txt" file for every file.
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
-        files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
-    return sorted(files, key=lambda file: file.relative_to(folder).parts)
 
 
 # ---- names below a folder --------------------------------------------------------------------------------------------

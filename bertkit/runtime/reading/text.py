@@ -73,7 +73,7 @@ def read_blocks(
                 raise DataError(f"{file}: {POINTER}")
             if compression and not stored.peek(1):
                 raise EOFError("it is empty")
-            unpacked = _unpacked(stored, compression)
+            unpacked = _unpack(stored, compression)
             while block := unpacked.read(block_size):
                 on_progress(stored.tell())
                 yield block
@@ -140,7 +140,7 @@ def read_shares(file: Path, compression: str, on_progress: Callable[[float], Non
     return read_blocks(file, compression, lambda at: on_progress(at / size) if size else None, _SMALL_BLOCK)
 
 
-def _unpacked(stored: BufferedReader, compression: str) -> BufferedIOBase:
+def _unpack(stored: BufferedReader, compression: str) -> BufferedIOBase:
     if compression == ".gz":
         return gzip.GzipFile(fileobj=stored)
     if compression == ".zst":
@@ -251,29 +251,22 @@ def line_endings(data: bytes) -> int:
 def _decode(data: bytes, offset: int, line: int, name: str) -> str:
     """Decodes complete lines; the first has number ``line`` and starts at byte ``offset`` of the file."""
     start = len(_BYTE_ORDER_MARK) if not offset and data.startswith(_BYTE_ORDER_MARK) else 0
+    wide = "" if offset else marked_encoding(data)
+    convert = f"its mark is that of {wide.upper()}: convert it: iconv -f {wide} -t utf-8 OLD > NEW" if wide else ""
     try:
         text = str(memoryview(data)[start:], "utf-8")
     except UnicodeDecodeError as error:
         place = start + error.start
         at = line + line_endings(data[:place])
-        remedy = NO_UTF8
-        if not offset and (wide := marked_encoding(data)):
-            remedy = f"its mark is that of {wide.upper()}: convert it: iconv -f {wide} -t utf-8 OLD > NEW"
-        elif _is_mostly_utf8(data):
-            remedy = "most of the text is UTF-8, so mend this line"
+        others = [each for each in data.decode("utf-8", "replace") if not each.isascii()]
+        is_mostly_utf8 = others.count("\ufffd") < len(others) / 2
+        remedy = convert or ("most of the text is UTF-8, so mend this line" if is_mostly_utf8 else NO_UTF8)
         raise DataError(
             f"{name}: not UTF-8 at byte offset {offset + place} (line {at}, byte 0x{data[place]:02x}: {error.reason}); "
             f"{remedy}"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:
-        remedy = f"this is not a text file, or it is UTF-16 or UTF-32; {NO_UTF8}"
-        if not offset and (wide := marked_encoding(data)):
-            remedy = f"its mark is that of {wide.upper()}: convert it: iconv -f {wide} -t utf-8 OLD > NEW"
+        remedy = convert or f"this is not a text file, or it is UTF-16 or UTF-32; {NO_UTF8}"
         raise DataError(f"{name}: NUL byte at byte offset {offset + nul}: {remedy}")
     return text
-
-
-def _is_mostly_utf8(data: bytes) -> bool:
-    read = [each for each in data.decode("utf-8", "replace") if not each.isascii()]
-    return read.count("\ufffd") < len(read) / 2

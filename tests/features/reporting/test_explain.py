@@ -14,6 +14,7 @@ from bertkit.features.reporting import explain as explained
 from bertkit.features.reporting import report
 from bertkit.features.reporting.content import content_of
 from bertkit.features.reporting.run_files import read_run
+from bertkit.inference.evaluation import outcome_of
 from bertkit.runtime.errors import RecipeError
 from tests.features.reporting.conftest import HOSTILE
 
@@ -33,7 +34,7 @@ def test_words_of_the_first_mistakes_are_marked(copied, tmp_path):
 
 def test_words_have_the_values_of_an_explanation(copied):
     folder = copied()
-    outcome = report._outcome(read_run(folder))
+    outcome = outcome_of(folder, with_training=True)
     mistakes = content_of(read_run(folder), outcome, texts=True, finished=True).mistakes
     first, second, *others = explained.with_words(mistakes, folder, 2)
     assert others == list(mistakes[2:])

@@ -50,7 +50,7 @@ def finished(out):
 
 
 def workers_of(driver, engine):
-    sign = "ShardActor" if engine == "ray" else "bertkit.features.scaling.workers"
+    sign = "PoolActor" if engine == "ray" else "bertkit.runtime.placement.workers"
     found = []
     for child in psutil.Process(driver).children(recursive=True):
         try:
