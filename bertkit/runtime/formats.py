@@ -34,20 +34,21 @@ if TYPE_CHECKING:
 Format = Literal["text", "latex", "markdown", "csv"]
 
 WIDEST = 10_000  # characters of a line in files and pipes
-_LATEX = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    "≤": r"$\leq$",
-    "×": r"$\times$",
-}
-_TO_LATEX = str.maketrans(_LATEX)
+_TO_LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+        "−": "$-$",
+        "–": "--",
+        "≤": r"$\leq$",
+        "×": r"$\times$",
+    }
+)
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")  # a line ending would end a comment or a row
 
 
@@ -129,15 +130,9 @@ class ResultTable:
             folds = self.is_ruled and number == 0
             words = name if self.is_ruled else name.replace("_", "\n")
             table.add_column(Text(words), overflow="fold" if folds else "ellipsis", no_wrap=not folds)
-        cells = [
-            [
-                Text(printable(cell), style)
-                for cell, style in zip_longest(column, self.styles.get(name, ()), fillvalue="")
-            ]
-            for name, column in columns.items()
-        ]
-        for row in zip(*cells, strict=True):
-            table.add_row(*row)
+        styled = (zip_longest(column, self.styles.get(name, ()), fillvalue="") for name, column in columns.items())
+        for row in zip(*styled, strict=True):
+            table.add_row(*(Text(printable(cell), style) for cell, style in row))
         return table
 
 
@@ -200,7 +195,7 @@ def latex_escape(text: str) -> str:
     >>> latex_escape("50 % of a_b")
     '50 \\% of a\\_b'
     """
-    return _SPACE.sub(" ", text).strip().translate(str.maketrans(_LATEX))
+    return _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
 
 
 def score_text(mean: float | None, sd: float | None = None, *, digits: int = 4, unknown: str = "-") -> str:
