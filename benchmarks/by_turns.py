@@ -101,12 +101,10 @@ class Steps:
     Attributes:
         marks: the end of each step: of ``time.perf_counter``, or an event that the device records when it is there.
         lengths: for each step the tokens of its inputs, without padding, one tensor for what is computed at once.
-        losses: step → the loss that was logged then.
     """
 
     marks: list[Any] = field(default_factory=list)
     lengths: list[list[Tensor]] = field(default_factory=list)
-    losses: dict[int, float] = field(default_factory=dict)
 
     @property
     def ends(self) -> list[float]:
@@ -150,10 +148,6 @@ def step_clock() -> Steps:
                 return
             steps.marks.append(torch.Event(device=args.device.type, enable_timing=True))
             steps.marks[-1].record()
-
-        def on_log(self, args: Any, state: Any, *_: Any, logs: Any = None, **__: Any) -> None:
-            if "loss" in logs:
-                steps.losses[state.global_step] = round(float(logs["loss"]), 4)
 
     trainer.DEFAULT_CALLBACKS.append(Clock)
     return steps

@@ -2,8 +2,6 @@
 
     python benchmarks/memory.py corpus [--megabytes 2048] [--num-workers 2] [--form txt|txt.gz|jsonl]
     python benchmarks/memory.py lines [--lines 10000 100000 1000000] [--commands predict embed]
-    python benchmarks/memory.py tables [--lines 100000 1000000] [--forms csv jsonl parquet]
-                                       [--commands predict embed evaluate finetune]
 
 ``corpus``: text → sentences → tokens on disk (``prepare``) → the plan of an epoch (``plan``). The corpus is one file in
 a temporary folder (TMPDIR says where; it takes about twice the room of the text): words of Zipf's law, sentences,
@@ -11,9 +9,6 @@ paragraphs, documents parted by a separator line, the same for the same seed. A 
 
 ``lines``: a tiny classifier with random weights (2 layers of 32) and a file of short lines; predictions go to
 ``.jsonl``, vectors to ``.parquet``. Start and loading are in the time.
-
-``tables``: the same with tables of the columns ``text`` and ``label``; ``finetune`` makes one step: its memory is that
-of its data.
 
 Each stage and command runs in a process of its own, which is watched from outside ten times a second: ``resident`` is
 the RSS of the main process, ``private`` that without mapped files and libraries, ``tree_resident`` the sum over it and
@@ -30,7 +25,6 @@ import json
 import os
 import platform
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,7 +42,7 @@ import psutil
 SEPARATOR = "=========="
 NUM_WORDS, VOCAB_SIZE, DOCUMENTS_AT_ONCE = 50_000, 8000, 100
 SECONDS_BETWEEN_LOOKS = 0.1
-OUTPUTS = {"predict": "labels.jsonl", "embed": "vectors.parquet", "evaluate": "", "finetune": "run"}
+OUTPUTS = {"predict": "labels.jsonl", "embed": "vectors.parquet"}
 WORDS = "a good bad film story the plot is lovely or awful".split()
 
 
@@ -92,31 +86,12 @@ def write_corpus(file: Path, megabytes: int, seed: int) -> None:
                 return
 
 
-def lines(count: int) -> Iterator[str]:
-    """Lines of 1 to 12 words, the same for the same number of lines."""
-    draw = np.random.default_rng(count)
-    for length in draw.integers(1, 13, count):
-        yield " ".join(WORDS[number] for number in draw.integers(len(WORDS), size=length))
-
-
 def write_lines(file: Path, count: int) -> None:
-    """Writes lines, or a table if the suffix is of one, whose labels are the two classes in turn."""
-    if file.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema, texts = pa.schema({"text": pa.string(), "label": pa.string()}), lines(count)
-        with pq.ParquetWriter(file, schema) as writer:
-            while batch := list(islice(texts, 65536)):
-                labels = [("bad", "good")[number % 2] for number in range(len(batch))]
-                writer.write_table(pa.table({"text": batch, "label": labels}, schema))
-        return
+    """Writes lines of 1 to 12 words, the same for the same number of lines."""
+    draw = np.random.default_rng(count)
     with file.open("w") as stream:
-        stream.write("text,label\n" if file.suffix == ".csv" else "")
-        for number, line in enumerate(lines(count)):
-            label = ("bad", "good")[number % 2]
-            row = {".csv": f"{line},{label}", ".jsonl": json.dumps({"text": line, "label": label})}
-            stream.write(row.get(file.suffix, line) + "\n")
+        for length in draw.integers(1, 13, count):
+            stream.write(" ".join(WORDS[number] for number in draw.integers(len(WORDS), size=length)) + "\n")
 
 
 def make_tokenizer(folder: Path, seed: int) -> None:
@@ -240,42 +215,29 @@ def measure_corpus(args: argparse.Namespace, work: Path) -> None:
 
 
 def measure_lines(args: argparse.Namespace, work: Path) -> None:
-    """Prints a line for each form, number of lines and command."""
+    """Prints a line for each number of lines and command."""
     in_own_process(make_classifier, work / "classifier")
-    for form in args.forms if args.what == "tables" else ["txt"]:
-        for count in args.lines:
-            file = work / f"lines.{form}"
-            in_own_process(write_lines, file, count)
-            for command in args.commands:
-                output = work / (OUTPUTS[command] or "none")
-                peaks, _ = watched(["-m", "bertkit", *arguments_of(command, work / "classifier", file, output)])
-                shutil.rmtree(output) if output.is_dir() else output.unlink(missing_ok=True)
-                facts = {"form": form, "lines": count, "lines_a_second": round(count / peaks["seconds"])}
-                print(json.dumps({"command": command, **facts, **peaks}), flush=True)
-
-
-def arguments_of(command: str, classifier: Path, file: Path, output: Path) -> list[str]:
-    """Arguments of a command of bertkit on a file."""
-    if command == "evaluate":
-        return ["evaluate", str(classifier), "--validation-file", str(file)]
-    if command == "finetune":
-        words = "--max-steps 1 --set train.eval_strategy=no --set train.save_strategy=no --set train.report=false"
-        words += " --set train.load_best_model_at_end=false --set data.max_eval_samples=1000"
-        paths = ["--train-file", str(file), "--model", str(classifier), "--output-dir", str(output)]
-        return ["finetune", "classification", *paths, *words.split()]
-    return [command, str(classifier), "--input", str(file), "--output", str(output)]
+    for count in args.lines:
+        file = work / "lines.txt"
+        in_own_process(write_lines, file, count)
+        for command in args.commands:
+            output = work / OUTPUTS[command]
+            paths = [str(work / "classifier"), "--input", str(file), "--output", str(output)]
+            peaks, _ = watched(["-m", "bertkit", command, *paths])
+            output.unlink()
+            facts = {"form": "txt", "lines": count, "lines_a_second": round(count / peaks["seconds"])}
+            print(json.dumps({"command": command, **facts, **peaks}), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["corpus", "lines", "tables"])
+    parser.add_argument("what", choices=["corpus", "lines"])
     parser.add_argument("--megabytes", type=int, default=2048)
     parser.add_argument("--num-workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--form", choices=["txt", "txt.gz", "jsonl"], default="txt")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lines", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--commands", nargs="+", choices=OUTPUTS, default=["predict", "embed"])
-    parser.add_argument("--forms", nargs="+", choices=["csv", "jsonl", "parquet"], default=["csv", "jsonl", "parquet"])
     parser.add_argument("--stage", choices=["prepare", "plan"], help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 """The servers that ``serving_speed.py`` runs beside ``bertkit serve``: FastAPI under uvicorn.
 
-    python benchmarks/peer_servers.py plain|plain_locked|batched|onnx MODEL_FOLDER --port PORT
+    python benchmarks/peer_servers.py plain|batched|onnx MODEL_FOLDER --port PORT
 
 ``batched`` and ``onnx`` have a queue: a request tokenizes nothing and waits; one thread takes what waits, computes it
 and answers. Nothing waits for a batch to become full.
@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
-PEERS = ("plain", "plain_locked", "batched", "onnx")
+PEERS = ("plain", "batched", "onnx")
 BATCH_TOKENS = 16_384
 PIPELINE_BATCH = 16
 
@@ -38,15 +38,12 @@ def pipeline_of(folder: str, max_length: int) -> Any:
     return pipeline("text-classification", folder, device="cpu", truncation=True, max_length=max_length, top_k=None)
 
 
-def plain(folder: str, max_length: int, locked: bool) -> Callable[[str], Awaitable[Row]]:
+def plain(folder: str, max_length: int) -> Callable[[str], Awaitable[Row]]:
     """The server that one writes first: a call of the pipeline in a thread for each request."""
-    classify, lock = pipeline_of(folder, max_length), threading.Lock()
+    classify = pipeline_of(folder, max_length)
 
     def answer(text: str) -> Row:
-        if not locked:
-            return list(classify([text])[0])
-        with lock:
-            return list(classify([text])[0])
+        return list(classify([text])[0])
 
     async def endpoint(text: str) -> Row:
         return await asyncio.get_running_loop().run_in_executor(THREADS, answer, text)
@@ -171,10 +168,7 @@ def main() -> None:
     class Body(BaseModel):
         inputs: str
 
-    if args.side in ("plain", "plain_locked"):
-        endpoint = plain(args.folder, args.max_length, args.side == "plain_locked")
-    else:
-        endpoint = {"batched": batched, "onnx": onnx}[args.side](args.folder, args.max_length)
+    endpoint = {"plain": plain, "batched": batched, "onnx": onnx}[args.side](args.folder, args.max_length)
 
     async def answer(body: Body) -> Any:
         return [await endpoint(body.inputs)]

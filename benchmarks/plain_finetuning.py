@@ -1,20 +1,17 @@
 """The plain side of ``scores.py``: what transformers' examples do with the same checkpoint, data and settings.
 
-That is the tokenizer's own windows, the Trainer, and for SQuAD a loop over the 20 best starts and ends of each window.
+That is the Trainer with the collators of transformers.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import tempfile
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 LEARNING_RATE = 5e-5
-WINDOW, OVERLAP, LONGEST, BEST = 384, 128, 30, 20  # tokens; of SQuAD
 Scores = dict[str, float]
 
 
@@ -36,7 +33,6 @@ GLUE = {
     "sst2": Glue("SST-2", ("sentence",), "label", ("0", "1"), "accuracy", 1),
 }
 NER = {"wnut17": "conll", "conll2000-chunking": "txt"}
-SQUAD = {"squad": "1.1", "squad2": "2.0"}
 
 
 def training_arguments(args: argparse.Namespace, seed: int, output_dir: str, **values: Any) -> Any:
@@ -161,95 +157,3 @@ def stock_ner(args: argparse.Namespace, name: str, seed: int) -> Scores:
         for ids in (outcome.label_ids, outcome.predictions.argmax(-1))
     )
     return {"f1": float(f1_score(references, predictions)), "train_seconds": seconds}
-
-
-def squad_files(data_dir: Path, version: str) -> dict[str, Path]:
-    """Training and dev set of a version, the first files of their names."""
-    return {split: sorted(data_dir.glob(f"{split}-v{version}*.json"))[0] for split in ("train", "dev")}
-
-
-def questions(path: Path, limit: int | None) -> dict[str, list[Any]]:
-    """The questions of an official file."""
-    rows = [
-        {"id": qa["id"], "question": qa["question"].lstrip(), "context": paragraph["context"], "answers": qa["answers"]}
-        for article in json.loads(path.read_text(encoding="utf-8"))["data"]
-        for paragraph in article["paragraphs"]
-        for qa in paragraph["qas"]
-    ][:limit]
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def windows_of(rows: dict[str, list[Any]], tokenizer: Any) -> dict[str, Any]:
-    """Windows as the tokenizer makes them, with the positions of the first answer."""
-    windows = tokenizer(
-        rows["question"], rows["context"], truncation="only_second", max_length=WINDOW, stride=OVERLAP,
-        return_overflowing_tokens=True, return_offsets_mapping=True,
-    )  # fmt: skip
-    starts, ends = [], []
-    for window, owner in enumerate(windows["overflow_to_sample_mapping"]):
-        offsets, segments = windows["offset_mapping"][window], windows.sequence_ids(window)
-        inside = [position for position, segment in enumerate(segments) if segment == 1]
-        answers = rows["answers"][owner]
-        start = end = 0
-        if answers and inside:
-            begin, stop = answers[0]["answer_start"], answers[0]["answer_start"] + len(answers[0]["text"])
-            if offsets[inside[0]][0] <= begin and offsets[inside[-1]][1] >= stop:
-                start = max(position for position in inside if offsets[position][0] <= begin)
-                end = min(position for position in inside if offsets[position][1] >= stop)
-        starts.append(start)
-        ends.append(end)
-        windows["offset_mapping"][window] = [
-            pair if segment == 1 else None for pair, segment in zip(offsets, segments, strict=True)
-        ]
-    return {**windows, "start_positions": starts, "end_positions": ends}
-
-
-def answers_of(rows: dict[str, list[Any]], windows: dict[str, Any], outputs: Any) -> list[dict[str, Any]]:
-    """The best answer to each question, and by how much no answer scores more."""
-    best: list[tuple[float, str]] = [(float("-inf"), "")] * len(rows["id"])
-    null = [float("inf")] * len(rows["id"])
-    for window, owner in enumerate(windows["overflow_to_sample_mapping"]):
-        offsets, (starts, ends) = windows["offset_mapping"][window], (each[window] for each in outputs)
-        null[owner] = min(null[owner], float(starts[0] + ends[0]))
-        for start in (-starts).argsort()[:BEST].tolist():
-            for end in (-ends).argsort()[:BEST].tolist():
-                if max(start, end) >= len(offsets) or not offsets[start] or not offsets[end]:
-                    continue
-                if start <= end < start + LONGEST and starts[start] + ends[end] > best[owner][0]:
-                    text = rows["context"][owner][offsets[start][0] : offsets[end][1]]
-                    best[owner] = float(starts[start] + ends[end]), text
-    return [
-        {"id": key, "prediction_text": text, "no_answer_probability": lowest - score if text else 1e9}
-        for key, (score, text), lowest in zip(rows["id"], best, null, strict=True)
-    ]
-
-
-def stock_squad(args: argparse.Namespace, name: str, seed: int) -> Scores:
-    """transformers' question-answering example."""
-    from datasets import Dataset
-    from transformers import AutoModelForQuestionAnswering, AutoTokenizer, DataCollatorWithPadding
-
-    from bertkit import metrics
-
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    limits = {"train": args.limit, "dev": args.eval_limit or args.limit}
-    rows = {split: questions(path, limits[split]) for split, path in squad_files(args.data_dir, SQUAD[name]).items()}
-    windows = {split: windows_of(each, tokenizer) for split, each in rows.items()}
-    inputs = [*tokenizer.model_input_names, "start_positions", "end_positions"]
-    sets = {split: Dataset.from_dict({name: each[name] for name in inputs}) for split, each in windows.items()}
-    model = AutoModelForQuestionAnswering.from_pretrained(args.model, dtype="float32")
-    sizes = {"per_device_train_batch_size": 16, "per_device_eval_batch_size": 64, "max_steps": args.max_steps}
-    collator = DataCollatorWithPadding(tokenizer)
-    trainer, seconds = trained(args, seed, model, sets["train"], collator, learning_rate=args.learning_rate, **sizes)
-    predictions = answers_of(rows["dev"], windows["dev"], trainer.predict(sets["dev"]).predictions[:2])
-    references = [
-        {"id": key, "answers": {name: [each[name] for each in answers] for name in ("text", "answer_start")}}
-        for key, answers in zip(rows["dev"]["id"], rows["dev"]["answers"], strict=True)
-    ]
-    if name == "squad":
-        plain = [{key: each[key] for key in ("id", "prediction_text")} for each in predictions]
-        scores = metrics.load("squad").compute(predictions=plain, references=references)
-    else:
-        limits = {"no_answer_threshold": 0.0}
-        scores = metrics.load("squad_v2").compute(predictions=predictions, references=references, **limits)
-    return {**scores, "train_seconds": seconds}

@@ -1,9 +1,8 @@
-"""Prediction on the CPU beside ``transformers.pipeline``, and in folders by processes beside workers of Ray.
+"""Prediction on the CPU beside ``transformers.pipeline``.
 
     python benchmarks/prediction_speed.py predict CHECKPOINT --input TEXTS [--rounds 3] [--count N]
     python benchmarks/prediction_speed.py evaluate CHECKPOINT --data-dir GLUE [--rounds 3]
     python benchmarks/prediction_speed.py int8 CHECKPOINT --data-dir GLUE [--rounds 3]
-    python benchmarks/prediction_speed.py ray CHECKPOINT [--rows 100000] [--workers 1] [--rounds 3]
 
 CHECKPOINT is a run of bertkit that classifies texts, for ``evaluate`` and ``int8`` of SST-2; TEXTS is a UTF-8 file of
 one a line. Each side is a process of its own, by turns; medians of the rounds. Prints one JSON line.
@@ -16,18 +15,13 @@ those of the whole process, imports, reading and loading among them, and the res
 for the pipeline by counting its labels; ``trainer`` is ``Trainer.predict`` on sorted sentences in batches of 32.
 ``int8`` is ``predict`` on that dev set with the checkpoint as int8 ONNX (``bertkit``) and as it is (``float32``), and
 gives the accuracies. ``processor_seconds`` vary less than the clock on a busy machine.
-
-``ray`` is ``predict --output-dir`` over generated texts: rows a second from the start of the command's work to its end,
-with the start of Ray and the loading of the model, which are also given for a single row. All files must be identical.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
-import random
 import tempfile
 import time
 import zlib
@@ -42,7 +36,6 @@ SIDES = {
     "evaluate": ("sorted_8", "sorted_32", "trainer", "bertkit"),
     "int8": ("sorted_8", "sorted_32", "float32", "bertkit"),
 }
-WORDS = "a good bad film story the plot is lovely or awful , with much to see and little to say".split()
 
 
 def stock_labels(args: argparse.Namespace) -> Callable[[list[str]], list[str]]:
@@ -172,82 +165,25 @@ def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
     return {**rounded(results, 4), **times, **same, **alone}
 
 
-def predict_rows(args: argparse.Namespace) -> None:
-    """Predicts for one row and for all rows with an engine; reports seconds, rows a second, a digest of the files."""
-    from bertkit.features.scaling.folders import predict_folder
-    from bertkit.runtime.placement.processes import Workers
-
-    engine, count = args.side.split()
-    workers = Workers(engine=engine, number=int(count))
-    seconds, digest = {}, hashlib.sha256()
-    for name in ("one", "rows"):
-        with tempfile.TemporaryDirectory() as out:
-            started = time.perf_counter()
-            predict_folder(args.checkpoint, str(args.input / f"{name}.jsonl"), f"{out}/out", workers=workers)
-            seconds[name] = time.perf_counter() - started
-            for path in sorted(Path(out, "out").rglob(f"{name}.jsonl.*.jsonl")):
-                digest.update(path.name.encode() + path.read_bytes())
-    report(
-        seconds=seconds["rows"],
-        rows_per_second=args.rows / seconds["rows"],
-        seconds_to_start=seconds["one"],
-        digest=int(digest.hexdigest()[:12], 16),
-    )
-
-
-def beside_ray(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs all engines with all numbers of workers; returns their results and the overhead of Ray.
-
-    Raises:
-        SystemExit: their files differ.
-    """
-    os.environ.setdefault("MKL_CBWR", "AUTO")  # as the command does: otherwise last digits depend on addresses
-    with tempfile.TemporaryDirectory() as folder:
-        for name, count in {"rows": args.rows, "one": 1}.items():
-            write_rows(Path(folder) / f"{name}.jsonl", count)
-        own = [__file__, args.what, args.checkpoint, "--rows", str(args.rows), "--input", folder, "--side"]
-        sides = [f"{engine} {count}" for count in args.workers for engine in ("local", "ray")]
-        results = by_turns({side: [*own, side] for side in sides}, args.rounds)
-    if len({each["digest"] for each in results.values()}) > 1:
-        raise SystemExit(f"the files differ: {results}")
-    overheads = {
-        count: round(100 * (results[f"ray {count}"]["seconds"] / results[f"local {count}"]["seconds"] - 1), 1)
-        for count in args.workers
-    }
-    return {**rounded(results, 2), "overhead_percent": overheads, "rows": args.rows}
-
-
-def write_rows(path: Path, count: int) -> None:
-    """Writes texts of 1 to 40 words."""
-    draw = random.Random(0)
-    with path.open("w") as stream:
-        for row in range(count):
-            text = " ".join(draw.choices(WORDS, k=draw.randint(1, 40)))
-            stream.write(json.dumps({"id": row, "sentence": text, "text": text}) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["predict", "evaluate", "int8", "ray"])
+    parser.add_argument("what", choices=SIDES)
     parser.add_argument("checkpoint")
     parser.add_argument("--input", type=Path)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=int, help="predict only the first texts")
-    parser.add_argument("--rows", type=int, default=100_000, help="of ray")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="of ray: numbers of workers of each engine")
     parser.add_argument("--side", help="this side alone, in this process")
     parser.add_argument("--stock", help="of that side: the exported checkpoint")
     parser.add_argument("--int8", help="of that side: the int8 model")
     args = parser.parse_args()
-    if args.what != "ray" and (args.input is None) == (args.data_dir is None):
+    if (args.input is None) == (args.data_dir is None):
         parser.error("predict needs --input; evaluate and int8 need --data-dir")
     if args.side is not None:
-        {"predict": predict, "int8": predict, "evaluate": evaluate, "ray": predict_rows}[args.what](args)
+        (evaluate if args.what == "evaluate" else predict)(args)
         return
-    results = beside_ray(args) if args.what == "ray" else beside_pipeline(args)
-    print(json.dumps({**results, **machine()}))
+    print(json.dumps({**beside_pipeline(args), **machine()}))
 
 
 if __name__ == "__main__":

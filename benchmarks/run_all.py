@@ -3,7 +3,7 @@
     python benchmarks/run_all.py DATA MODEL [--only NAME ...] [--resume] [--quick] [--output RESULTS.json]
     python benchmarks/run_all.py --render
 
-DATA is a folder with ``glue/SST-2``, ``squad`` and ``text/books``; MODEL is the folder of a BERT of 6 layers, 384 wide.
+DATA is a folder with ``glue/SST-2`` and ``text/books``; MODEL is the folder of a BERT of 6 layers, 384 wide.
 The rows are in ``rows.py``: each is a script of this folder that runs bertkit beside its peers, by turns, each side in
 a process of its own. First a checkpoint is fine-tuned on SST-2, for the rows of prediction and serving.
 
@@ -189,7 +189,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     output = args.output or (work / "quick.json" if args.quick else render.RESULTS)
     data = args.data.resolve()
-    paths = {"GLUE": str(data / "glue"), "SQUAD": str(data / "squad"), "BOOKS": str(data / "text" / "books")}
+    paths = {"GLUE": str(data / "glue"), "BOOKS": str(data / "text" / "books")}
     paths["MODEL"] = str(Path(args.model).resolve())
     results = load(output)
     names = [name for name in args.only or DEFAULT if not (args.resume and name in results["rows"])]

@@ -2,17 +2,14 @@
 
     python benchmarks/scores.py --model CHECKPOINT --data-dir GLUE --tasks rte mrpc stsb sst2
     python benchmarks/scores.py --model CHECKPOINT --data-dir NER --tasks wnut17 conll2000-chunking
-    python benchmarks/scores.py --model CHECKPOINT --data-dir SQUAD --tasks squad squad2 [--max-steps 300]
-                                [--learning-rate 5e-5] [--eval-limit N]
     all: [--seeds 42 43 44] [--side stock|bertkit|both] [--mixed-precision bf16|no] [--limit N]
          [--output benchmarks/SCORES.json]
 
-Both sides: learning rate 5e-5 (unless given, of SQuAD), linear decay, no warm-up, no weight decay, bf16 autocast over
+Both sides: learning rate 5e-5, linear decay, no warm-up, no weight decay, bf16 autocast over
 float32 weights (or float32 throughout), examples of like length grouped into a batch, which makes three seeds bearable
 on a CPU. GLUE: batch 32, at most 128 tokens, three epochs, of SST-2 one; scores on the dev sets. NER: files of columns
 in folders of the names of the tasks; batch 32, three epochs, at most 256 tokens (the longest sentence has fewer), the
-weights of the last epoch, entities on the test set scored by the package seqeval. SQuAD: the official JSON; batch 16,
-windows of 384 tokens of which 128 are shared, answers of at most 30 tokens, scored by ``bertkit.metrics``.
+weights of the last epoch, entities on the test set scored by the package seqeval.
 
 The plain side is in ``plain_finetuning.py``. Each run prints one JSON line; the last line is the summary. ``--output``
 adds it to a file with machine, commit and date; the tables of README and docs are made from SCORES.json.
@@ -32,22 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plain_finetuning import (
-    BEST,
-    GLUE,
-    LEARNING_RATE,
-    LONGEST,
-    NER,
-    OVERLAP,
-    SQUAD,
-    WINDOW,
-    Scores,
-    sentences,
-    squad_files,
-    stock_glue,
-    stock_ner,
-    stock_squad,
-)
+from plain_finetuning import GLUE, LEARNING_RATE, NER, Scores, sentences, stock_glue, stock_ner
 
 
 def finetune(args: argparse.Namespace, seed: int, output_dir: Path, options: Sequence[str], **settings: Any) -> Any:
@@ -103,28 +85,10 @@ def bertkit_ner(args: argparse.Namespace, name: str, seed: int) -> Scores:
     return {"f1": float(f1_score(references, predictions)), "train_seconds": round(results["train_runtime"], 1)}
 
 
-def bertkit_squad(args: argparse.Namespace, name: str, seed: int) -> Scores:
-    """bertkit's command."""
-    files = squad_files(args.data_dir, SQUAD[name])
-    options = ["squad", "--train-file", str(files["train"]), "--validation-file", str(files["dev"])]
-    options += ["--max-steps", str(args.max_steps), "--learning-rate", str(args.learning_rate)]
-    options += ["--global-train-batch-size", "16", "--max-seq-length", str(WINDOW), "--doc-stride", str(OVERLAP)]
-    options += ["--max-answer-length", str(LONGEST), "--n-best-size", str(BEST)]
-    options += ["--version-2-with-negative"] if name == "squad2" else []
-    limits = {"train": args.limit, "eval": args.eval_limit or args.limit}
-    options += [f"--max-{kind}-samples={limit}" for kind, limit in limits.items() if limit is not None]
-    with tempfile.TemporaryDirectory() as folder:
-        results = finetune(args, seed, Path(folder) / "run", options)
-    scores = {name.removeprefix("eval_"): value for name, value in results.items() if name.startswith("eval_")}
-    return {**scores, "train_seconds": round(results["train_runtime"], 1)}
-
-
 Run = Callable[[argparse.Namespace, str, int], Scores]
 TASKS: dict[str, tuple[str, Run, Run]] = {
     **{name: (task.score, stock_glue, bertkit_glue) for name, task in GLUE.items()},
     **dict.fromkeys(NER, ("f1", stock_ner, bertkit_ner)),
-    "squad": ("f1", stock_squad, bertkit_squad),
-    "squad2": ("best_f1", stock_squad, bertkit_squad),
 }
 """Task → the score of the summary, the plain side, and bertkit's."""
 
@@ -135,9 +99,7 @@ def record(output: Path, summary: dict[str, Any], args: argparse.Namespace) -> N
 
     known = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
     options = {"tasks": args.tasks, "seeds": args.seeds, "mixed-precision": [args.mixed_precision]}
-    if set(args.tasks) & set(SQUAD):
-        options |= {"max-steps": [args.max_steps], "learning-rate": [args.learning_rate]}
-    options |= {name: [value] for name in ("limit", "eval-limit") if (value := getattr(args, name.replace("-", "_")))}
+    options |= {} if args.limit is None else {"limit": [args.limit]}
     words = (f"--{name} {' '.join(map(str, values))}" for name, values in options.items())
     data_dir = args.data_dir.name.upper()
     facts = {
@@ -160,9 +122,6 @@ def main() -> None:
     parser.add_argument("--mixed-precision", choices=["bf16", "no"], default="bf16")
     parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
     parser.add_argument("--limit", type=int, default=None, help="examples of each file, for a quick look")
-    parser.add_argument("--eval-limit", type=int, default=None, help="of SQuAD: questions of dev")
-    parser.add_argument("--max-steps", type=int, default=300, help="of SQuAD")
-    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE, help="of SQuAD")
     parser.add_argument("--output", type=Path, help="JSON file to which the summary is added")
     args = parser.parse_args()
 

@@ -6,8 +6,7 @@ CHECKPOINT is a run of bertkit that classifies texts, TEXTS a UTF-8 file of one 
 the pipeline and as float32 ONNX. All servers run under uvicorn with the same event loop and listen on 127.0.0.1, by
 turns, each in a process of its own; the peers are in ``peer_servers.py``:
 
-- ``plain`` computes in the endpoint's thread, as FastAPI does for ``def``; ``plain_locked`` lets one request compute at
-  a time, so that requests do not compete for the cores.
+- ``plain`` computes in the endpoint's thread, as FastAPI does for ``def``.
 - ``batched`` gives all texts that wait to the pipeline at once, sorted by length, in its batches of 16.
 - ``onnx`` is dynamic batching as text-embeddings-inference publishes it, with ONNX Runtime.
 

@@ -3,14 +3,14 @@
 #   DATA        folder with glue/SST-2, squad (version 1.1) and text/books
 #   CHECKPOINT  a pre-trained BERT with its tokenizer
 #   OUT         a new folder for the logs, one a step, the tables, table.*.jsonl, and the summary, steps.txt
-#   STEP        of: environment tests pretraining squad_speed sst2 squad; all of them in this order, the most telling first
+#   STEP        of: environment tests pretraining sst2_speed sst2 squad; all of them in this order, the most telling first
 # Needs bertkit with its extras dev and lora in the environment of `python`, a C compiler for torch.compile, and no network. Every
 # step has its limit in seconds, and runs whether or not an earlier one failed; the last lines say which failed. The first three
 # steps are limited to 17 minutes. With cpu everything is small, so that the campaign can be tried without a GPU.
 set -uo pipefail
 usage() { sed -n '2s/^# //p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
-all=(environment tests pretraining squad_speed sst2 squad)
+all=(environment tests pretraining sst2_speed sst2 squad)
 data=$1 checkpoint=$2 out=$3 device=${4:-cuda} steps=("${@:5}")
 [ "$device" = cuda ] || [ "$device" = cpu ] || usage
 [ ${#steps[@]} -gt 0 ] || steps=("${all[@]}")
@@ -45,10 +45,10 @@ table() {
 
 if [ "$device" = cuda ]; then
   one="env CUDA_VISIBLE_DEVICES=$(cut -d, -f1 <<< "${CUDA_VISIBLE_DEVICES:-0}")"  # but for the tests of two GPUs
-  speed=(--device cuda --rounds 2) models=(base) lengths=(128 512) numbers=(--steps 30 --batch-size 64) count=1600 precision=bf16
+  speed=(--device cuda --rounds 2) models=(base) lengths=(128 512) numbers=(--steps 30 --batch-size 64) count=19200 precision=bf16
   run=(--placement single_gpu) workers=4
 else
-  one=env speed=(--device cpu --rounds 1) models=(tiny) lengths=(128) numbers=(--steps 6 --batch-size 4) count=200 precision=no
+  one=env speed=(--device cpu --rounds 1) models=(tiny) lengths=(128) numbers=(--steps 6 --batch-size 4) count=512 precision=no
   run=(--placement cpu --max-steps 4 --max-train-samples 64 --max-eval-samples 64) workers=0
 fi
 squad=("$data"/squad/train-v1.1*.json) books=("$data"/text/books/*.txt)
@@ -57,8 +57,8 @@ step environment 60 python -m bertkit env
 step tests 540 env BERTKIT_TEST_DEVICE="$device" python -m pytest -n "$workers" -W default --durations=10 -m gpu tests
 table pretraining 420 $one python benchmarks/pretraining_speed.py pairs --corpus "${books[@]}" --tokenizer "$checkpoint" \
   --models "${models[@]}" --lengths "${lengths[@]}" --precisions "$precision" "${numbers[@]}" "${speed[@]}"
-table squad_speed 300 $one python benchmarks/finetuning_speed.py squad --tokenizer "$checkpoint" --data-dir "$data/squad" \
-  --sizes "${models[@]}" --precisions "$precision" --count "$count" "${speed[@]}"
+table sst2_speed 300 $one python benchmarks/finetuning_speed.py sst2 --model "$checkpoint" --data-dir "$data/glue" \
+  --precisions "$precision" --count "$count" "${speed[@]}"
 step sst2 300 $one python -m bertkit finetune glue --task sst2 --model "$checkpoint" --data-dir "$data/glue/SST-2" \
   --output-dir "$out/sst2" --set train.report=true "${run[@]}"
 step squad 390 $one python -m bertkit finetune squad --model "$checkpoint" --train-file "${squad[0]}" \

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import errno
-import io
 import os
 import shlex
 import sys
@@ -21,12 +20,9 @@ from bertkit.cli.groups import has_command
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.processes import uninterrupted
-from bertkit.runtime.progress import printable, wants_colours, wrapped
+from bertkit.runtime.progress import printable, wrapped
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from bertkit.training.runs.directory import Run
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
@@ -57,21 +53,6 @@ def print_result(result: Any, lines: Iterable[object], as_json: bool, format: st
 def print_lines(lines: Iterable[str]) -> None:
     """Prints lines that are escaped already and may have colours, and flushes."""
     _print("".join(f"{line}\n" for line in lines))
-
-
-def console(width: int | None = None) -> Console:
-    """Returns a console of rich that writes to a string, for `drawn`; None is the width of the terminal, or 80."""
-    from rich.console import Console
-
-    coloured = wants_colours()
-    return Console(file=io.StringIO(), force_terminal=coloured, no_color=not coloured, highlight=False, width=width)
-
-
-def drawn(on: Console, table: Table) -> list[str]:
-    """Draws a table on a console, and returns its lines."""
-    on.print(table)
-    assert isinstance(on.file, io.StringIO)
-    return [line.rstrip() for line in on.file.getvalue().rstrip().split("\n")]
 
 
 def print_list(name: str, blocks: Iterable[Iterable[Any]]) -> None:

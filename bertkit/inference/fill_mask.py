@@ -1,15 +1,16 @@
-"""Predictions of a masked language model for [MASK] (BERT §3.1, Task #1), and probabilities of the pieces of words.
+"""Predictions of a masked language model: for [MASK] in texts (BERT §3.1, Task #1), and for words that are masked here.
 
-A piece of a word is predicted with the further pieces of its word masked too (Kauf and Ivanova, 2023): otherwise the
-rest of a cut word gives it away, and rare words seem probable. The sum over pieces is the pseudo-log-likelihood
-(Salazar et al., 2020).
+The pieces of a word are masked together (Kauf and Ivanova, 2023), those before the predicted one excepted: otherwise
+the rest of a cut word gives a piece away, and rare words seem probable. The sum of their log-probabilities is the
+pseudo-log-likelihood of the word (Salazar et al., 2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bertkit.inference.forward import forward_in_batches
 from bertkit.model.checkpoint.encoders import longest_input, model_inputs
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-_TOKENS = 1024  # of a batch of masked pieces, whose logits are (tokens, vocabulary)
+_TOKENS = 1024  # of a batch, whose logits are (tokens, vocabulary)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,26 @@ class MaskPrediction:
     token: str
     probability: float
     text: str
+
+
+class MaskedWord(NamedTuple):
+    """A word that is predicted: the tokens from ``start`` up to ``end`` of the text with the number ``row``."""
+
+    row: int
+    start: int
+    end: int
+
+
+class WordPrediction(NamedTuple):
+    """What a model predicts in place of a word.
+
+    Attributes:
+        log_probability: of its pieces, natural logarithm; the sum over several.
+        best: the most probable pieces in place of its first one, and their probabilities.
+    """
+
+    log_probability: float
+    best: list[tuple[str, float]]
 
 
 def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, head: str | None) -> None:
@@ -90,29 +113,89 @@ class MaskFiller:
             return []
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
         self._check(texts, encoded["input_ids"])
-        ids = encoded["input_ids"]
         # Models may have more rows than the vocabulary has tokens, such as a multiple of 64.
         known = torch.tensor(sorted(chosen_ids), device=self.model.device)
+        rows = [{name: encoded[name][row] for name in self.inputs} for row in range(len(texts))]
+        masks = [
+            [position for position, token in enumerate(ids) if token == self.mask_id] for ids in encoded["input_ids"]
+        ]
+
+        def predict(row: int, scores: Tensor) -> list[list[MaskPrediction]]:
+            best = scores.softmax(dim=-1)[:, known].topk(top_k)
+            offsets = encoded["offset_mapping"][row]
+            guesses = zip(known[best.indices].tolist(), best.values.tolist(), strict=True)
+            return [
+                [
+                    self._prediction(texts[row], offsets[position - 1], offsets[position], *guess)
+                    for guess in zip(*each, strict=True)
+                ]
+                for position, each in zip(masks[row], guesses, strict=True)
+            ]
+
+        return self._at(masks, rows, predict, self.batch_size)
+
+    def predict_words(
+        self, texts: Sequence[Mapping[str, Sequence[int]]], words: Sequence[MaskedWord], best: int = 0
+    ) -> list[WordPrediction]:
+        """Masks words, one at a time, and returns the prediction of each.
+
+        Args:
+            texts: ``input_ids``, and ``token_type_ids`` where the model takes them, of each text with its special
+                tokens.
+            words: the words, in any order.
+            best: number of the most probable pieces that are returned.
+
+        Raises:
+            CheckpointError: an output is NaN or infinite.
+        """
+        import torch
+
+        known = torch.tensor(sorted(self._vocabulary.values()), device=self.model.device)
+        pieces = [(word, position) for word in words for position in range(word.start, word.end)]
+        rows = []
+        for word, position in pieces:
+            ids = list(texts[word.row]["input_ids"])
+            ids[position : word.end] = [self.mask_id] * (word.end - position)
+            whole = {**texts[word.row], "input_ids": ids, "attention_mask": [1] * len(ids)}
+            rows.append({name: whole[name] for name in self.inputs})
+
+        def predict(number: int, scores: Tensor) -> tuple[float, list[tuple[str, float]]]:
+            word, position = pieces[number]
+            logs = scores[0].log_softmax(dim=-1)
+            top = logs[known].topk(min(best, len(known)))
+            tokens = self.tokenizer.convert_ids_to_tokens(known[top.indices].tolist())
+            true = int(texts[word.row]["input_ids"][position])
+            return float(logs[true]), list(zip(tokens, top.values.exp().tolist(), strict=True))
+
+        size = max(1, _TOKENS // max((len(row["input_ids"]) for row in rows), default=1))
+        predicted = iter(self._at([[position] for _, position in pieces], rows, predict, size, unreported))
+        predictions = []
+        for word in words:
+            of_word = [next(predicted) for _ in range(word.start, word.end)]
+            predictions.append(WordPrediction(math.fsum(log for log, _ in of_word), of_word[0][1]))
+        return predictions
+
+    def _at(
+        self,
+        positions: Sequence[Sequence[int]],
+        rows: Sequence[Mapping[str, Sequence[int]]],
+        predict: Callable[[int, Tensor], T],
+        batch_size: int,
+        on_progress: Callable[[int, int], object] | None = None,
+    ) -> list[T]:
+        """Runs the model over rows; ``predict`` makes the result of one from the logits at its positions, (P, V)."""
 
         def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-            rows = [{name: encoded[name][row] for name in self.inputs} for row in numbers]
-            return padded(rows, self.tokenizer, self.inputs)
+            return padded([rows[number] for number in numbers], self.tokenizer, self.inputs)
 
-        def keep(numbers: list[int], outputs: Any) -> Iterator[list[list[MaskPrediction]]]:
-            for row, scores in zip(numbers, outputs.logits, strict=True):
-                masks = [position for position, token in enumerate(ids[row]) if token == self.mask_id]
-                best = scores[masks].float().softmax(dim=-1)[:, known].topk(top_k)
-                offsets = encoded["offset_mapping"][row]
-                guesses = zip(known[best.indices].tolist(), best.values.tolist(), strict=True)
-                yield [
-                    [
-                        self._prediction(texts[row], offsets[position - 1], offsets[position], *guess)
-                        for guess in zip(*each, strict=True)
-                    ]
-                    for position, each in zip(masks, guesses, strict=True)
-                ]
+        def keep(numbers: list[int], outputs: Any) -> Iterator[T]:
+            # BERT's heads of pre-training have logits of the next sentence too.
+            logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
+            for number, scores in zip(numbers, logits, strict=True):
+                yield predict(number, scores[positions[number]].float())
 
-        return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size, self.name)
+        lengths = [len(row["input_ids"]) for row in rows]
+        return forward_in_batches(self.model, lengths, collate, keep, batch_size, self.name, on_progress)
 
     def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         """Refuses texts without a mask and texts longer than the model's input."""
@@ -150,80 +233,3 @@ class MaskFiller:
         if len(word) < len(decoded) or token_id in self._special_ids:
             blank = text[len(kept) : start] or (" " if piece != word and kept == kept.rstrip() != "" else "")
         return MaskPrediction(piece, probability, kept + blank + word + text[mask[1] :])
-
-
-# ---- pieces of words -------------------------------------------------------------------------------------------------
-
-
-class MaskedPiece(NamedTuple):
-    """A piece that is predicted.
-
-    Attributes:
-        row: number of its text.
-        position: its token; this and those up to ``end`` are masked.
-        end: the token after the last one of its word.
-    """
-
-    row: int
-    position: int
-    end: int
-
-
-class PiecePrediction(NamedTuple):
-    """What a model predicts in place of a piece.
-
-    Attributes:
-        log_probability: of the true piece, natural logarithm.
-        best: the most probable pieces and their probabilities.
-    """
-
-    log_probability: float
-    best: list[tuple[str, float]]
-
-
-def predict_pieces(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    inputs: Sequence[str],
-    name: str,
-    texts: Sequence[Mapping[str, Sequence[int]]],
-    pieces: Sequence[MaskedPiece],
-    best: int = 0,
-) -> list[PiecePrediction]:
-    """Masks pieces, one at a time, and returns the prediction of each; CheckpointError if an output is NaN or infinite.
-
-    Args:
-        model: a masked language model.
-        tokenizer: its tokenizer, with a mask token.
-        inputs: names of the inputs that the model takes.
-        name: name of the checkpoint, for messages.
-        texts: ``input_ids``, and ``token_type_ids`` where the model takes them, of each text with its special tokens.
-        pieces: the pieces, in any order.
-        best: number of the most probable pieces that are returned.
-    """
-    import torch
-
-    known = torch.tensor(sorted(tokenizer.get_vocab().values()), device=model.device)
-
-    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-        columns = []
-        for piece in (pieces[number] for number in numbers):
-            whole = {**texts[piece.row], "attention_mask": [1] * len(texts[piece.row]["input_ids"])}
-            ids = list(whole["input_ids"])
-            ids[piece.position : piece.end] = [tokenizer.mask_token_id] * (piece.end - piece.position)
-            columns.append({name: ids if name == "input_ids" else whole[name] for name in inputs})
-        return padded(columns, tokenizer, inputs)
-
-    def keep(numbers: list[int], outputs: Any) -> Iterator[PiecePrediction]:
-        logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
-        for number, of_row in zip(numbers, logits, strict=True):
-            piece = pieces[number]
-            logs = of_row[piece.position].float().log_softmax(dim=-1)
-            top = logs[known].topk(min(best, len(known)))
-            tokens = tokenizer.convert_ids_to_tokens(known[top.indices].tolist())
-            true = int(texts[piece.row]["input_ids"][piece.position])
-            yield PiecePrediction(float(logs[true]), list(zip(tokens, top.values.exp().tolist(), strict=True)))
-
-    lengths = [len(texts[piece.row]["input_ids"]) for piece in pieces]
-    size = max(1, _TOKENS // max(lengths, default=1))
-    return forward_in_batches(model, lengths, collate, keep, size, name, unreported)

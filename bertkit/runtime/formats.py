@@ -1,4 +1,4 @@
-r"""Tables of results as text for a terminal, LaTeX, Markdown and CSV.
+r"""Tables of results: drawn by rich for a terminal, and as LaTeX, Markdown, CSV and HTML.
 
 >>> table = ResultTable({"run_name": ["a_b", "c"], "mean": ["0.5 ± 0.1", "-"]}, rows=[{"run_name": "a_b", "mean": 0.5}])
 >>> print(table.formatted("latex"))
@@ -15,30 +15,40 @@ c & - \\
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertkit.runtime import markdown
+from bertkit.runtime.progress import printable, wants_colours
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 Format = Literal["text", "latex", "markdown", "csv"]
 
-_GAP = "  "
-_LATEX = {
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    "≤": r"$\leq$",
-    "×": r"$\times$",
-}
-_TO_LATEX = str.maketrans(_LATEX)
+WIDEST = 10_000  # characters of a line in files and pipes
+_TO_LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+        "−": "$-$",
+        "–": "--",
+        "≤": r"$\leq$",
+        "×": r"$\times$",
+    }
+)
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")  # a line ending would end a comment or a row
 
 
@@ -52,13 +62,17 @@ class ResultTable:
         heading: line above the table; empty without one.
         lines: lines below it.
         optional: headings that a narrow terminal gets no column of, in the order in which they are left out.
+        styles: heading → style of each cell, such as ``red``, in terminals with colours.
+        is_ruled: with a line below the headings; what is too wide is folded in the first column and cut in others.
     """
 
     columns: Mapping[str, Sequence[str]]
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]] = ()
     heading: str = ""
     lines: Sequence[str] = ()
     optional: Sequence[str] = ()
+    styles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_ruled: bool = False
 
     def formatted(self, format: Format = "text", width: int | None = None) -> str:
         """Formats the table.
@@ -68,46 +82,100 @@ class ResultTable:
                 comments; ``markdown``, a table of GitHub's flavour; or ``csv``, the rows alone, with all digits.
             width: of ``text``, columns of the terminal; None asks the terminal.
         """
-        if format == "latex":
-            return _latex(self)
-        if format == "markdown":
-            return _markdown(self)
         if format == "csv":
             return to_csv(self.rows).rstrip("\n")
-        heading = [self.heading] if self.heading else []
-        return "\n".join([*heading, *_fitted(self.columns, self.optional, width), *self.lines])
+        if format == "text":
+            return "\n".join([*([self.heading] if self.heading else []), *self.drawn(width)[0], *self.lines])
+        names, *rows = [list(self.columns), *map(list, zip(*self.columns.values(), strict=True))]
+        if format == "markdown":
+            above = [markdown.escape(self.heading), ""] if self.heading else []
+            below = ["", *(f"- {markdown.escape(line)}" for line in self.lines)] if self.lines else []
+            cells = [[*map(markdown.escape, row)] for row in rows]
+            return "\n".join([*above, markdown.table(list(map(markdown.escape, names)), cells), *below])
+        comments = [f"% {_SPACE.sub(' ', line)}" for line in (self.heading, *self.lines) if line]
+        opening = rf"\begin{{tabular}}{{{'l' * len(names)}}}"
+        first, *others = [" & ".join(map(latex_escape, row)) + r" \\" for row in (names, *rows)]
+        return "\n".join(
+            [*comments, opening, r"\toprule", first, r"\midrule", *others, r"\bottomrule", r"\end{tabular}"]
+        )
+
+    def drawn(self, width: int | None = None) -> tuple[list[str], list[str]]:
+        """Draws the table for a terminal, without those of the columns ``optional`` for which there is no room.
+
+        Args:
+            width: columns of the terminal; None asks the terminal.
+
+        Returns:
+            The lines, and the headings of the columns that are left out.
+        """
+        width = shutil.get_terminal_size().columns if width is None else width
+        columns, left_out, screen = dict(self.columns), [], console(WIDEST)
+        for name in self.optional:
+            if screen.measure(self._of_rich(columns)).maximum <= width:
+                break
+            if columns.pop(name, None) is not None:
+                left_out.append(name)
+        return draw(self._of_rich(columns), width if self.is_ruled else WIDEST), left_out
+
+    def _of_rich(self, columns: Mapping[str, Sequence[str]]) -> Table:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        if self.is_ruled:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        else:
+            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+        for number, name in enumerate(columns):
+            folds = self.is_ruled and number == 0
+            words = name if self.is_ruled else name.replace("_", "\n")
+            table.add_column(Text(words), overflow="fold" if folds else "ellipsis", no_wrap=not folds)
+        styled = (zip_longest(column, self.styles.get(name, ()), fillvalue="") for name, column in columns.items())
+        for row in zip(*styled, strict=True):
+            table.add_row(*(Text(printable(cell), style) for cell, style in row))
+        return table
 
 
-def _rows(columns: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    return list(zip(*columns.values(), strict=True))
+def console(width: int | None = None) -> Console:
+    """Returns a console of rich that writes to a string, for `draw`; None is the width of the terminal, or 80."""
+    from rich.console import Console
+
+    coloured = wants_colours()
+    return Console(file=io.StringIO(), force_terminal=coloured, no_color=not coloured, highlight=False, width=width)
 
 
-def _latex(table: ResultTable) -> str:
-    comments = [f"% {_SPACE.sub(' ', line)}" for line in (table.heading, *table.lines) if line]
-    heading, *rows = [
-        " & ".join(latex_escape(cell) for cell in row) + r" \\" for row in (tuple(table.columns), *_rows(table.columns))
-    ]
-    opening = rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}"
-    lines = [opening, r"\toprule", heading, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
-    return "\n".join([*comments, *lines])
+def draw(table: Table, width: int | None = None) -> list[str]:
+    """Draws a table of rich, and returns its lines; they have colours if stdout is a terminal that wants them."""
+    screen = console(width)
+    screen.print(table)
+    assert isinstance(screen.file, io.StringIO)
+    return [line.rstrip() for line in screen.file.getvalue().rstrip().split("\n")]
 
 
-def latex_escape(text: str) -> str:
-    r"""Returns text as one line that LaTeX prints unchanged.
+def aligned(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Formats columns of text; the words of a heading, separated by ``_``, stand below each other.
 
-    >>> latex_escape("50 % of a_b")
-    '50 \\% of a\\_b'
+    >>> aligned({"learning_rate": ["2e-05", "5e-05"], "n": ["1", "3"]})
+    ['learning', 'rate      n', '2e-05     1', '5e-05     3']
     """
-    return _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
+    return ResultTable(columns).drawn(WIDEST)[0]
 
 
-def _markdown(table: ResultTable) -> str:
-    from bertkit.runtime import markdown  # a feature, which the other formats do without
+def name_value_lines(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Formats names with their values beside them, one pair a line.
 
-    heading, *rows = [[*map(markdown.escape, row)] for row in (tuple(table.columns), *_rows(table.columns))]
-    above = [markdown.escape(table.heading), ""] if table.heading else []
-    below = ["", *(f"- {markdown.escape(line)}" for line in table.lines)] if table.lines else []
-    return "\n".join([*above, markdown.table(heading, rows), *below])
+    >>> name_value_lines([("accuracy", "0.5"), ("n", "2")])
+    ['accuracy  0.5', 'n         2']
+    """
+    pairs = list(rows)
+    width = max((len(name) for name, _ in pairs), default=0)
+    return [f"{name:{width}}  {value}" for name, value in pairs]
+
+
+def name_value_html(rows: Iterable[tuple[str, str]]) -> str:
+    """Formats names and values as an HTML table; no rows are empty text."""
+    cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
+    return f"<table>{cells}</table>" if cells else ""
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -121,27 +189,30 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _fitted(columns: Mapping[str, Sequence[str]], optional: Sequence[str], width: int | None) -> list[str]:
-    """Formats columns of text as `aligned` does, without those of ``optional`` for which a terminal has no room."""
-    width = shutil.get_terminal_size().columns if width is None else width
-    columns = dict(columns)
-    for name in optional:
-        if max(map(len, aligned(columns)), default=0) <= width:
-            break
-        columns.pop(name, None)
-    return aligned(columns)
+def latex_escape(text: str) -> str:
+    r"""Returns text as one line that LaTeX prints unchanged.
 
-
-def aligned(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """Formats columns of text; the words of a heading, separated by ``_``, stand below each other.
-
-    >>> aligned({"learning_rate": ["2e-05", "5e-05"], "n": ["1", "3"]})
-    ['learning', 'rate      n', '2e-05     1', '5e-05     3']
+    >>> latex_escape("50 % of a_b")
+    '50 \\% of a\\_b'
     """
-    headings = [name.split("_") for name in columns]
-    height = max(map(len, headings), default=0)
-    parts = [[""] * (height - len(words)) + words for words in headings]
-    cells = [[*words, *values] for words, values in zip(parts, columns.values(), strict=True)]
-    widths = [max(map(len, column)) for column in cells]
-    rows = zip(*cells, strict=True)
-    return [_GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
+
+
+def score_text(mean: float | None, sd: float | None = None, *, digits: int = 4, unknown: str = "-") -> str:
+    """Formats a score with its standard deviation over runs.
+
+    >>> score_text(0.5), score_text(81.25, 0.5, digits=1), score_text(None)
+    ('0.5000', '81.2 ± 0.5', '-')
+    """
+    if mean is None:
+        return unknown
+    return f"{mean:.{digits}f}" + ("" if sd is None else f" ± {sd:.{digits}f}")
+
+
+def interval_text(low: float | None, high: float | None, *, digits: int = 4, unknown: str = "-") -> str:
+    """Formats the ends of an interval.
+
+    >>> interval_text(0.25, 0.75), interval_text(None, None)
+    ('0.2500–0.7500', '-')
+    """
+    return unknown if low is None or high is None else f"{low:.{digits}f}–{high:.{digits}f}"

@@ -1,4 +1,4 @@
-"""The plain implementation that bertkit's data is timed beside keeps the released script's rules itself."""
+"""The plain pairs, which a step of bertkit is timed beside, keep the released script's rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def _load(name: str):
 
 
 plain = _load("plain_pretraining_data")
-PIECES = plain.Pieces(size=1000, pad=0, cls=2, sep=3, mask=4)
 
 
 class Scripted(Random):
@@ -52,19 +51,12 @@ def numbered(*lengths: int, first: int) -> list[list[int]]:
     return document
 
 
-def test_blank_lines_part_documents():
-    lines = ["a b\n", "\n", "\n", "c\n", "!\n", "d e\n"]
-    encode = lambda text: [ord(letter) for letter in text.split() if letter != "!"]  # noqa: E731
-    assert plain.documents_of(lines, encode) == [[[97, 98]], [[99], [100, 101]]]
-
-
 def test_random_next_puts_rest_of_chunk_back():
     documents = [numbered(2, 2, 2, first=10), numbered(3, 3, first=50)]
-    rules = plain.Rules(max_seq_length=9, short_seq_prob=0.5)
     # Not short; A is one sentence of three; B is random, from document 1, its sentence 0 on, until 4 tokens are there.
     # Then the two sentences put back: A is the first, B the second.
     drawn = Scripted(0.7, 1, 0.4, 1, 0, 0.1, 0.9, 2, 0.6)
-    pairs = list(plain.pairs_of(documents, 0, rules, drawn))
+    pairs = list(plain.pairs_of(documents, 0, 9, drawn, 0.5))
     # 2 + 6 tokens do not fit in 6: B loses one at the front and one at the back.
     assert pairs == [([10, 11], [51, 52, 53, 54], True), ([12, 13], [14, 15], False)]
     assert not drawn.numbers
@@ -73,52 +65,27 @@ def test_random_next_puts_rest_of_chunk_back():
 def test_last_sentence_has_a_random_next():
     documents = [numbered(4, first=10), numbered(1, 1, first=50)]
     drawn = Scripted(0.2, 3, 0, 1, 1)  # short: 3 tokens; document 0 is its own, document 1 is taken, its last sentence
-    rules = plain.Rules(max_seq_length=9, short_seq_prob=0.5)
-    assert list(plain.pairs_of(documents, 0, rules, drawn)) == [([10, 11, 12, 13], [51], True)]
-
-
-def test_tokens_are_hidden_in_three_ways():
-    # 12 tokens with the special ones, a quarter: three are hidden. [MASK]; kept; replaced by 77.
-    rules = plain.Rules(max_seq_length=12, max_predictions_per_seq=5, masked_lm_prob=0.25)
-    pair = plain.Pair([10, 11, 12, 13], [14, 15, 16, 17, 18], False)
-    example = plain.masked(pair, rules, PIECES, Scripted(0.1, 0.9, 0.2, 0.8, 0.5, 77))
-    assert example.input_ids == [2, 4, 11, 77, 13, 3, 14, 15, 16, 17, 18, 3]
-    assert (example.positions, example.labels) == ([1, 2, 3], [10, 11, 12])
-    assert plain.features(example, rules, PIECES) == {
-        "input_ids": example.input_ids,
-        "input_mask": [1] * 12,
-        "segment_ids": [0] * 6 + [1] * 6,
-        "masked_lm_positions": [1, 2, 3, 0, 0],
-        "masked_lm_ids": [10, 11, 12, 0, 0],
-        "masked_lm_weights": [1.0, 1.0, 1.0, 0.0, 0.0],
-        "next_sentence_labels": [0],
-    }
+    assert list(plain.pairs_of(documents, 0, 9, drawn, 0.5)) == [([10, 11, 12, 13], [51], True)]
 
 
 @given(
     lengths=st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=12), min_size=2, max_size=5),
     seed=st.integers(0, 2**32),
 )
-def test_every_example_keeps_the_rules(lengths, seed):
+def test_every_pair_keeps_the_rules(lengths, seed):
     documents, first = [], 10
     for document in lengths:
         documents.append(numbered(*document, first=first))
         first = documents[-1][-1][-1] + 1
-    rules = plain.Rules(max_seq_length=16, max_predictions_per_seq=3, short_seq_prob=0.5)
     text = [token for document in documents for sentence in document for token in sentence]
-    for example in plain.one_pass(documents, rules, PIECES, Random(seed)):
-        original = list(example.input_ids)
-        for position, label in zip(example.positions, example.labels, strict=True):
-            original[position] = label
-        middle = original.index(3)
-        a, b = original[1:middle], original[middle + 1 : -1]
-        assert a == text[text.index(a[0]) : text.index(a[-1]) + 1]
-        assert b == text[text.index(b[0]) : text.index(b[-1]) + 1]
-        assert len(original) <= rules.max_seq_length
-        assert example.segment_ids == [0] * (len(a) + 2) + [1] * (len(b) + 1)
-        assert example.positions == sorted(set(example.positions))
-        assert len(example.positions) == min(3, max(1, round(0.15 * len(original))))
-        assert not {0, middle, len(original) - 1} & set(example.positions)
+    random = Random(seed)
+    for number in range(len(documents)):
+        for a, b, is_random_next in plain.pairs_of(documents, number, 16, random, 0.5):
+            start = text.index(a[0])
+            assert a == text[start : text.index(a[-1]) + 1]
+            assert b == text[text.index(b[0]) : text.index(b[-1]) + 1]
+            assert len(a) + len(b) <= 16 - 3
+            assert is_random_next or text.index(b[0]) > text.index(a[-1])
 
 
 @pytest.mark.parametrize("longer", ["a", "b"])

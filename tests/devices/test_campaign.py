@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_campaign.sh"
-STEPS = ["environment", "tests", "pretraining", "squad_speed", "sst2", "squad"]
+STEPS = ["environment", "tests", "pretraining", "sst2_speed", "sst2", "squad"]
 STAND_IN = """#!/usr/bin/env bash
 echo "$@" >> "$CALLS"
 echo 'some words'; echo '{"rate": 0.5}'
@@ -36,7 +36,7 @@ def test_all_steps_run_in_order(tmp_path: Path, device: str):
     assert process.returncode == 0, process.stderr
     assert [line.partition(":")[0] for line in (out / "steps.txt").read_text().splitlines()] == STEPS
     assert (out / "table.pretraining.jsonl").read_text() == '{"rate": 0.5}\n'
-    assert (out / "table.squad_speed.jsonl").read_text() == '{"rate": 0.5}\n'
+    assert (out / "table.sst2_speed.jsonl").read_text() == '{"rate": 0.5}\n'
     calls = (tmp_path / "calls").read_text().splitlines()
     assert [f"--device {device}" in call for call in calls] == [False, False, True, True, False, False]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,11 +133,11 @@ def extend_tokenizer(
         dataset_split=dataset_split,
         streaming=streaming,
     )
-    words = count_words(TextLines(sources), tokenizer.backend_tokenizer)
-    if not words.counts:
+    words, plain = count_words(TextLines(sources), tokenizer.backend_tokenizer)
+    if not words:
         raise DataError("no text to take words from: the given text is empty or only white space")
     with Bar("choosing pieces", "pieces") as progress:
-        growth = grow(tokenizer, words.counts, add, min_frequency, name, progress)
+        growth = grow(tokenizer, words, add, min_frequency, name, progress)
     if not growth.pieces:
         raise DataError(
             f"nothing to add: what {name} has no piece for occurs less than {min_frequency} times in this text; give "
@@ -145,10 +145,10 @@ def extend_tokenizer(
         )
     with new_folder(Path(output_dir)) as folder:
         extended = _extended_tokenizer(tokenizer, growth, folder, name)
-        effect = _checked_effect(words.counts, tokenizer, extended, growth, name)
+        effect = _effect(words, tokenizer, extended, growth, name)
         with without_library_bars():
             comparison = _write_model(start.model(), tokenizer, extended, growth, folder, name)
-    before, after = (usage_of(words.plain, each) for each in (tokenizer, extended))
+    before, after = (usage_of(plain, each) for each in (tokenizer, extended))
     return Extension(Path(output_dir), growth.pieces, growth.first_id, before, after, effect, comparison)
 
 
@@ -172,24 +172,24 @@ def _extended_tokenizer(
     return extended
 
 
-def _checked_effect(
+def _effect(
     words: Mapping[str, int],
     tokenizer: PreTrainedTokenizerFast,
     extended: PreTrainedTokenizerFast,
     growth: Growth,
     name: str,
 ) -> Effect:
-    """Returns what the new pieces change."""
+    """Splits the words anew; CheckpointError if one without a new piece is split in another way."""
     before, after = (splitting(each.backend_tokenizer) for each in (tokenizer, extended))
     added = {piece.text for piece in growth.pieces}
 
-    def checked(word: str) -> list[str]:
+    def split(word: str) -> list[str]:
         pieces = after(word)
         if added.isdisjoint(pieces) and pieces != before(word):
             raise CheckpointError(f"{name}: {word!r} would be split in another way than before; it cannot be extended")
         return pieces
 
-    return effect_on(words, before, checked, tokenizer.unk_token, _EXAMPLES)
+    return effect_on(words, before, split, tokenizer.unk_token, _EXAMPLES)
 
 
 def _write_model(
@@ -209,15 +209,11 @@ def _write_model(
     ids = tokenizer.get_vocab()
     set_rows(model, [[ids[part] for part in piece.parts] for piece in growth.pieces], growth.first_id, old_size)
     write_stock(model, extended, folder, name)
-    return compare(_in_order(before, growth.first_id), _cut(run, growth.first_id), batches, TOLERANCE, name)
+    outputs = iter(before)  # of one batch after the other
 
+    def of_old_ids(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [each[..., : growth.first_id] for each in values]
 
-def _in_order(outputs: Sequence[Sequence[np.ndarray]], size: int) -> Callable[[Any], list[np.ndarray]]:
-    """Returns a function that gives the outputs of one batch after the other, whatever it is called with."""
-    remaining = iter(outputs)
-    return lambda batch: [values[..., :size] for values in next(remaining)]
-
-
-def _cut(run: Callable[[Any], Sequence[np.ndarray]], size: int) -> Callable[[Any], list[np.ndarray]]:
-    """Returns a function that gives the outputs for the first ``size`` ids."""
-    return lambda batch: [values[..., :size] for values in run(batch)]
+    return compare(
+        lambda batch: of_old_ids(next(outputs)), lambda batch: of_old_ids(run(batch)), batches, TOLERANCE, name
+    )

@@ -149,17 +149,13 @@ class UnigramSplitter(Splitter):
     def candidates(self, word: str, pieces: Sequence[str]) -> Iterator[NewPiece]:
         if "".join(pieces) == word:  # else it has unknown characters, or bytes
             for start, end in _runs(len(pieces)):
-                if _is_uniform(text := "".join(pieces[start:end])):
+                text = "".join(pieces[start:end])
+                letters = {each.isalnum() or category(each)[0] == "M" for each in text.removeprefix(BEGINNING)}
+                if len(letters) == 1:  # letters and digits only, or none: no word with the comma after it
                     yield NewPiece(text, tuple(pieces[start:end]))
 
     def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         return search.containing(piece)
-
-
-def _is_uniform(piece: str) -> bool:
-    """Returns whether a piece has either letters and digits only or none: no word with the comma after it."""
-    text = piece.removeprefix(BEGINNING)
-    return len({character.isalnum() or category(character)[0] == "M" for character in text}) == 1
 
 
 def _runs(number: int) -> Iterator[tuple[int, int]]:

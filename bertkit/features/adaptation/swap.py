@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.corpus.sources import TextLines, find_sources
-from bertkit.features.adaptation.sources import Sources, find_sources_of_pieces
+from bertkit.features.adaptation.sources import find_sources_of_pieces
 from bertkit.features.adaptation.start import set_rows, start_of
 from bertkit.features.adaptation.usage import Usage, usage_of, usage_table
 from bertkit.features.adaptation.words import count_words
@@ -104,7 +104,12 @@ def swap_tokenizer(
     start = start_of(checkpoint, revision, output_dir)
     old, new = start.tokenizer, load_tokenizer(str(tokenizer), for_pretraining=True)
     _check(old, new, start.config, start.name, str(tokenizer))
-    before, after = _usages(corpus, old, new)
+    before = after = None
+    if corpus:
+        _, words = count_words(TextLines(find_sources(corpus)), new.backend_tokenizer)
+        if not words:
+            raise DataError("no words in the given text: it is empty, or has no letters and digits")
+        before, after = usage_of(words, old), usage_of(words, new)
     sources = find_sources_of_pieces(new, old)
     new.model_max_length = longest_input(start.config)
     with new_folder(Path(output_dir)) as folder, without_library_bars():
@@ -112,13 +117,14 @@ def swap_tokenizer(
 
         model = start.model()
         set_rows(model, sources.ids)
-        for field in _IDS:
-            if getattr(model.config, field, None) is not None:
-                setattr(model.config, field, _id(new, field))
+        _set_special_ids(model.config, new)
         check_tokenizer(new, model.config, str(tokenizer))
         write_stock(model, new, folder, start.name)
+    several = [number for number, ids in enumerate(sources.ids) if 1 < len(ids) < _EXAMPLES][:_EXAMPLES]
+    parts = [old.convert_ids_to_tokens(list(sources.ids[number])) for number in several]
+    examples = list(zip(new.convert_ids_to_tokens(several), parts, strict=True))
     counts = (len(sources.ids), sources.copied, sources.averaged, sources.unmatched)
-    return Swap(Path(output_dir), *counts, _examples(sources, new, old), before, after)
+    return Swap(Path(output_dir), *counts, examples, before, after)
 
 
 def _check(
@@ -136,30 +142,12 @@ def _check(
         )
 
 
-def _usages(
-    corpus: str | Path | Sequence[str | Path], old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast
-) -> tuple[Usage, Usage] | tuple[None, None]:
-    if not corpus:
-        return None, None
-    words = count_words(TextLines(find_sources(corpus)), new.backend_tokenizer).plain
-    if not words:
-        raise DataError("no words in the given text: it is empty, or has no letters and digits")
-    return usage_of(words, old), usage_of(words, new)
-
-
-def _id(tokenizer: PreTrainedTokenizerFast, field: str) -> int | None:
-    """Returns the id of a special token; of the first and the last token of an input under either name."""
+def _set_special_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Gives a configuration the ids of the special tokens that it has; the first and the last token of an input have
+    either of two names."""
     others = {"bos_token_id": "cls_token_id", "eos_token_id": "sep_token_id"}
     others |= {other: name for name, other in others.items()}
-    number: int | None = getattr(tokenizer, field)
-    return getattr(tokenizer, others[field]) if number is None and field in others else number
-
-
-def _examples(
-    sources: Sources, new: PreTrainedTokenizerFast, old: PreTrainedTokenizerFast
-) -> list[tuple[str, list[str]]]:
-    """Returns the first new pieces that stand for several old ones, with these."""
-    several = [number for number, ids in enumerate(sources.ids) if 1 < len(ids) < _EXAMPLES]
-    pieces = new.convert_ids_to_tokens(several[:_EXAMPLES])
-    parts = [old.convert_ids_to_tokens(list(sources.ids[number])) for number in several[:_EXAMPLES]]
-    return list(zip(pieces, parts, strict=True))
+    for field in _IDS:
+        if getattr(config, field, None) is not None:
+            number = getattr(tokenizer, field)
+            setattr(config, field, getattr(tokenizer, others[field]) if number is None and field in others else number)

@@ -44,7 +44,7 @@ def usage_of(words: Mapping[str, int], tokenizer: PreTrainedTokenizerFast) -> Us
     """Counts the pieces of words.
 
     Args:
-        words: ``plain`` of a `CorpusWords`.
+        words: the readers' ones, the second of `bertkit.features.adaptation.words.count_words`.
         tokenizer: a fast tokenizer.
     """
     splits = list(zip(words.values(), word_pieces([list(words)], tokenizer)[0], strict=True))
@@ -94,7 +94,7 @@ def effect_on(words: Mapping[str, int], before: Split, after: Split, unknown: st
     """Splits the words of a corpus by two tokenizers that divide it into the same words.
 
     Args:
-        words: ``counts`` of a `CorpusWords`.
+        words: those of the tokenizer, the first of `bertkit.features.adaptation.words.count_words`.
         before, after: functions that split a word.
         unknown: the unknown piece; None if there is none.
         examples: number of examples.

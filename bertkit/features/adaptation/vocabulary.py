@@ -57,7 +57,7 @@ def grow(
     content = json.loads(backend.to_str())
     kind = content["model"].get("type")
     marks = [content["model"].get(field) for field in ("continuing_subword_prefix", "end_of_word_suffix")]
-    if kind not in _GROWERS or (kind == "BPE" and any(marks)):
+    if kind not in ("WordPiece", "BPE", "Unigram") or (kind == "BPE" and any(marks)):
         form = f"{kind} with marks of words" if any(marks) else kind
         raise CheckpointError(
             f"{name}: its vocabulary is of the type {form}; bertkit extends WordPiece, byte-level BPE and Unigram"
@@ -65,8 +65,15 @@ def grow(
     ids: dict[str, int] = tokenizer.get_vocab()
     first_id = max(ids.values()) + 1
     _bring_in_added_tokens(content, first_id, name)
-    pieces = _GROWERS[kind](backend, content["model"], words, number, min_frequency, progress)
     model = content["model"]
+    if kind == "WordPiece":
+        special = {token.content for token in backend.get_added_tokens_decoder().values()}
+        pieces = _grow_word_piece(model, special, words, number, min_frequency, progress)
+    elif kind == "BPE":
+        pieces, merges = choose_merges(words, splitting(backend), model["vocab"], number, min_frequency, progress)
+        model["merges"] += [list(pair) for pair in merges]
+    else:
+        pieces = _grow_unigram(model, splitting(backend), words, number, min_frequency, progress)
     if isinstance(model["vocab"], dict):
         model["vocab"].update({piece.text: first_id + place for place, piece in enumerate(pieces)})
     return Growth(pieces, first_id, content)
@@ -92,55 +99,46 @@ def _bring_in_added_tokens(content: dict[str, Any], first_id: int, name: str) ->
         vocabulary.append([added[number], lowest * (len(added[number]) + 1)])
 
 
-def _word_piece(
-    backend: Tokenizer, model: dict[str, Any], words: Mapping[str, int], number: int, least: int, progress: Reached
+def _grow_word_piece(
+    model: dict[str, Any], special: set[str], words: Mapping[str, int], number: int, least: int, progress: Reached
 ) -> list[NewPiece]:
+    """Chooses pieces, first for the characters that occur within pieces only.
+
+    Without these a new piece could leave the rest of a word without a piece, and the whole word would be unknown.
+    Vocabularies of BERT have all.
+    """
     prefix, unknown = model["continuing_subword_prefix"], model["unk_token"]
     splitter = WordPieceSplitter(model["vocab"], unknown, prefix, model["max_input_chars_per_word"])
-    special = {token.content for token in backend.get_added_tokens_decoder().values()}
-    first = _missing_characters(set(model["vocab"]) - special, prefix, unknown)[:number]
+    known = set(model["vocab"]) - special
+    within = {
+        character
+        for piece in known
+        for character in (piece.removeprefix(prefix) if piece.startswith(prefix) else piece[1:])
+    }
+    missing = sorted(character for character in within if prefix + character not in known)[:number]
+    first = [NewPiece(prefix + each, (each if each in known else unknown,)) for each in missing]
     splitter.added |= {piece.text for piece in first}
     chosen = choose_pieces(words, splitter, number - len(first), least, progress)
     return first + chosen if chosen else []
 
 
-def _missing_characters(pieces: set[str], prefix: str, unknown: str) -> list[NewPiece]:
-    """Returns pieces for the characters that occur within pieces only.
-
-    Without them a new piece could leave the rest of a word without a piece, and the whole word would be unknown.
-    Vocabularies of BERT have all.
-    """
-    within = {
-        character
-        for piece in pieces
-        for character in (piece.removeprefix(prefix) if piece.startswith(prefix) else piece[1:])
-    }
-    missing = sorted(character for character in within if prefix + character not in pieces)
-    return [NewPiece(prefix + each, (each if each in pieces else unknown,)) for each in missing]
-
-
-def _byte_level(
-    backend: Tokenizer, model: dict[str, Any], words: Mapping[str, int], number: int, least: int, progress: Reached
+def _grow_unigram(
+    model: dict[str, Any],
+    split: Callable[[str], list[str]],
+    words: Mapping[str, int],
+    number: int,
+    least: int,
+    progress: Reached,
 ) -> list[NewPiece]:
-    pieces, merges = choose_merges(words, splitting(backend), model["vocab"], number, least, progress)
-    model["merges"] += [list(pair) for pair in merges]
-    return pieces
-
-
-def _unigram(
-    backend: Tokenizer, model: dict[str, Any], words: Mapping[str, int], number: int, least: int, progress: Reached
-) -> list[NewPiece]:
+    """Chooses pieces, and adds them to the model with scores by which they are used."""
     scores = dict(model["vocab"])
     unknown = None if model["unk_id"] is None else model["vocab"][model["unk_id"]][0]
-    splitter = UnigramSplitter(scores, unknown, splitting(backend))
+    splitter = UnigramSplitter(scores, unknown, split)
     pieces = choose_pieces(words, splitter, number, least, progress)
     for piece in pieces:
         score = sum(scores[part] for part in piece.parts) + _MORE_FOR_A_PIECE * (len(piece.parts) - 1)
         model["vocab"].append([piece.text, score])
     return pieces
-
-
-_GROWERS: dict[str, Callable[..., list[NewPiece]]] = {"WordPiece": _word_piece, "BPE": _byte_level, "Unigram": _unigram}
 
 
 def splitting(backend: Tokenizer) -> Callable[[str], list[str]]:

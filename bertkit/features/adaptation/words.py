@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bertkit.tasks.ner.inputs import split_words
@@ -16,25 +15,13 @@ if TYPE_CHECKING:
 _BREAK = "\n"  # not in a word: texts are lines
 
 
-@dataclass(frozen=True)
-class CorpusWords:
-    """Words of a corpus.
+def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Counter[str], Counter[str]]:
+    """Counts the words of texts. Memory grows with the number of distinct words.
 
-    Attributes:
-        counts: word, as the normalizer and the pre-tokenizer write it → number of occurrences. The model of the
-            tokenizer splits each of them into pieces, regardless of its neighbours.
-        plain: words of `split_words` with a letter or a digit, whatever a tokenizer takes for a word → number of
-            occurrences; they are those of `bertkit.choose`.
-    """
-
-    counts: Mapping[str, int]
-    plain: Mapping[str, int]
-
-
-def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> CorpusWords:
-    """Counts the words of ``texts``, also as the normalizer and the pre-tokenizer of a tokenizer make them.
-
-    Memory grows with the number of distinct words.
+    Returns:
+        Word, as the normalizer and the pre-tokenizer write it → number of occurrences: the model of the tokenizer
+        splits each of them into pieces, regardless of its neighbours. And the same of the words of `split_words` with a
+        letter or a digit, whatever a tokenizer takes for a word; they are those of `bertkit.choose`.
     """
     counts: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
@@ -52,7 +39,7 @@ def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> CorpusWords:
         for word in split_words(chunk):
             if any(map(str.isalnum, word.text)):
                 plain[word.text] += number
-    return CorpusWords(counts, plain)
+    return counts, plain
 
 
 class WordSearch:

@@ -16,7 +16,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.features import OptionsOfFeature, new_app
 from bertkit.cli.groups import nearest_commands
-from bertkit.cli.printing import console, drawn, print_lines, print_text
+from bertkit.cli.printing import print_lines, print_text
 from bertkit.cli.training import Training
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.files import readable_size
@@ -153,11 +153,12 @@ def _table(report: Report) -> Iterator[str]:
     from rich.table import Table
     from rich.text import Text
 
+    from bertkit.runtime.formats import console, draw
+
     for level, colour in _COLOURS.items():
         findings = [finding for finding in report.findings if finding.level == level]
         if not findings:
             continue
-        screen = console()
         table = Table(
             title=f"{level}s ({len(findings)})",
             title_justify="left",
@@ -169,13 +170,13 @@ def _table(report: Report) -> Iterator[str]:
         table.add_column("code", no_wrap=True)
         longest = max((len(word) for finding in findings for word in finding.where.split()), default=0)
         # The names of files stay whole, unless they are too long.
-        table.add_column("where", width=max(screen.width // 5, min(longest, _WIDEST)), overflow="fold")
+        table.add_column("where", width=max(console().width // 5, min(longest, _WIDEST)), overflow="fold")
         table.add_column("finding, remedy", ratio=1, overflow="fold")
         for finding in findings:
             # Text, since square brackets would be read as markup.
             what = Text(f"{printable(finding.message)}\n→ {printable(finding.remedy)}")
             table.add_row(Text(finding.code, style=colour), Text(printable(finding.where)), what)
-        yield from (*drawn(screen, table), "")
+        yield from (*draw(table), "")
 
 
 def _summary(report: Report) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bertkit.features.choosing.conclusions import conclusions
 from bertkit.features.choosing.data import SEED, read_labelled, read_texts, recipe_name
-from bertkit.features.choosing.measuring import measured
+from bertkit.features.choosing.measuring import measure
 from bertkit.features.choosing.result import Choice, short_names
 from bertkit.features.choosing.wording import draw_words
 from bertkit.inference.loaded import LoadedCheckpoint
@@ -93,7 +93,7 @@ def choose(
     every = []
     for place, model, name in zip(places, named, short_names(named), strict=True):
         say(f"{name}: {len(rows):,} {'texts' if labelled is None else 'examples'} of {source}")
-        every.append(measured(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
+        every.append(measure(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
     metric = every[0].metric
     copies = [] if labelled is None else labelled.copies
     concluded = conclusions(every, metric)

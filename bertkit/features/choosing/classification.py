@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.features.choosing.frozen import FrozenTask, frozen
+from bertkit.features.choosing.frozen import FrozenTask, frozen_task
 from bertkit.inference.verdict import most_frequent
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Outputs
@@ -61,4 +61,4 @@ class FrozenTexts(FrozenTask):
         return logits
 
 
-frozen.register(TextClassification, FrozenTexts)
+frozen_task.register(TextClassification, FrozenTexts)

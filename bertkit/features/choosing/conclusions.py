@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,8 +45,12 @@ def conclusions(measured: Sequence[Measured], metric: str | None) -> Conclusions
         measured: one or more.
         metric: metric of the scores; None without labels.
     """
-    logs, words = _common(measured)
-    candidates = [_candidate(each, logs.get(each.name)) for each in measured]
+    logs = {each.candidate.name: each.logs for each in measured if each.logs is not None}
+    if logs:  # of the words that all have pieces for
+        are_common = np.isfinite(np.stack(list(logs.values()))).all(axis=0)
+        logs = {name: of_words[are_common] for name, of_words in logs.items()} if are_common.any() else {}
+    words = len(next(iter(logs.values()), ()))
+    candidates = [_with_perplexity(each.candidate, logs.get(each.candidate.name)) for each in measured]
     leading: list[str]
     if metric is not None:
         leading, sentences = _by_score(measured, metric)
@@ -58,53 +63,29 @@ def conclusions(measured: Sequence[Measured], metric: str | None) -> Conclusions
     return Conclusions(candidates, words, best, first, [*sentences, *_limits(candidates, metric)])
 
 
-def _common(measured: Sequence[Measured]) -> tuple[dict[str, np.ndarray], int]:
-    """Returns the log-probabilities of the words that all masked language models have pieces for, and their number."""
-    known = {each.name: each.logs for each in measured if each.logs is not None}
-    if not known:
-        return {}, 0
-    are_common = np.isfinite(np.stack(list(known.values()))).all(axis=0)
-    if not are_common.any():
-        return {}, 0
-    return {name: logs[are_common] for name, logs in known.items()}, int(are_common.sum())
-
-
-def _candidate(measured: Measured, logs: np.ndarray | None) -> Candidate:
-    value, ends, reason = None, None, measured.no_perplexity
-    if logs is not None:
-        value, ends = perplexity(logs)
-    elif not reason:
-        reason = "its vocabulary has no piece of any of the masked words"
+def _with_perplexity(candidate: Candidate, logs: np.ndarray | None) -> Candidate:
+    if logs is None:
+        reason = candidate.no_perplexity or "its vocabulary has no piece of any of the masked words"
+        return replace(candidate, no_perplexity=reason)
+    value, ends = perplexity(logs)
     low, high = ends or (None, None)
-    return Candidate(
-        measured.model,
-        measured.name,
-        measured.frozen,
-        measured.wording,
-        value,
-        low,
-        high,
-        reason,
-        measured.parameters,
-        measured.bytes,
-        measured.milliseconds,
-    )
+    return replace(candidate, perplexity=value, perplexity_low=low, perplexity_high=high)
 
 
 def _by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str], list[str]]:
     """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
-    ordered = sorted(measured, key=_score, reverse=True)
-    first = ordered[0]
-    if _score(first) == -np.inf:
+    ordered = sorted(measured, key=lambda each: each.candidate.score, reverse=True)
+    first, *others = (each.candidate for each in ordered)
+    if first.score == -np.inf:
         return [], [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
-    leading = [each.name for each in ordered if np.isclose(_score(each), _score(first), rtol=0, atol=1e-12)]
-    sentences = [_leading(f"Best by {metric}", metric, leading, f"{_score(first):.4f}"), *first.guess]
-    if len(ordered) > 1:
+    leading = [each.name for each in (first, *others) if np.isclose(each.score, first.score, rtol=0, atol=1e-12)]
+    sentences = [_leading(f"Best by {metric}", metric, leading, f"{first.score:.4f}"), *ordered[0].guess]
+    if others:
         systems = [each.system for each in ordered if each.system is not None]
         compared = compare_systems(systems, metric).comparisons
         tests = {each.b: each.by_example for each in compared}
         sentences += _told_apart(leading, tests, "the same examples in the same folds")
-        sentences += _cheaper(first, [each for each in ordered[1:] if not tests[each.name].is_significant])
+        sentences += name_fastest(first, [each for each in others if not tests[each.name].is_significant])
     return leading, sentences
 
 
@@ -113,11 +94,6 @@ def _leading(best_by: str, metric: str, leading: Sequence[str], score: str) -> s
     if len(leading) == 1:
         return f"{best_by}: {leading[0]}, {score}."
     return f"{' and '.join(leading)} have the same {metric}, {score}: it does not tell which of them is better."
-
-
-def _score(measured: Measured) -> float:
-    score = None if measured.frozen is None else measured.frozen.score
-    return -np.inf if score is None else score
 
 
 def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[str]]:
@@ -146,19 +122,18 @@ def _told_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> li
     """Returns the sentences on which others are worse, and which ones cannot be told from the first."""
     it = "it" if len(leading) == 1 else leading[0]
     others = {name: test for name, test in tests.items() if name not in leading}
-    worse = [f"{name} ({_p(test)})" for name, test in others.items() if test.is_significant]
-    alike = [f"{name} ({_p(test)})" for name, test in others.items() if not test.is_significant]
+    named: dict[bool, list[str]] = {True: [], False: []}
+    for name, test in others.items():
+        p = test.adjusted_text or test.p_text or test.reason or "not tested"
+        named[test.is_significant].append(f"{name} ({p})")
+    worse, alike = named[True], named[False]
     sentences = [f"Worse than {it} on {unit}: {', '.join(worse)}."] if worse else []
     if alike:
         sentences.append(f"Not told apart from {it} on {unit}: {', '.join(alike)}.")
     return sentences
 
 
-def _p(test: Test) -> str:
-    return test.adjusted_text or test.p_text or test.reason or "not tested"
-
-
-def _cheaper(first: Measured, alike: Sequence[Measured]) -> list[str]:
+def name_fastest(first: Candidate, alike: Sequence[Candidate]) -> list[str]:
     """Returns the sentence that names the fastest of those that cannot be told from the best."""
     fastest = min((first, *alike), key=lambda each: each.milliseconds)
     if fastest.milliseconds > _FASTER * first.milliseconds:
@@ -168,7 +143,7 @@ def _cheaper(first: Measured, alike: Sequence[Measured]) -> list[str]:
 
 
 def _limits(candidates: Sequence[Candidate], metric: str | None) -> list[str]:
-    sentences = []
+    sentences: list[str] = []
     long = [each for each in candidates if each.wording.too_long >= _LONG]
     if long:
         named = ", ".join(f"{each.name} ({each.wording.too_long:.0%} above {each.wording.longest})" for each in long)

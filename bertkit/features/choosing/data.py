@@ -14,7 +14,7 @@ from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sources import find_sources
 from bertkit.data.tables.folds import classes_of, hold_out
 from bertkit.data.tables.table import copies_in_words
-from bertkit.features.choosing.frozen import FrozenTask, frozen
+from bertkit.features.choosing.frozen import FrozenTask, frozen_task
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
@@ -22,7 +22,7 @@ from bertkit.runtime.options import descriptions
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.folds import fold_of_each, strata, text_numbers
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import ColumnsOf, Split
+from bertkit.tasks.splits import ColumnsOf
 
 SEED = 0
 """Seed of what is drawn, so that the same arguments give the same numbers."""
@@ -76,15 +76,22 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
         DataError: the data cannot be read, or are too few.
     """
     recipe = load_recipe(recipe_name(task), overrides)
-    frozen(task_of_recipe(recipe))  # refuses a kind of task before its data are read
+    frozen_task(task_of_recipe(recipe))  # refuses a kind of task before its data are read
     loaded, splits = task_of_recipe(recipe).load(["train"])
-    kind, split = frozen(loaded), splits["train"]
+    kind, split = frozen_task(loaded), splits["train"]
     rows = len(split.examples)
     if number < rows:
         labels = strata(loaded, split.examples)
         classes = None if labels is None else classes_of(labels, folds).tolist()
         split = split.select(hold_out(classes, np.arange(rows), number / rows, SEED)[1])
-    of_each, texts = _folds(kind, split, folds), text_numbers(loaded, split.examples)
+    divided = loaded.with_settings()
+    divided.data = replace(loaded.data, folds=folds, fold=0)
+    try:
+        of_each = fold_of_each(divided, split.examples)
+    except DataError as error:
+        reason = str(error).removeprefix("data.folds: ")
+        raise DataError(f"{split.source}: too few examples: {reason}") from error
+    texts = text_numbers(loaded, split.examples)
     order = np.argsort(of_each, kind="stable")
     examples = ColumnsOf(split.select(order.tolist()).examples)
     return Labelled(kind, examples, of_each[order], texts[order], split.source, _command(recipe, overrides))
@@ -101,17 +108,6 @@ def recipe_name(task: str) -> str:
     if task not in names:
         raise RecipeError(f"--task: no task {task!r}; expected one of {', '.join(names)}{did_you_mean(task, names)}")
     return names[task]
-
-
-def _folds(task: FrozenTask, split: Split, number: int) -> np.ndarray:
-    """Returns the fold of each example, (N,), as of cross-validated runs."""
-    divided = task.task.with_settings()
-    divided.data = replace(task.task.data, folds=number, fold=0)
-    try:
-        return fold_of_each(divided, split.examples)
-    except DataError as error:
-        reason = str(error).removeprefix("data.folds: ")
-        raise DataError(f"{split.source}: too few examples: {reason}") from error
 
 
 def _command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:

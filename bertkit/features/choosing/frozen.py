@@ -75,16 +75,16 @@ class FrozenTask(ABC):
 
 
 @by_kind_of_task
-def frozen(task: Task) -> FrozenTask:
+def frozen_task(task: Task) -> FrozenTask:
     """Returns how a task is predicted from the vectors of a frozen encoder.
 
     Raises:
         RecipeError: there is no such way for this kind of task.
     """
-    raise refused(task)
+    raise refusal(task)
 
 
-def refused(task: Task) -> RecipeError:
+def refusal(task: Task) -> RecipeError:
     """Returns the error for a kind of task that frozen encoders are not scored on."""
     return RecipeError(
         f"choose: {task.kind} has no linear head on single vectors, so frozen encoders cannot be scored on it; compare "

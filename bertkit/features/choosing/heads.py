@@ -50,7 +50,7 @@ class Scored:
     by_layer: dict[str, list[float]]
 
 
-def cross_validated(
+def cross_validate(
     vectors: Mapping[str, np.ndarray],
     targets: np.ndarray,
     folds: np.ndarray,
@@ -86,7 +86,7 @@ def cross_validated(
     return logits
 
 
-def chosen(
+def choose_head(
     predictions: Mapping[Head, Sequence[Any]],
     references: Sequence[Any],
     folds: np.ndarray,

@@ -12,9 +12,9 @@ import numpy as np
 
 from bertkit.features.choosing.data import Labelled
 from bertkit.features.choosing.frozen import frozen_vectors
-from bertkit.features.choosing.heads import Scored, chosen, cross_validated
-from bertkit.features.choosing.result import FrozenScore
-from bertkit.features.choosing.wording import WordInContext, Wording, log_probabilities, wording_of
+from bertkit.features.choosing.heads import choose_head, cross_validate
+from bertkit.features.choosing.result import Candidate, FrozenScore
+from bertkit.features.choosing.wording import WordInContext, log_probabilities, wording_of
 from bertkit.inference.comparison import System
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.loaded import LoadedCheckpoint
@@ -25,7 +25,7 @@ from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.errors import CheckpointError, shown
 from bertkit.runtime.progress import Bar, unreported
-from bertkit.tasks.base import PerExampleTask, per_example
+from bertkit.tasks.base import per_example
 
 _TIMED = 64  # texts
 _LONGEST = 512  # tokens, as of vectors
@@ -36,33 +36,21 @@ class Measured:
     """A checkpoint with its measurements.
 
     Attributes:
-        model: as given.
-        name: short name.
+        candidate: what is known of it, without a pseudo-perplexity: that is of the words that all have pieces for.
         metric: metric of its score; None without labels.
-        frozen: the score.
         system: its cross-validated predictions; None without labels.
         guess: sentence on what always guessing the most frequent class gives; none where there are no classes.
-        wording: how its tokenizer cuts the texts.
         logs: log-probability of each masked word, (N,); None without a masked-LM head.
-        no_perplexity: why there are none; empty if there are.
-        parameters, bytes, milliseconds: as of `bertkit.features.choosing.result.Candidate`.
     """
 
-    model: str
-    name: str
+    candidate: Candidate
     metric: str | None
-    frozen: FrozenScore | None
     system: System | None
     guess: Sequence[str]
-    wording: Wording
     logs: np.ndarray | None
-    no_perplexity: str
-    parameters: int
-    bytes: int | None
-    milliseconds: float
 
 
-def measured(
+def measure(
     checkpoint: LoadedCheckpoint,
     model: str,
     name: str,
@@ -72,29 +60,29 @@ def measured(
 ) -> Measured:
     """Measures a checkpoint; CheckpointError if it has no complete encoder, or an output is NaN or infinite."""
     encoder = checkpoint.embedder
-    metric, frozen, system, guess = (None, None, None, ()) if labelled is None else _scored(encoder, name, labelled)
+    metric, frozen, system, guess = (None, None, None, ()) if labelled is None else _score(encoder, name, labelled)
     logs, reason = None, ""
     try:
         logs = log_probabilities(words, checkpoint.mask_filler)
     except CheckpointError as error:
         reason = str(error).removeprefix(f"{checkpoint.name}: ")
-    return Measured(
+    candidate = Candidate(
         model,
         name,
-        metric,
         frozen,
-        system,
-        guess,
         wording_of(texts, encoder.tokenizer, longest_input(encoder.model.config)),
-        logs,
-        reason,
-        sum(parameter.numel() for parameter in encoder.model.parameters()),
-        _bytes(checkpoint.name),
-        _milliseconds(encoder, [" ".join(row) for row in texts[:_TIMED]]),
+        perplexity=None,
+        perplexity_low=None,
+        perplexity_high=None,
+        no_perplexity=reason,
+        parameters=sum(parameter.numel() for parameter in encoder.model.parameters()),
+        bytes=_bytes(checkpoint.name),
+        milliseconds=_milliseconds(encoder, [" ".join(row) for row in texts[:_TIMED]]),
     )
+    return Measured(candidate, metric, system, guess, logs)
 
 
-def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, FrozenScore, System, Sequence[str]]:
+def _score(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, FrozenScore, System, Sequence[str]]:
     """Scores linear heads on the frozen vectors of an encoder; also returns the metric, the predictions, and what
     guessing gives."""
     kind, examples, folds = labelled.task, labelled.examples, labelled.folds
@@ -104,28 +92,40 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         vectors = frozen_vectors(kind, features, encoder, progress)
     targets, of_example = kind.targets(features), kind.examples(features)
     with Bar(f"{name}: heads", "heads") as progress:
-        logits = cross_validated(vectors, targets, folds[of_example], kind.classes, progress)
+        logits = cross_validate(vectors, targets, folds[of_example], kind.classes, progress)
     sides = {
         head: task.predictions_and_references(kind.outputs(of_items, features), features, examples)
         for head, of_items in logits.items()
     }
     references = next(iter(sides.values()))[1]
-    metric = _metric_of(task, next(iter(sides.values())))
+    known = task.compute_metrics(*next(iter(sides.values())))  # from predictions alone
+    metric = task.main_metric if task.main_metric in known else next(iter(known))
 
-    def measure(predictions: Sequence[object], references: Sequence[object]) -> float:
+    def metric_of(predictions: Sequence[object], references: Sequence[object]) -> float:
         return float(task.compute_metrics(predictions, references)[metric])
 
-    scored = chosen({head: predictions for head, (predictions, _) in sides.items()}, references, folds, measure)
+    scored = choose_head({head: predictions for head, (predictions, _) in sides.items()}, references, folds, metric_of)
     terms = task_inference(task).terms
     low, high = score_interval(
         scored.predictions,
         references,
-        measure,
+        metric_of,
         terms(metric, scored.predictions, references),
         labelled.same_texts,
     ) or (None, None)
-    score = measure(scored.predictions, references)
-    layers = len(next(iter(vectors.values()))) - 1
+    score = metric_of(scored.predictions, references)
+    frozen = FrozenScore(
+        score if np.isfinite(score) else None,
+        low,
+        high,
+        scored.best.layer,
+        len(next(iter(vectors.values()))) - 1,
+        scored.best.pooling,
+        {
+            pooling: [value if np.isfinite(value) else None for value in scores]
+            for pooling, scores in scored.by_layer.items()
+        },
+    )
     system = System(
         name,
         [scored.predictions],
@@ -137,8 +137,8 @@ def _scored(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froz
         same_texts=labelled.same_texts,
         folds=tuple(np.bincount(folds).tolist()),
     )
-    guess = _guess(kind.most_frequent(references), metric, measure, references)
-    return metric, _frozen_score(scored, score, low, high, layers), system, guess
+    guess = _guess(kind.most_frequent(references), metric, metric_of, references)
+    return metric, frozen, system, guess
 
 
 def _guess(usual: tuple[str, object] | None, metric: str, measure: Measure, references: Sequence[Any]) -> Sequence[str]:
@@ -152,21 +152,6 @@ def _guess(usual: tuple[str, object] | None, metric: str, measure: Measure, refe
         f"{percent(share)} of the examples are {shown(name)}, the most frequent class: always guessing it gives "
         f"{metric} {score:.4f}.",
     )
-
-
-def _metric_of(task: PerExampleTask, sides: tuple[Sequence[object], Sequence[object]]) -> str:
-    """Returns the main metric of a task, or the first one that can be computed from predictions."""
-    known = task.compute_metrics(*sides)
-    return task.main_metric if task.main_metric in known else next(iter(known))
-
-
-def _frozen_score(scored: Scored, score: float, low: float | None, high: float | None, layers: int) -> FrozenScore:
-    by_layer = {
-        pooling: [value if np.isfinite(value) else None for value in scores]
-        for pooling, scores in scored.by_layer.items()
-    }
-    known = score if np.isfinite(score) else None
-    return FrozenScore(known, low, high, scored.best.layer, layers, scored.best.pooling, by_layer)
 
 
 def _milliseconds(encoder: Embedder, texts: Sequence[str]) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.features.choosing.frozen import FrozenTask, frozen
+from bertkit.features.choosing.frozen import FrozenTask, frozen_task
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.inputs import NO_WORD
 from bertkit.tasks.ner.task import NerTask
@@ -50,4 +50,4 @@ def _tagged(word_ids: Any) -> np.ndarray:
     return np.flatnonzero(np.asarray(word_ids) != NO_WORD)
 
 
-frozen.register(NerTask, FrozenWords)
+frozen_task.register(NerTask, FrozenWords)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bertkit.metrics import score_range
@@ -28,18 +28,6 @@ class Mark(NamedTuple):
     text: str
 
 
-class Layers(NamedTuple):
-    """Scores by layer of one kind of vectors.
-
-    Attributes:
-        vectors: their name.
-        lines: number of a candidate → points, ``x y`` in pixels and the score as text.
-    """
-
-    vectors: str
-    lines: dict[int, list[tuple[float, float, str]]]
-
-
 def amount(value: float) -> str:
     """Formats a pseudo-perplexity in three digits, or without decimals.
 
@@ -49,20 +37,28 @@ def amount(value: float) -> str:
     return f"{value:.3g}" if value < 1000 or value >= 1e7 else f"{value:,.0f}"
 
 
+def with_interval(value: float | None, low: float | None, high: float | None, form: Callable[[float], str]) -> str:
+    """Formats a value with the ends of its interval, as far as they are known.
+
+    >>> with_interval(12, 9, 15, amount), with_interval(12, None, None, amount)
+    ('12 (9 to 15)', '12')
+    """
+    if value is None:
+        return "–"
+    return form(value) + ("" if low is None or high is None else f" ({form(low)} to {form(high)})")
+
+
 def render(choice: Any) -> str:
     """Returns the page of a `bertkit.features.choosing.result.Choice` as HTML."""
-    return render_page(
-        "bertkit.features.choosing", "choose.html", "choose.js", "choose.css", choice=choice, **_drawn(choice)
-    )
-
-
-def _drawn(choice: Any) -> dict[str, Any]:
-    """Returns what the template draws."""
     frozen = [each.frozen for each in choice.candidates]
     scores = [each for each in frozen if each is not None]
     values = [value for each in scores for value in (each.score, each.low, each.high) if value is not None]
     by_layer = [value for each in scores for line in each.by_layer.values() for value in line if value is not None]
-    low, high = _limits(choice.metric, [*values, *by_layer])
+    # The axis of scores has their range, without the part below 0 if no score is there.
+    low, most = score_range(choice.metric or "", [choice.metric or ""])
+    lowest, highest = min([*values, *by_layer], default=0.0), max([*values, *by_layer], default=1.0)
+    low = 0.0 if lowest >= 0 else min(low, lowest)
+    high = max(highest, low + 1e-9) if most is None or highest > most else most
     known = [
         value
         for each in choice.candidates
@@ -75,35 +71,47 @@ def _drawn(choice: Any) -> dict[str, Any]:
     def place_of_score(value: float) -> float:
         return round(_WIDTH * (value - low) / (high - low), 1)
 
+    def height_of_score(value: float) -> float:
+        return round(_HEIGHT * (high - value) / (high - low), 1)
+
     def place_of_perplexity(value: float) -> float:
         return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
 
-    return {
+    most_layers = max((each.layers for each in scores), default=1)
+    lines_of = {
+        vectors: {
+            number: [
+                (round(_WIDTH * layer / most_layers, 1), height_of_score(value), f"{value:.3f}")
+                for layer, value in enumerate(each.by_layer[vectors])
+                if value is not None
+            ]
+            for number, each in enumerate(frozen)
+            if each is not None
+        }
+        for vectors in dict.fromkeys(name for each in scores for name in each.by_layer)
+    }
+    # On the axis of pseudo-perplexities: 1, 2 and 5 times powers of ten, or the powers alone.
+    powers = range(math.floor(first), math.ceil(last) + 1)
+    rounds = [factor * 10.0**power for power in powers for factor in ((1, 2, 5) if last - first < 1.5 else (1,))]
+    drawn: dict[str, Any] = {
         "scores": [_mark(each.score, each.low, each.high, "{:.3f}".format, place_of_score) for each in scores],
         "score_ticks": [(place_of_score(value), f"{value:.2f}") for value in _ticks(low, high)],
         "perplexities": [
             _mark(each.perplexity, each.perplexity_low, each.perplexity_high, amount, place_of_perplexity)
             for each in choice.candidates
         ],
-        "perplexity_ticks": [(place_of_perplexity(value), amount(value)) for value in _log_ticks(first, last)],
-        "has_perplexities": bool(known),
-        "layers": _layers(choice, low, high),
-        "layer_ticks": [
-            (round(_HEIGHT * (high - value) / (high - low), 1), f"{value:.2f}") for value in _ticks(low, high)
+        "perplexity_ticks": [
+            (place_of_perplexity(value), amount(value)) for value in rounds if first <= math.log10(value) <= last
         ],
-        "most_layers": max((each.layers for each in scores), default=1),
+        "has_perplexities": bool(known),
+        "layers": lines_of,
+        "layer_ticks": [(height_of_score(value), f"{value:.2f}") for value in _ticks(low, high)],
+        "most_layers": most_layers,
         "left": _LEFT,
         "width": _WIDTH,
         "height": _HEIGHT,
     }
-
-
-def _limits(metric: str | None, values: Sequence[float]) -> tuple[float, float]:
-    """Returns the ends of the axis of scores: their range, without the part below 0 if no score is there."""
-    low, high = score_range(metric or "", [metric or ""])
-    lowest, highest = min(values, default=0.0), max(values, default=1.0)
-    low = 0.0 if lowest >= 0 else min(low, lowest)
-    return low, max(highest, low + 1e-9) if high is None or highest > high else high
+    return render_page("bertkit.features.choosing", "choose.html", "choose.js", "choose.css", choice=choice, **drawn)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -113,14 +121,6 @@ def _ticks(low: float, high: float) -> list[float]:
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)]
 
 
-def _log_ticks(first: float, last: float) -> list[float]:
-    """Returns 1, 2 and 5 times powers of ten, or the powers alone, between 10 to the power of both ends."""
-    powers = range(math.floor(first), math.ceil(last) + 1)
-    factors = (1, 2, 5) if last - first < 1.5 else (1,)
-    values = [factor * 10.0**power for power in powers for factor in factors]
-    return [value for value in values if first <= math.log10(value) <= last]
-
-
 def _mark(
     value: float | None,
     low: float | None,
@@ -128,25 +128,8 @@ def _mark(
     form: Callable[[float], str],
     place: Callable[[float], float],
 ) -> Mark:
+    text = with_interval(value, low, high, form)
     if value is None:
-        return Mark(None, 0, 0, "–")
-    if low is None or high is None:
-        return Mark(place(value), place(value), place(value), form(value))
-    return Mark(place(value), place(low), place(high), f"{form(value)} ({form(low)} to {form(high)})")
-
-
-def _layers(choice: Any, low: float, high: float) -> list[Layers]:
-    every = [(number, each.frozen) for number, each in enumerate(choice.candidates) if each.frozen is not None]
-    most = max((each.layers for _, each in every), default=1)
-    drawn = []
-    for vectors in dict.fromkeys(name for _, each in every for name in each.by_layer):
-        lines = {
-            number: [
-                (round(_WIDTH * layer / most, 1), round(_HEIGHT * (high - value) / (high - low), 1), f"{value:.3f}")
-                for layer, value in enumerate(each.by_layer[vectors])
-                if value is not None
-            ]
-            for number, each in every
-        }
-        drawn.append(Layers(vectors, lines))
-    return drawn
+        return Mark(None, 0, 0, text)
+    low, high = (value, value) if low is None or high is None else (low, high)
+    return Mark(place(value), place(low), place(high), text)

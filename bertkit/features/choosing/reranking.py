@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bertkit.features.choosing.frozen import FrozenTask, frozen, refused
+from bertkit.features.choosing.frozen import FrozenTask, frozen_task, refusal
 from bertkit.tasks.reranking import RerankingTask
 
 
-@frozen.register
+@frozen_task.register
 def _(task: RerankingTask) -> FrozenTask:
-    raise refused(task)
+    raise refusal(task)

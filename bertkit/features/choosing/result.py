@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
 
-from bertkit.features.choosing.page import amount, render
+from bertkit.features.choosing.page import amount, render, with_interval
 from bertkit.features.choosing.wording import Wording
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.pages.page import framed
 
 _UNKNOWN = "–"
+_WIDEST = 22  # characters of a name in a table
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Candidate:
     bytes: int | None
     milliseconds: float
 
+    @property
+    def score(self) -> float:
+        """Its score; −∞ without labels, and where it is undefined."""
+        return -math.inf if self.frozen is None or self.frozen.score is None else self.frozen.score
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -115,13 +122,16 @@ class Choice:
         The words of a heading are separated by ``_``, see `bertkit.runtime.formats.aligned`.
         """
         every = self.candidates
-        names = {"model": [_shortened(each.name) for each in every]}
+        of_each = [each.name for each in every]
+        names = {"model": [name if len(name) <= _WIDEST else f"…{name[1 - _WIDEST :]}" for name in of_each]}
         texts = {
             "pieces_per_word": [f"{each.wording.pieces_per_word:.2f}" for each in every],
             "split_words": [_percent(each.wording.split) for each in every],
             "unknown_words": [_percent(each.wording.unknown) for each in every],
             "texts_too_long": [_percent(each.wording.too_long) for each in every],
-            "pseudo-perplexity_per_word": [_perplexity(each) for each in every],
+            "pseudo-perplexity_per_word": [
+                with_interval(each.perplexity, each.perplexity_low, each.perplexity_high, amount) for each in every
+            ],
         }
         cost = {
             "parameters": [f"{each.parameters / 1e6:.3g} M" for each in every],
@@ -175,17 +185,5 @@ def milliseconds(value: float) -> str:
     return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def _perplexity(candidate: Candidate) -> str:
-    if candidate.perplexity is None:
-        return _UNKNOWN
-    if candidate.perplexity_low is None or candidate.perplexity_high is None:
-        return amount(candidate.perplexity)
-    return f"{amount(candidate.perplexity)} ({amount(candidate.perplexity_low)} to {amount(candidate.perplexity_high)})"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _shortened(name: str, most: int = 22) -> str:
-    return name if len(name) <= most else f"…{name[1 - most :]}"

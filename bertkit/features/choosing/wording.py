@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bertkit.inference.fill_mask import MaskedPiece, MaskFiller, predict_pieces
+from bertkit.inference.fill_mask import MaskedWord, MaskFiller
 from bertkit.metrics.intervals import t_interval
-from bertkit.model.checkpoint.encoders import longest_input, model_inputs
+from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.tasks.ner.inputs import Word, split_words, word_pieces
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.
     Raises:
         CheckpointError: an output is NaN or infinite.
     """
-    longest, names = longest_input(filler.model.config), model_inputs(filler.model.config)
+    longest = longest_input(filler.model.config)
     texts: list[dict[str, list[int]]] = []
-    pieces: list[MaskedPiece] = []
+    masked: list[MaskedWord] = []
     for row, word in enumerate(words):
         number = _AROUND
         while True:
@@ -140,13 +140,12 @@ def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.
             place for place, (first, last) in enumerate(encoded["offset_mapping"]) if max(first, start) < min(last, end)
         ]
         texts.append({name: encoded[name] for name in ("input_ids", "token_type_ids")})
-        if len(encoded["input_ids"]) <= longest:
-            pieces += [MaskedPiece(row, place, places[-1] + 1) for place in places]
-    predicted = predict_pieces(filler.model, filler.tokenizer, names, filler.name, texts, pieces)
-    sums = np.full(len(words), np.nan)
-    for piece, prediction in zip(pieces, predicted, strict=True):
-        sums[piece.row] = prediction.log_probability + (0 if np.isnan(sums[piece.row]) else sums[piece.row])
-    return sums
+        if places and len(encoded["input_ids"]) <= longest:
+            masked.append(MaskedWord(row, places[0], places[-1] + 1))
+    logs = np.full(len(words), np.nan)
+    for place, prediction in zip(masked, filler.predict_words(texts, masked), strict=True):
+        logs[place.row] = prediction.log_probability
+    return logs
 
 
 def perplexity(logs: np.ndarray) -> tuple[float, tuple[float, float] | None]:

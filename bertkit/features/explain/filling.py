@@ -17,7 +17,7 @@ from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.shown import Shown
-from bertkit.inference.fill_mask import MaskedPiece, check_fills, predict_pieces
+from bertkit.inference.fill_mask import MaskedWord, MaskFiller, check_fills
 from bertkit.inference.inputs import list_of_texts
 from bertkit.metrics.intervals import proportion_interval
 from bertkit.runtime.errors import CheckpointError, DataError
@@ -80,40 +80,33 @@ class Filling:
         return lines
 
 
-def _check_fills(network: Network) -> None:
-    """Raises CheckpointError unless a checkpoint predicts masked tokens."""
-    head = None if network.task is None else type(network.model).__name__
-    check_fills(network.name, network.model.config, network.tokenizer, head)
-    if network.model.get_output_embeddings() is None:
-        raise CheckpointError(f"{network.name}: it has no masked-LM head; give a pre-trained checkpoint")
-
-
 def filling_of(network: Network, pieces: Pieces) -> Filling:
-    """Masks each word of a text in turn; raises as `_check_fills`."""
+    """Masks each word of a text in turn; CheckpointError if the checkpoint predicts no masked tokens."""
     return fillings(network, [pieces])[0]
 
 
 def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     """Masks each word of several texts in turn; see `filling_of`."""
-    _check_fills(network)
-    pieces = [
-        MaskedPiece(number, position, word.end)
-        for number, text in enumerate(texts)
-        for word in text.words
-        for position in range(word.start, word.end)
-    ]
+    filler = _mask_filler(network)
+    words = [MaskedWord(number, word.start, word.end) for number, text in enumerate(texts) for word in text.words]
     encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]
-    tokenizer, inputs = network.tokenizer, network.inputs
-    predicted = iter(predict_pieces(network.model, tokenizer, inputs, network.name, encoded, pieces, _BEST))
+    predicted = iter(filler.predict_words(encoded, words, _BEST))
     filled = []
     for text in texts:
-        words = []
-        for word in text.words:
-            of_pieces = [next(predicted) for _ in range(word.start, word.end)]
-            total = math.fsum(piece.log_probability for piece in of_pieces)
-            words.append(FilledWord(word.text, total, len(of_pieces), of_pieces[0].best))
-        filled.append(Filling(words))
+        of_words = ((word, next(predicted)) for word in text.words)
+        filled.append(
+            Filling([FilledWord(word.text, log, word.end - word.start, best) for word, (log, best) in of_words])
+        )
     return filled
+
+
+def _mask_filler(network: Network) -> MaskFiller:
+    """Returns the masked language model of a network; CheckpointError unless it predicts masked tokens."""
+    head = None if network.task is None else type(network.model).__name__
+    check_fills(network.name, network.model.config, network.tokenizer, head)
+    if network.model.get_output_embeddings() is None:
+        raise CheckpointError(f"{network.name}: it has no masked-LM head; give a pre-trained checkpoint")
+    return MaskFiller(network.model, network.tokenizer, 1, network.name)
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,7 +218,7 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
 
 def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
     """Cuts texts into pieces."""
-    _check_fills(network)
+    _mask_filler(network)  # before anything is cut
     every = []
     for number, text in enumerate(texts, start=1):
         pieces = pieces_of(network, [text], name=f"text {number}")

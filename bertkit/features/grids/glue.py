@@ -23,7 +23,7 @@ from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, RecipeError, listed
 from bertkit.runtime.files import remove_unfinished, write_json, write_whole
-from bertkit.runtime.formats import Format, ResultTable
+from bertkit.runtime.formats import Format, ResultTable, score_text
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.processes import is_main_process
 from bertkit.runtime.placement.resolve import check_processes
@@ -313,8 +313,8 @@ def glue_grid_table(results: GlueGridResults, format: Format = "text") -> str:
         if row is None or row.mean is None:
             rows.append((name, "-", "0", each.metric, "", "every run failed"))
             continue
-        spread = "" if row.sd is None else f" ± {100 * row.sd:.1f}"
-        rows.append((name, f"{100 * row.mean:.1f}{spread}", str(row.n), each.metric, label(row.values), notes(row)))
+        score = score_text(100 * row.mean, None if row.sd is None else 100 * row.sd, digits=1)
+        rows.append((name, score, str(row.n), each.metric, label(row.values), notes(row)))
     if results.average is not None:
         rows.append(("average", f"{results.average:.1f}", "", "", "", ""))
     names = ("task", "mean ± sd", "n", "metric", "best setting", "notes")

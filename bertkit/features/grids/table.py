@@ -11,7 +11,7 @@ from bertkit.features.grids.values import value_label
 from bertkit.inference.comparison import Comparison, Comparisons
 from bertkit.inference.outcome import OUT_OF_FOLD_FILE
 from bertkit.runtime.errors import shown
-from bertkit.runtime.formats import Format, ResultTable
+from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
 
 if TYPE_CHECKING:
     from bertkit.features.grids.ablation_results import Ablations
@@ -34,11 +34,11 @@ def grid_table(results: GridResults, width: int | None = None, format: Format = 
     columns |= {key.partition(".")[2]: [value_label(row.values.get(key)) for row in results.settings] for key in keys}
     columns |= {
         "n": [str(row.n) for row in results.settings],
-        "mean ± sd": [_mean(row) for row in results.settings],
-        "median": [_number(row.median) for row in results.settings],
-        "min": [_number(row.min) for row in results.settings],
-        "max": [_number(row.max) for row in results.settings],
-        "95 % interval": [_interval(row) for row in results.settings],
+        "mean ± sd": [score_text(row.mean, row.sd) for row in results.settings],
+        "median": [score_text(row.median) for row in results.settings],
+        "min": [score_text(row.min) for row in results.settings],
+        "max": [score_text(row.max) for row in results.settings],
+        "95 % interval": [interval_text(row.low, row.high) for row in results.settings],
         "notes": [notes(row) for row in results.settings],
     }
     if not any(columns["notes"]):
@@ -86,20 +86,8 @@ def _expected_best(scores: Sequence[float]) -> str:
 
 def _test(scores: Mapping[str, float | None]) -> str:
     mean, sd, low, high = (scores[name] for name in ("mean", "sd", "low", "high"))
-    interval = "" if low is None else f", 95 % interval {low:.4f}–{high:.4f}"
-    return f"{mean:.4f}" + ("" if sd is None else f" ± {sd:.4f}") + f"{interval}, n = {scores['n']}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _mean(row: SettingResult) -> str:
-    return _number(row.mean) + ("" if row.sd is None else f" ± {row.sd:.4f}")
-
-
-def _interval(row: SettingResult) -> str:
-    return "-" if row.low is None else f"{row.low:.4f}–{row.high:.4f}"
+    interval = "" if low is None else f", 95 % interval {interval_text(low, high)}"
+    return f"{score_text(mean, sd)}{interval}, n = {scores['n']}"
 
 
 def notes(row: SettingResult) -> str:
@@ -240,8 +228,8 @@ def ablations_table(results: Ablations, width: int | None = None, format: Format
             row, test = result.scores, result.difference
             cells = {"variant": variant, "task": task, "metric": result.metric, "n": str(row.n)}
             cells |= {
-                "mean ± sd": _mean(row),
-                "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",
+                "mean ± sd": score_text(row.mean, row.sd),
+                "95 % interval": interval_text(row.low, row.high, unknown=""),
                 f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
                 _OF_DIFFERENCE: _interval_of(test),
                 "p": "" if test is None else _p(test),

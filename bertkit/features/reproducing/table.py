@@ -9,7 +9,7 @@ from bertkit.features.grids.results import COLLAPSED
 from bertkit.features.grids.table import failures
 from bertkit.features.grids.values import label
 from bertkit.features.reproducing.scores import ReproducedRow, Reproduction
-from bertkit.runtime.formats import Format, ResultTable
+from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
 from bertkit.runtime.progress import duration
 
 _INTERVAL = "95 % interval"
@@ -53,9 +53,9 @@ def _times(rows: Sequence[ReproducedRow]) -> list[str]:
 
 
 def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[ReproducedRow]) -> dict[str, str]:
-    papers = {name: _number(row.paper.get(name)) for name in systems}
+    papers = {name: score_text(row.paper.get(name), digits=1) for name in systems}
     if not systems:
-        papers = {"paper": _number(row.paper.get(row.system or ""))}
+        papers = {"paper": score_text(row.paper.get(row.system or ""), digits=1)}
     return {
         "model": row.model if len({each.model for each in rows}) > 1 else "",
         "as": row.system or "" if len({each.system for each in rows}) > 1 else "",
@@ -63,18 +63,14 @@ def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[Reproduced
         "metric": row.metric,
         "set": row.our_set if len({each.our_set for each in rows}) > 1 else "",
         **papers,
-        "ours": _number(row.mean) + ("" if row.sd is None else f" ± {row.sd:.1f}"),
-        _INTERVAL: "" if row.low is None else f"{row.low:.1f}–{row.high:.1f}",
+        "ours": score_text(row.mean, row.sd, digits=1),
+        _INTERVAL: interval_text(row.low, row.high, digits=1, unknown=""),
         "difference": "" if row.difference is None else f"{row.difference:+.1f}",
         "n": str(row.n) if row.n else "",
         "time": duration(sum(row.seconds.values())) if row.seconds else "",
         "setting": label(row.setting or {}),
         "notes": f"{row.collapsed} collapsed" if row.collapsed else "",
     }
-
-
-def _number(score: float | None) -> str:
-    return "-" if score is None else f"{score:.1f}"
 
 
 def _raw(row: ReproducedRow) -> dict[str, object]:

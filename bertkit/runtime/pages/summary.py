@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
+from bertkit.runtime.formats import name_value_html, name_value_lines
+
 
 class Summary(NamedTuple):
     """Title, sentences and table of a result.
@@ -46,12 +48,9 @@ class Summarized:
 
     def __str__(self) -> str:
         summary = self.summary()
-        rows = summary.rows()
-        width = max((len(name) for name, _ in rows), default=0)
-        return "\n".join([summary.title, *summary.sentences, *(f"{name:{width}}  {value}" for name, value in rows)])
+        return "\n".join([summary.title, *summary.sentences, *name_value_lines(summary.rows())])
 
     def _repr_html_(self) -> str:
         summary = self.summary()
         sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in summary.sentences)
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary.rows())
-        return f"<b>{escape(summary.title)}</b>{sentences}" + (f"<table>{rows}</table>" if rows else "")
+        return f"<b>{escape(summary.title)}</b>{sentences}{name_value_html(summary.rows())}"

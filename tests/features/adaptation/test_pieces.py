@@ -30,8 +30,8 @@ ANY_TEXT = st.lists(
 def tokenizers(request) -> tuple[Tokenizer, Tokenizer, int]:
     """An old and an extended vocabulary of each kind, and the first new id."""
     old = stock_tokenizer(request.param)
-    words = count_words(NEW, old.backend_tokenizer)
-    growth = grow(old, words.counts, 20, 2, "old", unreported)
+    words, _ = count_words(NEW, old.backend_tokenizer)
+    growth = grow(old, words, 20, 2, "old", unreported)
     assert len(growth.pieces) >= 3
     return old.backend_tokenizer, Tokenizer.from_str(json.dumps(growth.content)), growth.first_id
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import bertkit
-from bertkit.features.choosing.conclusions import _cheaper
-from bertkit.features.choosing.measuring import Measured
-from bertkit.features.choosing.result import FrozenScore
+from bertkit.features.choosing.conclusions import name_fastest
+from bertkit.features.choosing.result import Candidate, FrozenScore
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
 
 
@@ -69,7 +68,7 @@ def candidate(name, milliseconds, score=0.9):
     """A checkpoint as it is measured, of which only the time and the score matter."""
     wording = SimpleNamespace(too_long=0.0)
     frozen = FrozenScore(score, None, None, 1, 2, "cls", {})
-    return Measured(name, name, "accuracy", frozen, None, (), wording, None, "none", 1, None, milliseconds)
+    return Candidate(name, name, frozen, wording, None, None, None, "none", 1, None, milliseconds)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def candidate(name, milliseconds, score=0.9):
 )
 def test_a_faster_one_is_named_where_its_time_is_another(times, said):
     first, other = (candidate(name, each) for name, each in zip("ab", times, strict=True))
-    [sentence] = _cheaper(first, [other])
+    [sentence] = name_fastest(first, [other])
     assert sentence.startswith("More examples") if said is None else said in sentence
 
 

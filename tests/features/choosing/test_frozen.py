@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from bertkit.features.choosing.frozen import frozen
+from bertkit.features.choosing.frozen import frozen_task
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 
 def of_recipe(name, **overrides):
-    return frozen(task_of_recipe(load_recipe(f"finetune/{name}", overrides)).load(["train"])[0])
+    return frozen_task(task_of_recipe(load_recipe(f"finetune/{name}", overrides)).load(["train"])[0])
 
 
 def test_a_pair_joins_difference_and_product(table):

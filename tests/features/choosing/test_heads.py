@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.features.choosing.heads import STRENGTHS, Head, chosen, cross_validated
+from bertkit.features.choosing.heads import STRENGTHS, Head, choose_head, cross_validate
 from bertkit.runtime.progress import unreported
 
 
@@ -21,7 +21,7 @@ def test_the_luckiest_of_many_heads_is_not_the_score():
         for layer in range(100)
         for strength in (100.0, 10.0)
     }
-    scored = chosen(predictions, references, folds, accuracy)
+    scored = choose_head(predictions, references, folds, accuracy)
     assert max(scored.by_layer["mean"]) > 0.57  # of the best of 200 that know nothing
     assert accuracy(scored.predictions, references) < 0.55
 
@@ -32,7 +32,7 @@ def test_embeddings_are_scored_but_not_chosen():
     predictions = {
         Head(layer, "mean", strength): references if layer == 0 else half for layer in (0, 1) for strength in STRENGTHS
     }
-    scored = chosen(predictions, references, folds, accuracy)
+    scored = choose_head(predictions, references, folds, accuracy)
     assert scored.by_layer["mean"] == [1.0, 0.75]
     assert scored.best.layer == 1
     assert scored.predictions == half.tolist()
@@ -49,7 +49,7 @@ def test_labels_of_a_fold_do_not_reach_its_predictions(problem, classes):
     changed = given.copy()
     changed[folds == 1] = 1 - changed[folds == 1]
     one, two = (
-        cross_validated(vectors, each, folds, classes, unreported)[Head(1, "mean", 10.0)] for each in (given, changed)
+        cross_validate(vectors, each, folds, classes, unreported)[Head(1, "mean", 10.0)] for each in (given, changed)
     )
     assert one.shape == (60, classes)
     assert np.array_equal(one[folds == 1], two[folds == 1])
@@ -61,12 +61,12 @@ def test_labels_of_a_fold_do_not_reach_its_predictions(problem, classes):
 def test_a_class_without_examples_is_never_predicted():
     vectors = {"mean": np.random.default_rng(0).normal(size=(1, 30, 3)).astype(np.float32)}
     targets, folds = np.array([0, 2] * 15), np.arange(30) % 3
-    logits = cross_validated(vectors, targets, folds, 4, unreported)[Head(0, "mean", 10.0)]
+    logits = cross_validate(vectors, targets, folds, 4, unreported)[Head(0, "mean", 10.0)]
     assert not np.isin(logits.argmax(axis=1), [1, 3]).any()
     assert np.isfinite(logits[:, [0, 2]]).all()
 
 
 def test_a_head_for_one_class_predicts_it():
     vectors = {"mean": np.ones((1, 6, 2), np.float32)}
-    logits = cross_validated(vectors, np.ones(6, np.int64), np.arange(6) % 2, 2, unreported)
+    logits = cross_validate(vectors, np.ones(6, np.int64), np.arange(6) % 2, 2, unreported)
     assert (logits[Head(0, "mean", 100.0)].argmax(axis=1) == 1).all()

@@ -149,15 +149,15 @@ def test_the_command_prints_a_table_or_json(place, tmp_path):
 
 
 def test_a_narrow_terminal_is_told_which_columns_have_no_room(place, tmp_path, monkeypatch):
-    from bertkit.cli.runs import _table
+    from bertkit.cli.runs import runs as command
 
     place("done", score=0.875)
-    found = runs(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")  # rich takes a coloured terminal that it does not know for 80 columns wide
-    monkeypatch.setattr(sys, "stdout", Terminal())
     for columns, lost in ((140, ""), (70, "no room for: from;"), (50, "no room for: from, date (UTC);")):
         monkeypatch.setenv("COLUMNS", str(columns))
-        lines = list(_table(found, tmp_path))
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        command(tmp_path)
+        lines = sys.stdout.getvalue().splitlines()
         assert max(map(len, lines)) <= columns
         assert lines[-1].startswith(lost) if lost else "no room" not in lines[-1]
 

@@ -164,8 +164,9 @@ def _with_spaces(text: str, sentences: Sequence[str]) -> Iterator[str]:
 def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_workers: int = 1) -> Generator[EncodedBatch]:
     """Yields the result of ``encode`` for each batch, in order, computed by ``num_workers`` processes.
 
-    With 1 worker the current process does the work. Otherwise at most ``2 × num_workers`` batches are in flight. What
-    `bertkit.runtime.placement.parallel.compute_in_processes` says of processes and of the function holds for the splitter.
+    With 1 worker the current process does the work. Otherwise at most ``2 × num_workers`` batches are in flight.
+    What `bertkit.runtime.placement.parallel.compute_in_processes` says of processes and of the function holds for the
+    splitter.
 
     Close the iterator (``contextlib.closing``) to end the processes at once if it is not exhausted.
 
