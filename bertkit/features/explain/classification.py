@@ -81,14 +81,15 @@ def _targets(task: TextClassification, logits: np.ndarray, chosen: Sequence[int]
     if task.problem_type == "regression":
         return [Target(str(task.task.label_column or "score"), lambda outputs: outputs["logits"][:, 0], None, "score")]
     names, probabilities = task.task.label_names, task.probabilities(logits[None])[0]
-    temperature = getattr(task.task, "temperature", None) or 1.0
+    temperatures = getattr(task, "temperatures", None)
 
     def target(index: int) -> Target:
         def logit(outputs: Any) -> Tensor:
             return outputs["logits"][:, index]
 
         def probability(outputs: Any) -> Tensor:
-            logits = outputs["logits"].float() / temperature
+            logits = outputs["logits"].float()
+            logits = logits if temperatures is None else logits / logits.new_tensor(temperatures)
             is_multi_label = task.problem_type == "multi_label_classification"
             return (logits.sigmoid() if is_multi_label else logits.softmax(dim=-1))[:, index]
 

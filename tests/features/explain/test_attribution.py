@@ -128,7 +128,8 @@ def test_calibrated_probabilities_of_a_trained_model(checkpoint, tmp_path, probl
         "placement.mixed_precision": "no",
     }
     run = bertkit.finetune("classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
-    assert abs(run.metrics["eval_temperature"] - 1) > 0.02
+    fitted = "temperature" if problem == "single_label" else "class/lovely/temperature"
+    assert abs(run.metrics[f"eval_{fitted}"] - 1) > 0.02
     text = "a lovely film, the plot is bad"
     predicted = bertkit.load(run.output_dir).predict(text)[0]["probabilities"]
     reasons = {}
