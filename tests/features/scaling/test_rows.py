@@ -14,7 +14,7 @@ import pytest
 
 from bertkit.data.tables import read_table
 from bertkit.features.scaling import inputs, shard_rows
-from bertkit.features.scaling.inputs import Shard, described, find_inputs, shards_of
+from bertkit.features.scaling.inputs import Shard, describe_shards, find_inputs, shards_of
 from bertkit.features.scaling.shard_rows import RowReader
 from bertkit.runtime.errors import DataError
 
@@ -91,7 +91,7 @@ def test_other_separators_encodings_and_sheets(tmp_path, capsys, name):
     assert [row.values for row in last.rows(shards[-1])] == expected[-1:]
     assert [row.values for row in last.rows(shards[1])] == expected[2:4]
     last.close()
-    assert [Shard.from_json(each) for each in described(shards)] == shards
+    assert [Shard.from_json(each) for each in describe_shards(shards)] == shards
 
 
 def test_text_and_json_in_other_encodings(tmp_path):
@@ -194,7 +194,7 @@ def test_a_link_that_leads_nowhere_is_a_fault(tmp_path):
 def test_names_at_a_url_stay_below(monkeypatch, tmp_path, name):
     """Stores of objects take any name; results are written below the output folder under the same one."""
     found = {f"/bucket/in/{name}": {"size": 3, "type": "file", "name": name}}
-    monkeypatch.setattr(inputs, "_listed", lambda fs, path: (found, "/bucket/in"))
+    monkeypatch.setattr(inputs, "_list_files", lambda fs, path: (found, "/bucket/in"))
     with pytest.raises(DataError, match="leads out of the folder"):
         find_inputs("memory://bucket/in")
 
@@ -209,7 +209,7 @@ def test_a_file_that_became_shorter_is_a_fault(tmp_path):
 
 def test_shards_survive_json(corpus):
     shards = cut(corpus / "b.csv", 3)
-    assert [Shard.from_json(each) for each in described(shards)] == shards
+    assert [Shard.from_json(each) for each in describe_shards(shards)] == shards
 
 
 def test_folders_patterns_and_urls_name_files(corpus):
@@ -245,7 +245,7 @@ def test_shards_in_any_order(tmp_path, monkeypatch, name):
     read = [row for shard in shards for row in RowReader().rows(shard)]
     assert [row.values["text"] for row in read] == [row["text"] for row in rows]
     opened = []
-    for function in ("opened", "open_parquet"):
+    for function in ("open_rows", "open_parquet"):
         real = getattr(shard_rows, function)
         monkeypatch.setattr(shard_rows, function, lambda *given, real=real: opened.append(given) or real(*given))
     reader = RowReader()

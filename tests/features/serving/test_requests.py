@@ -300,7 +300,7 @@ def test_nothing_waits_for_a_thread_that_has_ended(client_of, fine_tuned, monkey
     def broken(*_: Any) -> None:
         raise SystemExit("a secret")
 
-    monkeypatch.setattr(batcher._metrics, "computed", broken)
+    monkeypatch.setattr(batcher._metrics, "count_batch", broken)
     responses = client.together([("/", {"inputs": "the film"})] * 3)
     for response in [*responses, client.get("/health"), client.post("/", {"inputs": "the film"})]:
         assert "computes no requests any more" in refusal(response, 503)

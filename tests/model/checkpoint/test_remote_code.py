@@ -172,8 +172,8 @@ def test_the_revision_of_a_hub_id_is_said(with_code, hub_models, with_hub):
 
 
 def test_the_line_names_repository_and_commit():
-    from bertkit.model.checkpoint.remote import _described
+    from bertkit.model.checkpoint.remote import _describe_code
 
     place = "/cache/models--ada--film/snapshots/0123abcd"
-    assert _described(place, "modeling.Net") == "modeling.py of ada/film at revision 0123abcd"
-    assert re.fullmatch(r"net\.py of the folder /home/ada", _described("/home/ada", "net.Net"))
+    assert _describe_code(place, "modeling.Net") == "modeling.py of ada/film at revision 0123abcd"
+    assert re.fullmatch(r"net\.py of the folder /home/ada", _describe_code("/home/ada", "net.Net"))
