@@ -109,8 +109,16 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     of_both = _weights(network, network.on_device(both), len(pieces.ids))
     weights = of_both[0]
     separators = np.isin(pieces.ids, [id for id in (network.tokenizer.sep_token_id,) if id is not None])
-    measures = _measures(weights, separators)
-    return Attention(pieces.labels(), weights, measures, _names(measures), _padding(network, both, of_both[1]))
+    measures = measure_heads(weights, separators)
+    mask = both["attention_mask"][1].numpy()
+    to_padding = of_both[1][:, :, mask == 1][..., mask == 0]
+    padding = Padding(
+        tokens=network.tokenizer.convert_ids_to_tokens(both["input_ids"][1].tolist()),
+        mask=mask,
+        attention=of_both[1][-1].mean(axis=0),
+        to_padding=float(to_padding.max()) if to_padding.size else 0.0,
+    )
+    return Attention(pieces.labels(), weights, measures, name_heads(measures), padding)
 
 
 def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
@@ -119,26 +127,22 @@ def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.n
 
     with torch.inference_mode():
         outputs = network.model.base_model(**batch, output_attentions=True, return_dict=True)
+    refusal = CheckpointError(
+        f"{network.name}: models of type {network.family!r} do not return the attention between all tokens, so it is "
+        "not shown"
+    )
     layers = getattr(outputs, "attentions", None) or ()
-    shapes = {tuple(each.shape[2:]) for each in layers if each is not None}
-    if shapes != {(length, length)} or any(each is None for each in layers):
-        raise _refused(network)
+    if not layers or any(each is None or each.shape[2:] != (length, length) for each in layers):
+        raise refusal
     weights = torch.stack(list(layers), dim=1).float().cpu().numpy()
     own = batch["attention_mask"].cpu().numpy().astype(bool)
     sums = weights.sum(axis=-1).transpose(0, 3, 1, 2)[own]
     if abs(sums - 1).max() > _ROUNDING:
-        raise _refused(network)
+        raise refusal
     return weights
 
 
-def _refused(network: Network) -> CheckpointError:
-    return CheckpointError(
-        f"{network.name}: models of type {network.family!r} do not return the attention between all tokens, so it is "
-        "not shown"
-    )
-
-
-def _measures(weights: np.ndarray, separators: np.ndarray) -> dict[str, np.ndarray]:
+def measure_heads(weights: np.ndarray, separators: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the measures of the heads, (L, A) each, from (L, A, S, S)."""
     length = weights.shape[-1]
     logs = np.log(np.maximum(weights, np.finfo(np.float32).tiny))
@@ -154,7 +158,7 @@ def _measures(weights: np.ndarray, separators: np.ndarray) -> dict[str, np.ndarr
     return {**measures, "broad": entropy / np.log(max(length, 2))}
 
 
-def _names(measures: dict[str, np.ndarray]) -> np.ndarray:
+def name_heads(measures: dict[str, np.ndarray]) -> np.ndarray:
     """Returns the names of the heads, (L, A)."""
     kinds = [name for name in measures if name != "broad"]
     stacked = np.stack([measures[name] for name in kinds])
@@ -176,15 +180,3 @@ def _half(pieces: Pieces) -> dict[str, list[int]]:
         if len(pieces.texts) > 1:
             break
     return {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
-
-
-def _padding(network: Network, both: Mapping[str, Tensor], weights: np.ndarray) -> Padding:
-    """Returns what is shown of the second input of a batch, from its attention (L, A, S, S)."""
-    mask = both["attention_mask"][1].numpy()
-    to_padding = weights[:, :, mask == 1][..., mask == 0]
-    return Padding(
-        tokens=network.tokenizer.convert_ids_to_tokens(both["input_ids"][1].tolist()),
-        mask=mask,
-        attention=weights[-1].mean(axis=0),
-        to_padding=float(to_padding.max()) if to_padding.size else 0.0,
-    )

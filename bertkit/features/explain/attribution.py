@@ -137,7 +137,7 @@ class Attribution:
         return [*lines, *(f"    warning: {warning}" for warning in self.warnings())]
 
 
-def explained_subject(
+def subject_to_explain(
     network: Network, texts: Sequence[str], label: str | None = None, window: int | None = None
 ) -> Subject:
     """Returns what is attributed of the prediction for a text, or a pair.

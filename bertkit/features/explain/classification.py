@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bertkit.features.explain.network import Network
-from bertkit.features.explain.pieces import checked_window
+from bertkit.features.explain.pieces import number_of_window
 from bertkit.features.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
@@ -33,13 +33,20 @@ def _(
     features = task.encode(examples, network.tokenizer)
     logits = one_array(network.outputs(features))
     prediction = task_inference(task).format_prediction(task.decode(logits, features, examples)[0])
-    chosen = _chosen(task, logits, label)
+    chosen = _ids_of_labels(task, logits, label)
     row = features["input_ids"][0]
     rows = row if task.data.long_text == "chunk" else [row]
-    number, note = checked_window(window, len(rows)), ""
+    number, note = number_of_window(window, len(rows)), ""
     if len(rows) > 1:
-        logits = _of_windows(network, {name: features[name][0] for name in network.inputs})
-        number = checked_window(window, len(rows), int(logits[:, chosen[0]].argmax()))
+        import torch
+
+        # Each window on its own: the prediction joins them.
+        windows = zip(*(features[name][0] for name in network.inputs), strict=True)
+        inputs = [dict(zip(network.inputs, window, strict=True)) for window in windows]
+        batch = network.on_device(padded(inputs, network.tokenizer, network.inputs))
+        with torch.inference_mode():
+            logits = network.model(**batch)["logits"].float().cpu().numpy()
+        number = number_of_window(window, len(rows), int(logits[:, chosen[0]].argmax()))
         note = (
             f"the prediction is of all {len(rows)} windows together; the numbers are of window {number} alone, by "
             "default the one with the largest output for the label"
@@ -49,18 +56,7 @@ def _(
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), note=note)
 
 
-def _of_windows(network: Network, windows: Mapping[str, Sequence[Sequence[int]]]) -> np.ndarray:
-    """Returns the logits of W windows of a text, each on its own, (W, C) float32."""
-    import torch
-
-    rows = [dict(zip(windows, window, strict=True)) for window in zip(*windows.values(), strict=True)]
-    batch = network.on_device(padded(rows, network.tokenizer, network.inputs))
-    with torch.inference_mode():
-        logits: np.ndarray = network.model(**batch)["logits"].float().cpu().numpy()
-    return logits
-
-
-def _chosen(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
+def _ids_of_labels(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
     """Returns the ids of the given label, or of the predicted ones; logits are (1, C)."""
     if task.problem_type == "regression":
         if label is not None:

@@ -23,7 +23,7 @@ from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.data.tables.table import same_texts
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
-from bertkit.features.explain.shown import Shown
+from bertkit.features.explain.result import Result
 from bertkit.inference.forward import forward_in_batches
 from bertkit.runtime.errors import DataError, raise_listed
 from bertkit.runtime.progress import counted
@@ -60,7 +60,7 @@ class LayerOfContexts:
 
 
 @dataclass(frozen=True, repr=False)
-class WordContexts(Shown):
+class WordContexts(Result):
     """Vectors of a word in the contexts of a file.
 
     Attributes:
@@ -183,7 +183,10 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
         [texts[number] for number, *_ in found],
         of_words,
         vectors,
-        [_layer(each, of_words, same_texts((texts[n],) for n, *_ in found)) for each in vectors.astype(np.float64)],
+        [
+            describe_layer(each, of_words, same_texts((texts[n],) for n, *_ in found))
+            for each in vectors.astype(np.float64)
+        ],
         len(texts) - len({number for number, *_ in found}),
     )
 
@@ -251,7 +254,7 @@ def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -
     return [each for of_text in vectors for each in of_text]
 
 
-def _layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.ndarray) -> LayerOfContexts:
+def describe_layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.ndarray) -> LayerOfContexts:
     """Computes what a page shows of a layer from its vectors (N, H) and the numbers of their texts (N,)."""
     centred = vectors - vectors.mean(axis=0)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bertkit.features.explain.attention import Attention, attention_of
-from bertkit.features.explain.attribution import Attribution, Unit, attribution_of, explained_subject
+from bertkit.features.explain.attribution import Attribution, Unit, attribution_of, subject_to_explain
 from bertkit.features.explain.contexts import contexts_of
 from bertkit.features.explain.filling import Filling, filling_of, rank_texts, score_pairs
 from bertkit.features.explain.network import Network, load_network
 from bertkit.features.explain.next_sentence import NextSentence, next_sentence_of
-from bertkit.features.explain.page import drawn_attention, drawn_attribution
+from bertkit.features.explain.page import draw_attention, draw_attribution
 from bertkit.features.explain.pieces import Pieces, pieces_of, with_summands
-from bertkit.features.explain.shown import Shown
+from bertkit.features.explain.result import Result
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.recipe.load import Recipe
@@ -38,7 +38,7 @@ PARTS = ("attributions", "attention", "masked", "next_sentence")
 
 
 @dataclass(repr=False)
-class Explanation(Shown):
+class Explanation(Result):
     """The inside of a checkpoint on a text, or a pair; printing it gives a few lines, and a notebook shows its page.
 
     Attributes:
@@ -95,8 +95,8 @@ class Explanation(Shown):
     def drawn(self) -> dict[str, Any]:
         return {
             "headings": HEADINGS,
-            "attention": None if self.heads is None else drawn_attention(self.heads),
-            **({} if self.attributions is None else drawn_attribution(self.attributions)),
+            "attention": None if self.heads is None else draw_attention(self.heads),
+            **({} if self.attributions is None else draw_attribution(self.attributions)),
         }
 
 
@@ -122,7 +122,7 @@ def explain(
     device: Literal["auto", "cpu"] = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
-) -> Shown:
+) -> Result:
     """Shows the inside of a checkpoint: on a text, on several texts, or on a word in its contexts; or what pre-training
     sees of a corpus.
 
@@ -154,7 +154,7 @@ def explain(
     Returns:
         An `Explanation` of a text; a `bertkit.features.explain.filling.Ranking` or
         `bertkit.features.explain.filling.MinimalPairs`; a `bertkit.features.explain.contexts.WordContexts`; or
-        `bertkit.features.explain.seen.SeenExamples`.
+        `bertkit.features.explain.examples.SeenExamples`.
 
     Raises:
         RecipeError: the arguments do not go together, or there is no such window.
@@ -174,37 +174,39 @@ def explain(
         "word": {"texts": texts},
         "corpus": {"recipe": recipe, "example": example, "epoch": epoch, "phase": phase},
     }
-    subject = _checked(subjects, others, model)
+    _check(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
         if target.suffix.lower() not in _PAGES:
             raise OutputError(f"--output {target}: expected a name that ends in {' or '.join(_PAGES)}")
         check_new_file(target, f"--output {target}")
-    shown: Shown
+    result: Result
     if corpus is not None:
-        from bertkit.features.explain.seen import seen_examples
+        from bertkit.features.explain.examples import show_examples
 
-        shown = seen_examples(corpus, recipe, example or 0, epoch or 0, phase or 0)
+        result = show_examples(corpus, recipe, example or 0, epoch or 0, phase or 0)
     else:
         name = model.name if isinstance(model, LoadedCheckpoint) else str(model)
         network = load_network(at_revision(name, revision, trust_remote_code), device)
         if rank is not None:
-            shown = rank_texts(network, rank)
+            result = rank_texts(network, rank)
         elif pairs is not None:
-            shown = score_pairs(network, pairs)
+            result = score_pairs(network, pairs)
         elif word is not None:
             assert texts is not None
-            shown = contexts_of(network, word, texts)
+            result = contexts_of(network, word, texts)
         else:
-            both = [each for each in (subject, text_b) if each is not None]
-            shown = explanation_of(network, both, label=label, unit=unit or "logit", window=window, sentences=sentences)
+            both = [each for each in (text, text_b) if each is not None]
+            result = explanation_of(
+                network, both, label=label, unit=unit or "logit", window=window, sentences=sentences
+            )
     if target is not None:
-        write_whole(target, shown.html())
-    return shown
+        write_whole(target, result.html())
+    return result
 
 
-def _checked(subjects: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], model: Any) -> Any:
-    """Returns what is explained, after checking that the arguments go together."""
+def _check(subjects: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], model: Any) -> None:
+    """Checks that the arguments go together; RecipeError if they do not."""
     chosen = [name for name, value in subjects.items() if value is not None]
     if len(chosen) != 1:
         raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")
@@ -222,7 +224,6 @@ def _checked(subjects: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]
     for text in (subjects["text"], others["text"]["text_b"]):
         if text is not None and not isinstance(text, str):
             raise RecipeError(f"text: expected a text, got {type(text).__name__}")
-    return subjects[name]
 
 
 def explanation_of(
@@ -251,7 +252,7 @@ def explanation_of(
     missing: dict[str, str] = {}
     subject = None
     try:
-        subject = explained_subject(network, texts, label, window)
+        subject = subject_to_explain(network, texts, label, window)
         pieces = subject.pieces
     except (CheckpointError, DataError) as error:
         if label is not None:

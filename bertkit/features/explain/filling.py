@@ -16,7 +16,7 @@ from bertkit.data.tables import read_table
 from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
-from bertkit.features.explain.shown import Shown
+from bertkit.features.explain.result import Result
 from bertkit.inference.fill_mask import MaskedWord, MaskFiller, check_fills
 from bertkit.inference.inputs import list_of_texts
 from bertkit.metrics.intervals import proportion_interval
@@ -110,7 +110,7 @@ def _mask_filler(network: Network) -> MaskFiller:
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(Shown):
+class Ranking(Result):
     """Texts by their pseudo-likelihood, the most probable piece by piece first.
 
     Attributes:
@@ -136,7 +136,7 @@ class Ranking(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class MinimalPairs(Shown):
+class MinimalPairs(Result):
     """Pairs of an acceptable and an unacceptable text, and which one is more probable.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.features.explain.network import Network
-from bertkit.features.explain.pieces import Pieces, Word, checked_window, pieces_with
+from bertkit.features.explain.pieces import Pieces, Word, number_of_window, pieces_with
 from bertkit.features.explain.subjects import Subject, Target, subject_of
 from bertkit.metrics.entities import OUTSIDE
 from bertkit.runtime.errors import DataError, quoted
@@ -37,8 +37,14 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     probabilities = task.word_probabilities(network.outputs(features), features, columns)[0]
     names, best = task.model_labels, probabilities.argmax(axis=-1)
     tags = [str(names[index]) for index in best]
-    numbers = [number for number in _chosen(tokens, tags, label) if number in window_of] or [min(window_of)]
-    window = checked_window(window, len(features["input_ids"]), window_of[numbers[0]])
+    if label is None:  # the words with tags, or the first
+        chosen = [number for number, tag in enumerate(tags) if tag != OUTSIDE] or [0]
+    elif label in tokens:
+        chosen = [number for number, token in enumerate(tokens) if token == label]
+    else:
+        raise DataError(f"label {label!r}: expected a word of the text: {quoted(dict.fromkeys(tokens))}")
+    numbers = [number for number in chosen if number in window_of] or [min(window_of)]
+    window = number_of_window(window, len(features["input_ids"]), window_of[numbers[0]])
     numbers = [number for number in numbers if window_of[number] == window]
     if label is not None and not numbers:
         raise DataError(f"label {label!r}: it is tagged in another window than {window}")
@@ -80,13 +86,3 @@ def _pieces(network: Network, texts: Sequence[str], tokens: Sequence[str], featu
     ]
     segments = features["token_type_ids"][window]
     return pieces_with(network, texts, ids, segments, words, window=window, windows=len(features["input_ids"]))
-
-
-def _chosen(tokens: Sequence[str], tags: Sequence[str], label: str | None) -> list[int]:
-    """Returns the numbers of the words whose tags are attributed: the given one, or those with tags, or the first."""
-    if label is not None:
-        if label not in tokens:
-            raise DataError(f"label {label!r}: expected a word of the text: {quoted(dict.fromkeys(tokens))}")
-        return [number for number, token in enumerate(tokens) if token == label]
-    tagged = [number for number, tag in enumerate(tags) if tag != OUTSIDE]
-    return tagged or [0]

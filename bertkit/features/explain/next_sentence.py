@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from bertkit.data.corpus.sentences import split_sentences
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.reading.text import read_text, split_lines
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _OTHERS = 5
 
@@ -68,46 +64,33 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
             f"{network.name}: it was fine-tuned ({network.task.name}) and has no head for the next sentence; give a "
             "pre-trained checkpoint"
         )
-    if _pair_logits(network, pieces) is None:
-        raise CheckpointError(f"{network.name}: it has no head for the next sentence; BERT's pre-training has one")
+    objective, probability = _pair_probability(network, pieces)
     if len(pieces.texts) < 2:
         raise DataError("give a second text to see whether it follows the first")
+    lines = [] if sentences is None else split_lines(read_text(sentences))
+    others = [each for line in lines for each in split_sentences(line) if each.strip()]
+    if sentences is not None and not others:
+        raise DataError(f"{sentences}: no sentence; give a text file")
+    others = others[:: max(1, len(others) // _OTHERS)][:_OTHERS]
     first, second = pieces.texts
-    objective, probability = _probability(network, pieces)
-    _, swapped = _probability(network, pieces_of(network, [second, first]))
-    others = []
-    for sentence in _others(sentences) if sentences is not None else ():
-        changed = pieces_of(network, [first, sentence])
-        others.append((sentence, _probability(network, changed)[1]))
-    return NextSentence(objective, probability, swapped, others)
+    changed = [(second, first), *((first, other) for other in others)]
+    swapped, *of_others = (_pair_probability(network, pieces_of(network, pair))[1] for pair in changed)
+    return NextSentence(objective, probability, swapped, list(zip(others, of_others, strict=True)))
 
 
-def _others(file: str | Path) -> Sequence[str]:
-    lines = split_lines(read_text(file))
-    sentences = [each for line in lines for each in split_sentences(line) if each.strip()]
-    if not sentences:
-        raise DataError(f"{file}: no sentence; give a text file")
-    step = max(1, len(sentences) // _OTHERS)
-    return sentences[::step][:_OTHERS]
-
-
-def _probability(network: Network, pieces: Pieces) -> tuple[Literal["next", "order"], float]:
-    found = _pair_logits(network, pieces)
-    assert found is not None  # checked by the caller
-    objective, logits = found
-    return objective, float(logits.float().softmax(dim=-1)[0])  # index 0: it follows, or the order is right
-
-
-def _pair_logits(network: Network, pieces: Pieces) -> tuple[Literal["next", "order"], Tensor] | None:
-    """Returns the objective of the head for pairs and its two logits; None without such a head."""
+def _pair_probability(network: Network, pieces: Pieces) -> tuple[Literal["next", "order"], float]:
+    """Returns the objective of the head for pairs, and the probability that it holds; CheckpointError without one."""
     import torch
 
     with torch.inference_mode():
         outputs = network.model(**pieces.batch(network))
+    objective: Literal["next", "order"] = "next"
     if "seq_relationship_logits" in outputs:
-        return "next", outputs["seq_relationship_logits"][0]
-    if "sop_logits" in outputs:
-        return "order", outputs["sop_logits"][0]
-    if type(network.model).__name__.endswith("ForNextSentencePrediction"):
-        return "next", outputs["logits"][0]
-    return None
+        logits = outputs["seq_relationship_logits"]
+    elif "sop_logits" in outputs:
+        objective, logits = "order", outputs["sop_logits"]
+    elif type(network.model).__name__.endswith("ForNextSentencePrediction"):
+        logits = outputs["logits"]
+    else:
+        raise CheckpointError(f"{network.name}: it has no head for the next sentence; BERT's pre-training has one")
+    return objective, float(logits[0].float().softmax(dim=-1)[0])  # index 0: it follows, or the order is right

@@ -25,23 +25,15 @@ _MEANINGS = {
 
 def render(template: str, **values: Any) -> str:
     """Renders a template of this folder with its style and script."""
-    filters: dict[str, Callable[..., str]] = {"number": _number, "percent": _percent, "sentence": _sentence}
+    filters: dict[str, Callable[..., str]] = {
+        "number": lambda value: f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}",
+        "percent": lambda share: f"{100 * share:.1f} %",
+        "sentence": lambda words: f"{words[0].upper()}{words[1:]}.",
+    }
     return render_page("bertkit.features.explain", template, "explain.js", "explain.css", filters, **values)
 
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
-
-
-def drawn_attribution(attribution: Attribution) -> dict[str, Any]:
+def draw_attribution(attribution: Attribution) -> dict[str, Any]:
     """Returns what the page shows of an attribution beside its values: the lines of a curve."""
     drawn: dict[str, Any] = {}
     if (curve := attribution.curve) is not None:
@@ -55,7 +47,7 @@ def drawn_attribution(attribution: Attribution) -> dict[str, Any]:
     return drawn
 
 
-def drawn_attention(attention: Attention) -> dict[str, Any]:
+def draw_attention(attention: Attention) -> dict[str, Any]:
     """Returns what the page shows of attention: pictures, names of heads, and the data that its script reads."""
     drawn = attention.weights[..., :MOST_TOKENS, :MOST_TOKENS]
     pictures: Sprites = sprites(drawn)

@@ -103,6 +103,9 @@ class Pieces:
         rows = []
         for position, token in enumerate(self.tokens):
             word = self.words[self.word_of[position]] if self.word_of[position] >= 0 else None
+            mark = "special" if word is None else "unknown" if self.is_unknown[position] else ""
+            if word is not None and not mark and word.end - word.start > 1:
+                mark = "cut"
             rows.append(
                 {
                     "position": position,
@@ -110,7 +113,7 @@ class Pieces:
                     "id": int(self.ids[position]),
                     "segment": int(self.segments[position]),
                     "word": word.text if word is not None else "",
-                    "mark": self._mark(position, word),
+                    "mark": mark,
                     "lengths": {name: float(values[position]) for name, values in self.summands.items()},
                 }
             )
@@ -120,13 +123,6 @@ class Pieces:
         """Returns the part as plain data."""
         which = {"left_out": self.left_out, "window": self.window, "windows": self.windows}
         return {"texts": list(self.texts), "tokens": self.rows(), **which}
-
-    def _mark(self, position: int, word: Word | None) -> str:
-        if word is None:
-            return "special"
-        if self.is_unknown[position]:
-            return "unknown"
-        return "cut" if word.end - word.start > 1 else ""
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""
@@ -166,7 +162,7 @@ def pieces_of(network: Network, texts: Sequence[str], name: str | None = None, w
         else:
             encoded = network.tokenizer(*texts, truncation=True, max_length=network.longest, **options)
             parts = [range(len(encoded["input_ids"]))]
-    number = checked_window(window, len(parts))
+    number = number_of_window(window, len(parts))
     owners, of_words, offsets = encoded.sequence_ids(0), encoded.word_ids(0), encoded["offset_mapping"]
     words = []
     for segment, text in enumerate(texts):
@@ -199,7 +195,7 @@ def _parts(owners: Sequence[int | None], longest: int, overlap: int) -> list[Seq
     ]
 
 
-def checked_window(window: int | None, count: int, default: int = 0) -> int:
+def number_of_window(window: int | None, count: int, default: int = 0) -> int:
     """Returns the number of a window, or the default without one; RecipeError if there is no such window."""
     if window is not None and not (isinstance(window, int) and 0 <= window < count):
         raise RecipeError(f"window {window!r}: the input has {counted(count, 'window')}, numbered from 0")
@@ -261,12 +257,7 @@ def pieces_with(
 
 
 def with_summands(network: Network, pieces: Pieces) -> Pieces:
-    """Returns the pieces with the lengths of the vectors that the encoder adds up."""
-    return replace(pieces, summands=_summands(network, pieces))
-
-
-def _summands(network: Network, pieces: Pieces) -> dict[str, np.ndarray]:
-    """Returns the lengths of the vectors that the embedding layers of the encoder give, by the name of the layer."""
+    """Returns the pieces with the lengths of the vectors that the embedding layers of the encoder give and add up."""
     import torch
     from torch import nn
 
@@ -286,4 +277,4 @@ def _summands(network: Network, pieces: Pieces) -> dict[str, np.ndarray]:
             if isinstance(module, nn.Embedding):
                 hooks.enter_context(module.register_forward_hook(keep(name.rpartition(".")[2])))
         network.model.base_model(**pieces.batch(network))
-    return lengths
+    return replace(pieces, summands=lengths)

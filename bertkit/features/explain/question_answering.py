@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.features.explain.network import Network
-from bertkit.features.explain.pieces import Pieces, checked_window, pieces_with, words_at
+from bertkit.features.explain.pieces import Pieces, number_of_window, pieces_with, words_at
 from bertkit.features.explain.subjects import Curve, Subject, Target, subject_of
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
@@ -35,7 +35,7 @@ def _(
     outputs: Any = network.outputs(features)
     prediction = task_inference(task).format_prediction(task.decode(outputs, features, columns)[0])
     count, note = len(features["input_ids"]), ""
-    chosen = checked_window(window, count)
+    chosen = number_of_window(window, count)
     if window is not None and count > 1:  # the best answer in this window
         features = {name: [values[chosen]] for name, values in features.items()}
         outputs = outputs[0][chosen : chosen + 1], outputs[1][chosen : chosen + 1]

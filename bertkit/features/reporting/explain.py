@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bertkit.features.explain.attribution import attribution_of, explained_subject
+from bertkit.features.explain.attribution import attribution_of, subject_to_explain
 from bertkit.features.explain.network import load_network
 from bertkit.features.reporting.reported import Mistake
 from bertkit.inference.outcome import Outcome
@@ -43,7 +43,7 @@ def with_words(mistakes: Sequence[Mistake], checkpoint: Path, number: int) -> li
     explained = []
     for mistake in mistakes[:number]:
         try:
-            subject = explained_subject(network, [text for _, text, _ in mistake.texts])
+            subject = subject_to_explain(network, [text for _, text, _ in mistake.texts])
         except DataError:
             subject = None
         if subject is None or subject.pieces.windows > 1:

@@ -45,7 +45,7 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
     )
     variant, assumed = (None, "")
     if any(system.variant for system in paper.systems.values()):
-        variant, assumed = _variant(path, config)
+        variant, assumed = _variant_of(path, config)
     size = System(layers, hidden, heads, variant)
     name = Path(path).resolve().name if Path(path).is_dir() else path
     if config.model_type not in BERT:
@@ -57,7 +57,7 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
     return Candidate(name, path, size, system, assumed)
 
 
-def _variant(path: str, config: Any) -> tuple[str, str]:
+def _variant_of(path: str, config: Any) -> tuple[str, str]:
     """Returns the variant of the pre-training of a checkpoint, and a note if it was assumed."""
     if getattr(config, "attention", None) == "left_to_right":
         return "ltr-no-nsp", ""

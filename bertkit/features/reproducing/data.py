@@ -27,26 +27,17 @@ def data_values(run: PaperRun, data_dir: Path | None) -> dict[str, Any]:
     if data_dir is None:
         return dict(run.hub or {})
     if run.files is None:
-        return {"data.data_dir": str(_glue_folder(run, data_dir))}
+        task = load_recipe(run.recipe).task
+        for folder in (data_dir / "glue", data_dir):
+            if (folder / task.folder / task.files["train"]).is_file():
+                return {"data.data_dir": str(folder)}
+        raise MissingError(f"no {task.folder}/{task.files['train']} in {data_dir / 'glue'} or {data_dir}")
     found: dict[str, Any] = {}
     for key, names in run.files.items():
-        paths = [
-            path for folder in (data_dir / run.folder, data_dir) for name in names for path in _paths(folder, name)
-        ]
-        if paths:
-            found[f"data.{key}"] = str(paths[0])
+        places = ((folder, name) for folder in (data_dir / run.folder, data_dir) for name in names)
+        paths = (path for folder, name in places for path in sorted(folder.glob(name)) if path.is_file())
+        if (first := next(paths, None)) is not None:
+            found[f"data.{key}"] = str(first)
         elif key != "test_file":
             raise MissingError(f"no {' or '.join(names)} in {data_dir / run.folder} or {data_dir}")
     return found
-
-
-def _paths(folder: Path, name: str) -> list[Path]:
-    return sorted(path for path in folder.glob(name) if path.is_file())
-
-
-def _glue_folder(run: PaperRun, data_dir: Path) -> Path:
-    task = load_recipe(run.recipe).task
-    for folder in (data_dir / "glue", data_dir):
-        if (folder / task.folder / task.files["train"]).is_file():
-            return folder
-    raise MissingError(f"no {task.folder}/{task.files['train']} in {data_dir / 'glue'} or {data_dir}")

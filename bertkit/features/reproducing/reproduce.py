@@ -21,14 +21,13 @@ from bertkit.features.reproducing.scores import ReproducedRow, Reproduction, ave
 from bertkit.features.reproducing.table import reproduction_table
 from bertkit.runtime.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed, noted
 from bertkit.runtime.files import remove_unfinished, write_json, write_whole
-from bertkit.runtime.formats import Format
+from bertkit.runtime.formats import WIDEST, Format
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
 from bertkit.training.runs.directory import check_contents
 
 GRIDS = "grids"
 _FORMS: dict[str, Format] = {"txt": "text", "tex": "latex", "md": "markdown"}
-_WIDEST = 10_000  # characters of a line in files
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
@@ -73,9 +72,9 @@ def reproduce(
         ```
     """
     folder = Path(output_dir)
-    paper, candidates, chosen = _checked(table, several(model), tasks, seeds, folder)
+    paper, candidates, chosen = _check(table, several(model), tasks, seeds, folder)
     place = None if data_dir is None else Path(data_dir)
-    prepared, missing = _prepared(chosen, candidates, folder, place, grid, seeds, overrides)
+    prepared, missing = _prepare(chosen, candidates, folder, place, grid, seeds, overrides)
     grids: dict[tuple[str, str], GridResults] = {}
     for number, ((name, task), (definition, facts)) in enumerate(prepared.items(), start=1):
         say(f"{number}/{len(prepared)} {name}: {task}")
@@ -103,17 +102,21 @@ def reproduce(
         failed,
         _notes(paper, candidates, rows, seeds),
     )
-    _write(results)
+    with grid_lock(folder):
+        remove_unfinished(folder)
+        write_json(folder / f"{table}.json", asdict(results), default=str)
+        for ending, form in _FORMS.items():
+            write_whole(folder / f"{table}.{ending}", reproduction_table(results, WIDEST, form) + "\n")
     return results
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
 
 
-def _checked(
+def _check(
     table: str, models: Sequence[str], tasks: Sequence[str] | None, seeds: int, folder: Path
 ) -> tuple[PaperTable, list[Candidate], list[str]]:
-    """Returns the table, the checkpoints and the names of the tasks."""
+    """Checks the arguments; returns the table, the checkpoints and the names of the tasks."""
     known = table_names()
     if table not in known:
         raise RecipeError(f"unknown table {table!r}; expected one of {', '.join(known)}{did_you_mean(table, known)}")
@@ -142,7 +145,7 @@ def _checked(
     return paper, candidates, chosen
 
 
-def _prepared(
+def _prepare(
     tasks: Sequence[str],
     candidates: Sequence[Candidate],
     folder: Path,
@@ -212,12 +215,3 @@ def _notes(
     if seeds == 1:
         notes.append("one run of each: no intervals; give --seeds")
     return (*notes, *paper.notes)
-
-
-def _write(results: Reproduction) -> None:
-    folder, name = results.output_dir, results.table
-    with grid_lock(folder):
-        remove_unfinished(folder)
-        write_json(folder / f"{name}.json", asdict(results), default=str)
-        for ending, form in _FORMS.items():
-            write_whole(folder / f"{name}.{ending}", reproduction_table(results, _WIDEST, form) + "\n")

@@ -100,13 +100,15 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
     ]
     results = [read_json(place / "all_results.json") for place in places]
     known = [each for each in results if row.key in each]
-    scale, limits = _scale(row.key, known[0]) if known else (1, (0.0, 0.0))
-    scores = [each[row.key] * scale for each in known]
-    if not scores:
+    if not known:
         why = "every run failed" if not places else f"the runs have no {row.our_set} score"
         return replace(empty, note=f"no score: {why}")
+    names = [name.partition("_")[2] for name in known[0] if is_score(name)]
+    least, most = score_range(row.key.partition("_")[2], names)
+    scale = 1 if most == 100 else 100  # in per cent
+    scores = [each[row.key] * scale for each in known]
     interval = mean_interval(scores)
-    low, high = (None, None) if interval is None else (max(interval[0], limits[0]), min(interval[1], limits[1]))
+    low, high = (None, None) if interval is None else (max(interval[0], scale * least), min(interval[1], 100.0))
     seconds: dict[str, float] = {}
     records = [recorded(place) for place in places]
     for record in records:
@@ -127,14 +129,6 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
         collapsed=len(best.collapsed) if best else 0,
         note=note,
     )
-
-
-def _scale(key: str, results: Mapping[str, float]) -> tuple[int, tuple[float, float]]:
-    """Returns the factor that makes a score per cent, and the limits of the score in per cent."""
-    names = [name.partition("_")[2] for name in results if is_score(name)]
-    low, high = score_range(key.partition("_")[2], names)
-    factor = 1 if high == 100 else 100
-    return factor, (factor * low, 100.0)
 
 
 def _other_data(row: PaperRow, data: Mapping[str, Mapping[str, int]]) -> str:

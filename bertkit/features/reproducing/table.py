@@ -38,7 +38,15 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     if any(row.collapsed for row in results.rows):
         lines.append(f"collapsed: {COLLAPSED}; train longer, or change the learning rate")
     lines += failures(results.failed)
-    rows = [_raw(row) for row in results.rows]
+    rows = [  # of CSV: the paper's score is that of the model of the same size
+        {
+            **asdict(row),
+            "paper": row.paper.get(row.system or ""),
+            "seconds": sum(row.seconds.values()) if row.seconds else None,
+            "device": ", ".join(row.seconds or ()),
+        }
+        for row in results.rows
+    ]
     return ResultTable(columns, rows, heading, lines, ("time", _INTERVAL)).formatted(format, width)
 
 
@@ -71,12 +79,3 @@ def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[Reproduced
         "setting": label(row.setting or {}),
         "notes": f"{row.collapsed} collapsed" if row.collapsed else "",
     }
-
-
-def _raw(row: ReproducedRow) -> dict[str, object]:
-    """Returns a row for CSV: the paper's score is that of the model of the same size."""
-    facts = asdict(row)
-    facts["paper"] = row.paper.get(row.system or "")
-    facts["seconds"] = sum(row.seconds.values()) if row.seconds else None
-    facts["device"] = ", ".join(row.seconds or ())
-    return facts

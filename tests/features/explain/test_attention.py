@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bertkit import explain
-from bertkit.features.explain.attention import _measures, _names
+from bertkit.features.explain.attention import measure_heads, name_heads
 from bertkit.features.explain.network import load_network
 from bertkit.features.explain.pictures import sprites
 from bertkit.runtime.errors import DataError, OutputError
@@ -64,8 +64,8 @@ def test_heads_are_named_by_what_they_do():
     broad = np.full((6, 6), 1 / 6)
     mixed = np.tile([0, 0.45, 0.45, 0.1, 0, 0], (6, 1))
     weights = np.stack([previous, np.eye(6), np.eye(6, k=1) + np.diag([0] * 5 + [1]), separator, broad, mixed])[None]
-    measures = _measures(weights, np.arange(6) == 5)
-    assert _names(measures).tolist() == [["previous", "same", "next", "separator", "broad", "mixed"]]
+    measures = measure_heads(weights, np.arange(6) == 5)
+    assert name_heads(measures).tolist() == [["previous", "same", "next", "separator", "broad", "mixed"]]
     assert measures["previous"][0, 0] == 1
     assert measures["broad"][0, 4] == pytest.approx(1)
 

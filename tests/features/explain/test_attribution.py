@@ -277,14 +277,14 @@ def test_a_planted_word_comes_first(checkpoint, tmp_path):
     }
     run = bertkit.finetune("classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
     assert run.metrics["eval_accuracy"] == 1
-    from bertkit.features.explain.attribution import attribution_of, explained_subject
+    from bertkit.features.explain.attribution import attribution_of, subject_to_explain
     from bertkit.features.explain.network import load_network
 
     network = load_network(str(run.output_dir))
     first = {"gradients": 0, "occlusion": 0}
     for number in range(100):
         word = ("lovely", "awful")[number % 2]
-        attribution = attribution_of(network, explained_subject(network, [text(word)]))
+        attribution = attribution_of(network, subject_to_explain(network, [text(word)]))
         check_sums(attribution)
         for method in first:
             best = int(getattr(attribution.reasons[0], method).argmax())
@@ -314,7 +314,7 @@ def _word_of_random_labels(words, checkpoint, folder, seed):
     import torch
 
     from bertkit import BertForPreTraining
-    from bertkit.features.explain.attribution import attribution_of, explained_subject
+    from bertkit.features.explain.attribution import attribution_of, subject_to_explain
     from bertkit.features.explain.network import load_network
     from bertkit.model.checkpoint.load import load_config, load_tokenizer
 
@@ -338,6 +338,6 @@ def _word_of_random_labels(words, checkpoint, folder, seed):
     network = load_network(str(run.output_dir))
     first: Counter[str] = Counter()
     for _ in range(20):
-        attribution = attribution_of(network, explained_subject(network, [" ".join(generator.sample(words, 8))]))
+        attribution = attribution_of(network, subject_to_explain(network, [" ".join(generator.sample(words, 8))]))
         first[attribution.words[int(attribution.reasons[0].gradients.argmax())].text] += 1
     return first.most_common(1)[0][0]

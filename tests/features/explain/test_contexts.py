@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bertkit import explain, load
-from bertkit.features.explain.contexts import _layer
+from bertkit.features.explain.contexts import describe_layer
 from bertkit.runtime.errors import DataError, RecipeError
 
 ROWS = [
@@ -53,14 +53,14 @@ def test_groups_that_differ_are_separated():
     labels = ["a"] * 10 + ["b"] * 10
     apart = generator.normal(size=(20, 8)) * 0.1 + 5
     apart[10:, 0] += 3
-    layer = _layer(apart, labels, np.arange(20))
+    layer = describe_layer(apart, labels, np.arange(20))
     assert layer.accuracy == 1
     assert layer.within > 0.8
     assert layer.between < -0.8
     assert layer.variance[0] > 0.9
     points = layer.points[:, 0]
     assert points[:10].max() < points[10:].min() or points[:10].min() > points[10:].max()
-    same = _layer(generator.normal(size=(20, 8)) + 5, labels, np.arange(20))
+    same = describe_layer(generator.normal(size=(20, 8)) + 5, labels, np.arange(20))
     assert same.accuracy < 0.9
     assert abs(same.within - same.between) < 0.4
 
@@ -69,12 +69,12 @@ def test_a_probe_has_not_seen_a_copy_of_the_text():
     """Vectors of random labels: a probe knows those whose copies it was fitted to."""
     generator = np.random.default_rng(0)
     vectors, labels = np.tile(generator.normal(size=(20, 64)), (5, 1)), list("ab" * 10) * 5
-    assert _layer(vectors, labels, np.arange(100)).accuracy > 0.95
-    assert _layer(vectors, labels, np.tile(np.arange(20), 5)).accuracy < 0.8
+    assert describe_layer(vectors, labels, np.arange(100)).accuracy > 0.95
+    assert describe_layer(vectors, labels, np.tile(np.arange(20), 5)).accuracy < 0.8
 
 
 def test_equal_vectors_give_no_directions():
-    layer = _layer(np.full((4, 8), 0.1), ["a", "a", "b", "b"], np.arange(4))
+    layer = describe_layer(np.full((4, 8), 0.1), ["a", "a", "b", "b"], np.arange(4))
     assert np.isfinite(layer.points).all()
     assert layer.cosines.tolist() == np.zeros((4, 4)).tolist()
 

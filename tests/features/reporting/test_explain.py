@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bertkit
-from bertkit.features.explain.attribution import attribution_of, explained_subject
+from bertkit.features.explain.attribution import attribution_of, subject_to_explain
 from bertkit.features.explain.network import load_network
 from bertkit.features.reporting import explain as explained
 from bertkit.features.reporting import report
@@ -39,7 +39,7 @@ def test_words_have_the_values_of_an_explanation(copied):
     first, second, *others = explained.with_words(mistakes, folder, 2)
     assert others == list(mistakes[2:])
     network = load_network(str(folder))
-    attribution = attribution_of(network, explained_subject(network, [first.texts[0][1]]))
+    attribution = attribution_of(network, subject_to_explain(network, [first.texts[0][1]]))
     assert [word for word, _ in first.words] == [word.text for word in attribution.words]
     gradients = attribution.reasons[0].gradients
     np.testing.assert_allclose([part for _, part in first.words], gradients / abs(gradients).max(), atol=1e-4)

@@ -14,7 +14,7 @@ from bertkit.data.corpus.settings import EPOCHS_OF_A_PHASE, PretrainingData
 from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.structure import Vocabulary
-from bertkit.features.explain.shown import Shown
+from bertkit.features.explain.result import Result
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.recipe.load import Recipe
@@ -67,7 +67,7 @@ class SeenExample:
 
 
 @dataclass(frozen=True, repr=False)
-class SeenExamples(Shown):
+class SeenExamples(Result):
     """Examples of a token store and the counts of masks.
 
     Attributes:
@@ -153,7 +153,7 @@ class SeenExamples(Shown):
         return lines + [f"  {name}: {share:.1%} (expected {expected})" for name, share, expected in self.shares()]
 
 
-def seen_examples(
+def show_examples(
     corpus: str | Path,
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
     example: int = 0,
@@ -191,6 +191,9 @@ def seen_examples(
     chosen = [_example(now, store, tokenizer, epoch, example), _example(after, store, tokenizer, epoch + 1, nearest)]
     number = min(size, _COUNTED)
     batch = now.__getitems__(range(number))
+    is_predicted = batch["labels"] != IGNORE_INDEX
+    ids = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)[is_predicted]
+    kinds = _kinds(ids, batch["labels"][is_predicted], now.vocabulary.mask_token_id)
     return SeenExamples(
         store=str(corpus),
         phase=phase,
@@ -199,7 +202,7 @@ def seen_examples(
         in_epoch=size,
         counted=number,
         tokens=int(batch["attention_mask"].sum()),
-        kinds=_counts(batch, now.vocabulary.mask_token_id),
+        kinds={name: int((kinds == name).sum()) for name in _KINDS},
         random_pairs=float(batch["next_sentence_label"].mean()) if "next_sentence_label" in batch else None,
     )
 
@@ -235,13 +238,6 @@ def _of_epoch(view: Any, vocabulary: Vocabulary, data: PretrainingData, epoch: i
 def _kinds(input_ids: Any, labels: Any, mask: int) -> np.ndarray:
     """Returns the kind of each predicted token, given its id in the input and the true one."""
     return np.where(input_ids == labels, "kept", np.where(input_ids == mask, "masked", "replaced"))
-
-
-def _counts(batch: Mapping[str, np.ndarray], mask: int) -> dict[str, int]:
-    is_predicted = batch["labels"] != IGNORE_INDEX
-    ids = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)[is_predicted]
-    kinds = _kinds(ids, batch["labels"][is_predicted], mask)
-    return {name: int((kinds == name).sum()) for name in _KINDS}
 
 
 def _example(examples: PretrainingExamples, store: TokenStore, tokenizer: Any, epoch: int, number: int) -> SeenExample:

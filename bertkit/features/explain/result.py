@@ -8,7 +8,7 @@ from bertkit.features.explain.page import render
 from bertkit.runtime.pages.page import framed
 
 
-class Shown:
+class Result:
     """A result with lines for a terminal and a page. Subclasses are dataclasses with ``repr=False``.
 
     Attributes:
