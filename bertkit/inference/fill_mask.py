@@ -54,6 +54,20 @@ def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokeni
         )
 
 
+class MaskedPiece(NamedTuple):
+    """A piece of a word that is predicted.
+
+    Attributes:
+        row: number of its text.
+        position: its token; this and those up to ``end`` are masked.
+        end: the token after the last one of its word.
+    """
+
+    row: int
+    position: int
+    end: int
+
+
 class MaskFiller:
     """A masked language model with its tokenizer; `bertkit.load` builds it."""
 
@@ -114,6 +128,51 @@ class MaskFiller:
 
         return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size, self.name)
 
+    def predict_pieces(
+        self, texts: Sequence[Mapping[str, Sequence[int]]], pieces: Sequence[MaskedPiece], best: int = 0
+    ) -> list[tuple[float, list[tuple[str, float]]]]:
+        """Masks pieces of words, one at a time, and predicts each.
+
+        Args:
+            texts: ``input_ids``, and ``token_type_ids`` where the model takes them, of each text with its special
+                tokens.
+            pieces: the pieces, in any order.
+            best: number of the most probable pieces that are returned.
+
+        Returns:
+            For each piece its log-probability, natural logarithm, and the most probable pieces with their
+            probabilities.
+
+        Raises:
+            CheckpointError: an output is NaN or infinite.
+        """
+        import torch
+
+        known = torch.tensor(sorted(self._vocabulary.values()), device=self.model.device)
+
+        def collate(numbers: list[int]) -> Mapping[str, Tensor]:
+            columns = []
+            for piece in (pieces[number] for number in numbers):
+                whole = {**texts[piece.row], "attention_mask": [1] * len(texts[piece.row]["input_ids"])}
+                ids = list(whole["input_ids"])
+                ids[piece.position : piece.end] = [self.mask_id] * (piece.end - piece.position)
+                columns.append({name: ids if name == "input_ids" else whole[name] for name in self.inputs})
+            return padded(columns, self.tokenizer, self.inputs)
+
+        def keep(numbers: list[int], outputs: Any) -> Iterator[tuple[float, list[tuple[str, float]]]]:
+            logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
+            for number, of_row in zip(numbers, logits, strict=True):
+                piece = pieces[number]
+                logs = of_row[piece.position].float().log_softmax(dim=-1)
+                top = logs[known].topk(min(best, len(known)))
+                tokens = self.tokenizer.convert_ids_to_tokens(known[top.indices].tolist())
+                true = int(texts[piece.row]["input_ids"][piece.position])
+                yield float(logs[true]), list(zip(tokens, top.values.exp().tolist(), strict=True))
+
+        lengths = [len(texts[piece.row]["input_ids"]) for piece in pieces]
+        size = max(1, _TOKENS // max(lengths, default=1))
+        return forward_in_batches(self.model, lengths, collate, keep, size, self.name, unreported)
+
     def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         """Refuses texts without a mask and texts longer than the model's input."""
         longest = longest_input(self.model.config)
@@ -150,80 +209,3 @@ class MaskFiller:
         if len(word) < len(decoded) or token_id in self._special_ids:
             blank = text[len(kept) : start] or (" " if piece != word and kept == kept.rstrip() != "" else "")
         return MaskPrediction(piece, probability, kept + blank + word + text[mask[1] :])
-
-
-# ---- pieces of words -------------------------------------------------------------------------------------------------
-
-
-class MaskedPiece(NamedTuple):
-    """A piece that is predicted.
-
-    Attributes:
-        row: number of its text.
-        position: its token; this and those up to ``end`` are masked.
-        end: the token after the last one of its word.
-    """
-
-    row: int
-    position: int
-    end: int
-
-
-class PiecePrediction(NamedTuple):
-    """What a model predicts in place of a piece.
-
-    Attributes:
-        log_probability: of the true piece, natural logarithm.
-        best: the most probable pieces and their probabilities.
-    """
-
-    log_probability: float
-    best: list[tuple[str, float]]
-
-
-def predict_pieces(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    inputs: Sequence[str],
-    name: str,
-    texts: Sequence[Mapping[str, Sequence[int]]],
-    pieces: Sequence[MaskedPiece],
-    best: int = 0,
-) -> list[PiecePrediction]:
-    """Masks pieces, one at a time, and returns the prediction of each; CheckpointError if an output is NaN or infinite.
-
-    Args:
-        model: a masked language model.
-        tokenizer: its tokenizer, with a mask token.
-        inputs: names of the inputs that the model takes.
-        name: name of the checkpoint, for messages.
-        texts: ``input_ids``, and ``token_type_ids`` where the model takes them, of each text with its special tokens.
-        pieces: the pieces, in any order.
-        best: number of the most probable pieces that are returned.
-    """
-    import torch
-
-    known = torch.tensor(sorted(tokenizer.get_vocab().values()), device=model.device)
-
-    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-        columns = []
-        for piece in (pieces[number] for number in numbers):
-            whole = {**texts[piece.row], "attention_mask": [1] * len(texts[piece.row]["input_ids"])}
-            ids = list(whole["input_ids"])
-            ids[piece.position : piece.end] = [tokenizer.mask_token_id] * (piece.end - piece.position)
-            columns.append({name: ids if name == "input_ids" else whole[name] for name in inputs})
-        return padded(columns, tokenizer, inputs)
-
-    def keep(numbers: list[int], outputs: Any) -> Iterator[PiecePrediction]:
-        logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
-        for number, of_row in zip(numbers, logits, strict=True):
-            piece = pieces[number]
-            logs = of_row[piece.position].float().log_softmax(dim=-1)
-            top = logs[known].topk(min(best, len(known)))
-            tokens = tokenizer.convert_ids_to_tokens(known[top.indices].tolist())
-            true = int(texts[piece.row]["input_ids"][piece.position])
-            yield PiecePrediction(float(logs[true]), list(zip(tokens, top.values.exp().tolist(), strict=True)))
-
-    lengths = [len(texts[piece.row]["input_ids"]) for piece in pieces]
-    size = max(1, _TOKENS // max(lengths, default=1))
-    return forward_in_batches(model, lengths, collate, keep, size, name, unreported)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bertkit.inference.fill_mask import MaskedPiece, MaskFiller, predict_pieces
+from bertkit.inference.fill_mask import MaskedPiece, MaskFiller
 from bertkit.metrics.intervals import t_interval
-from bertkit.model.checkpoint.encoders import longest_input, model_inputs
+from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.tasks.ner.inputs import Word, split_words, word_pieces
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.
     Raises:
         CheckpointError: an output is NaN or infinite.
     """
-    longest, names = longest_input(filler.model.config), model_inputs(filler.model.config)
+    longest = longest_input(filler.model.config)
     texts: list[dict[str, list[int]]] = []
     pieces: list[MaskedPiece] = []
     for row, word in enumerate(words):
@@ -142,10 +142,9 @@ def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.
         texts.append({name: encoded[name] for name in ("input_ids", "token_type_ids")})
         if len(encoded["input_ids"]) <= longest:
             pieces += [MaskedPiece(row, place, places[-1] + 1) for place in places]
-    predicted = predict_pieces(filler.model, filler.tokenizer, names, filler.name, texts, pieces)
     sums = np.full(len(words), np.nan)
-    for piece, prediction in zip(pieces, predicted, strict=True):
-        sums[piece.row] = prediction.log_probability + (0 if np.isnan(sums[piece.row]) else sums[piece.row])
+    for piece, (log_probability, _) in zip(pieces, filler.predict_pieces(texts, pieces), strict=True):
+        sums[piece.row] = log_probability + (0 if np.isnan(sums[piece.row]) else sums[piece.row])
     return sums
 
 

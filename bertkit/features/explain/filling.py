@@ -17,7 +17,7 @@ from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.shown import Shown
-from bertkit.inference.fill_mask import MaskedPiece, check_fills, predict_pieces
+from bertkit.inference.fill_mask import MaskedPiece, MaskFiller, check_fills
 from bertkit.inference.inputs import list_of_texts
 from bertkit.metrics.intervals import proportion_interval
 from bertkit.runtime.errors import CheckpointError, DataError
@@ -103,15 +103,15 @@ def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
         for position in range(word.start, word.end)
     ]
     encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]
-    tokenizer, inputs = network.tokenizer, network.inputs
-    predicted = iter(predict_pieces(network.model, tokenizer, inputs, network.name, encoded, pieces, _BEST))
+    filler = MaskFiller(network.model, network.tokenizer, 1, network.name)
+    predicted = iter(filler.predict_pieces(encoded, pieces, _BEST))
     filled = []
     for text in texts:
         words = []
         for word in text.words:
             of_pieces = [next(predicted) for _ in range(word.start, word.end)]
-            total = math.fsum(piece.log_probability for piece in of_pieces)
-            words.append(FilledWord(word.text, total, len(of_pieces), of_pieces[0].best))
+            total, (_, best) = math.fsum(log_probability for log_probability, _ in of_pieces), of_pieces[0]
+            words.append(FilledWord(word.text, total, len(of_pieces), best))
         filled.append(Filling(words))
     return filled
 
