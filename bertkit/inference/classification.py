@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.outcome import Outcome, TaskInference, task_inference
-from bertkit.inference.verdict import (
+from bertkit.inference.facts import (
     Facts,
     are_rare,
     classes_in_words,
@@ -18,6 +17,7 @@ from bertkit.inference.verdict import (
     right_of_all,
     score_in_words,
 )
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.runtime.errors import DataError, RecipeError, shown
 from bertkit.runtime.progress import counted

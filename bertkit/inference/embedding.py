@@ -124,32 +124,26 @@ class Embedder:
         """Returns the `Vectors` of texts, or without pooling of their tokens; see
         `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         options = options or EmbedOptions()
-        pooling = options.pooling
-        if pooling not in ("cls", "mean", "max", "none", None):
-            raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
-        encoded = self._encode(texts, options, on_progress)
-        if pooling == "none":
-            return [self._tokens(text, *each) for text, each in zip(texts, encoded, strict=True)]
-        how = pooling or self.pooling
-        vectors = []
-        for windows, states in encoded:
-            if how == "cls":
-                vectors.append(np.mean([state[0] for state in states], axis=0))
+        if options.pooling not in ("cls", "mean", "max", "none", None):
+            raise RecipeError(f"pooling {options.pooling!r}: expected cls, mean, max or none")
+        how = options.pooling or self.pooling
+        found: list[Any] = []
+        for text, (windows, states) in zip(texts, self._encode(texts, options, on_progress), strict=True):
+            if how == "none":
+                own = [window.is_own & ~window.is_special for window in windows]
+                ids = [np.asarray(window.inputs["input_ids"])[mask] for window, mask in zip(windows, own, strict=True)]
+                tokens = self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist())
+                offsets = np.concatenate([window.offsets[mask] for window, mask in zip(windows, own, strict=True)])
+                vectors = np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)])
+                found.append(TokenEmbeddings(text, tokens, offsets, vectors))
+            elif how == "cls":
+                found.append(np.mean([state[0] for state in states], axis=0))
             else:  # every token once, [CLS] and [SEP] included
-                own = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])
-                vectors.append(own.mean(axis=0) if how == "mean" else own.max(axis=0))
-        return np.stack(vectors) if vectors else np.zeros((0, self.size(options.layers)), np.float32)
-
-    def _tokens(self, text: str, windows: Sequence[_Window], states: Sequence[np.ndarray]) -> TokenEmbeddings:
-        """Returns the vectors of the tokens of a text."""
-        own = [window.is_own & ~window.is_special for window in windows]
-        ids = [np.asarray(window.inputs["input_ids"])[mask] for window, mask in zip(windows, own, strict=True)]
-        return TokenEmbeddings(
-            text,
-            self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist()),
-            np.concatenate([window.offsets[mask] for window, mask in zip(windows, own, strict=True)]),
-            np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)]),
-        )
+                whole = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])
+                found.append(whole.mean(axis=0) if how == "mean" else whole.max(axis=0))
+        if how == "none":
+            return found
+        return np.stack(found) if found else np.zeros((0, self.size(options.layers)), np.float32)
 
     def _encode(
         self, texts: Sequence[str], options: EmbedOptions, on_progress: Reached | None

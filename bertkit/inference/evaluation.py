@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.inference.facts import percent, right_of_all
 from bertkit.inference.networks import is_ensemble
 from bertkit.inference.outcome import (
     OUT_OF_FOLD,
@@ -21,7 +22,6 @@ from bertkit.inference.outcome import (
     task_inference,
 )
 from bertkit.inference.predictor import Predictor, build_predictor, joined_outputs, load_task
-from bertkit.inference.verdict import percent, right_of_all
 from bertkit.metrics import names as own_metrics
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision

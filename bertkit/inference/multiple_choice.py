@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.inference.facts import Facts, right_of_all
 from bertkit.inference.outcome import Outcome, TaskInference, task_inference
-from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 from bertkit.tasks.splits import Columns

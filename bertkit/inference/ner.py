@@ -12,8 +12,7 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.typed_rows import JSON, read_json_list
-from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
-from bertkit.inference.verdict import (
+from bertkit.inference.facts import (
     Facts,
     are_rare,
     classes_in_words,
@@ -22,6 +21,7 @@ from bertkit.inference.verdict import (
     never_predicted,
     score_in_words,
 )
+from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.runtime.progress import counted, printable

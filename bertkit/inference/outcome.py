@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bertkit.data.tables.table import copies_in_words, same_texts
-from bertkit.inference.verdict import Facts, score_in_words
+from bertkit.inference.facts import Facts, score_in_words
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
 from bertkit.runtime.errors import DataError, RecipeError, shown
 from bertkit.runtime.json_text import dumps

@@ -10,8 +10,8 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.typed_rows import JSON
+from bertkit.inference.facts import Facts, right_of_all
 from bertkit.inference.outcome import Outcome, TaskInference, task_inference
-from bertkit.inference.verdict import Facts, right_of_all
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
 from bertkit.runtime.errors import DataError, raise_all

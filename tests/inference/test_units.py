@@ -110,8 +110,8 @@ def test_a_comparison_of_rankings_is_of_queries(fine_tuned):
 
 def test_tags_of_one_sentence_are_not_independent(fine_tuned):
     """The verdict has the interval of the report, over sentences."""
+    from bertkit.inference.facts import right_of_all
     from bertkit.inference.ner import accuracy_terms
-    from bertkit.inference.verdict import right_of_all
 
     own = [[1] * 20, [0] * 20, [1] * 20, [1] * 20]
     true = [[1] * 20] * 4

@@ -10,18 +10,11 @@ import pytest
 
 from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
+from bertkit.inference.facts import classes_in_words, near_chance, never_predicted, right_of_all
 from bertkit.inference.loaded import load
 from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.predictor import load_task
-from bertkit.inference.verdict import (
-    Verdict,
-    classes_in_words,
-    near_chance,
-    never_predicted,
-    right_of_all,
-    still_falls,
-    verdict_of,
-)
+from bertkit.inference.verdict import Verdict, still_falls, verdict_of
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.runs.directory import Run

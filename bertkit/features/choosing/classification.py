@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.features.choosing.frozen import FrozenTask, frozen_task
-from bertkit.inference.verdict import most_frequent
+from bertkit.inference.facts import most_frequent
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.classification.text_classification import TextClassification

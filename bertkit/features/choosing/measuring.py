@@ -17,10 +17,10 @@ from bertkit.features.choosing.result import Candidate, FrozenScore
 from bertkit.features.choosing.wording import WordInContext, log_probabilities, wording_of
 from bertkit.inference.comparison import System
 from bertkit.inference.embedding import Embedder
+from bertkit.inference.facts import percent
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.options import EmbedOptions
 from bertkit.inference.outcome import task_inference
-from bertkit.inference.verdict import percent
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.errors import CheckpointError, shown

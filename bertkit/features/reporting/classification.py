@@ -23,8 +23,8 @@ from bertkit.features.reporting.reported import (
     short,
     upper_first,
 )
+from bertkit.inference.facts import few_of_each
 from bertkit.inference.outcome import Outcome
-from bertkit.inference.verdict import few_of_each
 from bertkit.metrics import CALIBRATION_BINS, expected_calibration_error, pearson, spearman
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import one_array

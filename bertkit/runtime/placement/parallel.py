@@ -29,7 +29,7 @@ class ProcessKilledError(PlacementError):
     """A process of a pool was killed.
 
     Attributes:
-        items: those that were given to the processes and are not done.
+        items: those that were given to the processes, and whose results were not yielded.
     """
 
     def __init__(self, message: str, items: list[Any]):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import EvalPrediction
 
+from bertkit.inference.facts import NO_BETTER, Facts
 from bertkit.inference.outcome import Outcome, all_scores
-from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict, loss_still_falls, sentences_on
+from bertkit.inference.verdict import Proposal, Verdict, loss_still_falls, sentences_on
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
 from bertkit.runtime.errors import RecipeError

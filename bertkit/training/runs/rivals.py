@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.data.tables.table import same_texts
+from bertkit.inference.facts import percent
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.outcome import Outcome, task_inference
-from bertkit.inference.verdict import Verdict, percent
+from bertkit.inference.verdict import Verdict
 from bertkit.metrics.statistics import Test, by_example
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.runtime.progress import display_name
