@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -140,14 +140,14 @@ def print_report(report: Report, as_json: bool) -> None:
     if as_json:
         print_text(dumps(report.to_dict()))
     else:
-        print_lines(_table(report))
-        for line in _summary(report):
+        print_lines(_draw_findings(report))
+        for line in _summarize(report):
             print_text(line)
     if report.errors:
         raise typer.Exit(2)
 
 
-def _table(report: Report) -> Iterator[str]:
+def _draw_findings(report: Report) -> Iterator[str]:
     """Yields the lines of the tables of findings, one for each level, as wide as the terminal."""
     from rich import box
     from rich.table import Table
@@ -179,33 +179,41 @@ def _table(report: Report) -> Iterator[str]:
         yield from (*draw(table), "")
 
 
-def _summary(report: Report) -> Iterator[str]:
+def _summarize(report: Report) -> Iterator[str]:
     plans = report.plan if report.plan and "steps" not in report.plan else {"": report.plan}
     said: set[str] = set()
     for name, plan in plans.items():
         if plan:
             width = shutil.get_terminal_size().columns
-            yield textwrap.fill(f"{printable(name) or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
+            yield textwrap.fill(f"{printable(name) or 'plan'}: {describe_plan(plan)}", width, subsequent_indent="  ")
             if plan["labels"] is not None and plan["labels"] not in said:
                 said.add(plan["labels"])
                 yield textwrap.fill(f"labels: {printable(plan['labels'])}", width, subsequent_indent="  ")
     many = [plan for plan in plans.values() if plan and "runs" in plan]
     if many:
-        yield _sum_of_runs(many)
+        number, seconds = sum(plan["runs"] for plan in many), [plan["seconds"] for plan in many]
+        line = f"{counted(number, 'run', form=',')} of {counted(len(many), 'setting')}"
+        if None not in seconds:
+            line += f": about {duration(sum(plan['runs'] * plan['seconds'] for plan in many))} one after another"
+        yield line
     counts = (("error", report.errors), ("warning", report.warnings))
     yield ", ".join(counted(count, name) for name, count in counts)
 
 
-def _sentence(plan: Mapping[str, Any]) -> str:
+def describe_plan(plan: Mapping[str, Any]) -> str:
     """Formats a plan; see `bertkit.features.checks.plan.plan`."""
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
-    parts = [
-        *([_schedule(plan)] if "runs" in plan else []),
+    parts = []
+    if "runs" in plan:  # of a setting of a grid; the rest of its plan is that of each
+        rate, epochs = f"learning rate {plan['learning_rate']:g}, {plan['scheduler']}", f"{plan['epochs']:g} epochs"
+        parts.append(f"{counted(plan['runs'], 'run')}, each: {rate}; {epochs}")
+    left_out = f" without {plan['memory_unknown']}," if plan["memory_unknown"] else ""
+    parts += [
         f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)"
         + (f", for each of {plan['models']} models" if plan.get("models", 1) > 1 else ""),
         f"{plan['tokens']:,} tokens",
         _time(plan),
-        _memory(plan),
+        f"memory {memory_size(plan['memory_bytes'])}{left_out} of {memory_size(plan['memory_available_bytes'])}",
     ]
     if plan["disk_bytes"] is not None:
         kept = f"{counted(plan['checkpoints'], 'checkpoint')} and the final weights"
@@ -213,26 +221,6 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     if plan["store_bytes"] is not None:
         parts.append(f"tokenized corpus {readable_size(plan['store_bytes'])}")
     return "; ".join(parts)
-
-
-def _schedule(plan: Mapping[str, Any]) -> str:
-    """Formats the runs of a setting of a grid; the rest of its plan is that of each."""
-    rate, epochs = f"learning rate {plan['learning_rate']:g}, {plan['scheduler']}", f"{plan['epochs']:g} epochs"
-    return f"{counted(plan['runs'], 'run')}, each: {rate}; {epochs}"
-
-
-def _sum_of_runs(plans: Sequence[Mapping[str, Any]]) -> str:
-    """Formats the number of all runs of a grid, and their time one after another, if that of each is known."""
-    number, seconds = sum(plan["runs"] for plan in plans), [plan["seconds"] for plan in plans]
-    line = f"{counted(number, 'run', form=',')} of {counted(len(plans), 'setting')}"
-    if None in seconds:
-        return line
-    return f"{line}: about {duration(sum(plan['runs'] * plan['seconds'] for plan in plans))} one after another"
-
-
-def _memory(plan: Mapping[str, Any]) -> str:
-    left_out = f" without {plan['memory_unknown']}," if plan["memory_unknown"] else ""
-    return f"memory {memory_size(plan['memory_bytes'])}{left_out} of {memory_size(plan['memory_available_bytes'])}"
 
 
 def _time(plan: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ def ablations(
         ```
     """
     folder, tasks = Path(output_dir), several(tasks)
-    recipes = _checked(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
+    recipes = _check(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
     pretraining: dict[str, dict[str, float]] = {}
     documents: dict[str, dict[str, int | str]] = {}
     grids: dict[str, dict[str, GridResults]] = {}
@@ -85,8 +85,14 @@ def ablations(
         say(f"{number}/{len(recipes)} {variant}" + (f": already pre-trained; {place}" if is_finished(place) else ""))
         if not is_finished(place):
             pretrain(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
-        documents[variant] = _documents(place)
-        _check_documents(documents, folder)
+        documents[variant] = _documents_of(place)
+        first = next(iter(documents))
+        if documents[variant] != documents[first]:
+            raise DataError(
+                f"{folder / PRETRAINED}: {first} and {variant} were not pre-trained on the same documents, as the "
+                "corpus has changed between them; restore it and remove the folder of the other one, or give another "
+                "--output-dir"
+            )
         grids[variant] = {}
         for task in tasks:
             say(f"{number}/{len(recipes)} {variant}: {task}")
@@ -102,7 +108,7 @@ def ablations(
     return _conclude(folder, pretraining, documents, grids)
 
 
-def _checked(
+def _check(
     folder: Path,
     corpus: str | Path | Sequence[str | Path],
     data_dir: str | Path,
@@ -124,23 +130,24 @@ def _checked(
     if seeds < 1:
         faults.append(f"seeds: {seeds} is not at least 1")
     collect(check_tasks, tasks)
-    values = {**(collect(_size, size) or {}), **(overrides or {})}
+    values = {**(collect(_read_size, size) or {}), **(overrides or {})}
     for variant in VARIANTS:
         known = len(faults)
-        recipe = collect(_variant, variant, corpus, values)
+        recipe = collect(_read_variant, variant, corpus, values)
         if recipe is not None:
             recipes[variant] = recipe
             collect(check_repeated_run, recipe, folder / PRETRAINED / variant)
         if len(faults) > known:
             break  # the other variants have the same faults
     for task in tasks:
-        collect(_check_task, task, data_dir, finetuning)
+        with noted(faults, BertkitError):
+            load_splits(task_of_recipe(load_recipe(GLUE + task, all_values(finetuning, None, data_dir))))
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes
 
 
-def _size(name: str) -> dict[str, Any]:
+def _read_size(name: str) -> dict[str, Any]:
     """Returns the overrides that give a model the size of a recipe."""
     known = [each for each in recipes_in("pretrain/") if each.startswith("bert-")]
     if name not in known:
@@ -151,7 +158,7 @@ def _size(name: str) -> dict[str, Any]:
     return {f"model.{key}": model[key] for key in _SIZE}
 
 
-def _variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Mapping[str, Any]) -> Recipe:
+def _read_variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Mapping[str, Any]) -> Recipe:
     if "model.name_or_path" in values:
         raise RecipeError("model.name_or_path: the variants are pre-trained from new weights; remove it")
     for key in ("model.attention", "task.pair_objective"):
@@ -160,26 +167,11 @@ def _variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Ma
     return checked_recipe(pretraining_recipe(_RECIPES + variant, corpus, None, values))
 
 
-def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] | None) -> None:
-    load_splits(task_of_recipe(load_recipe(GLUE + task, all_values(finetuning, None, data_dir))))
-
-
-def _documents(place: Path) -> dict[str, int | str]:
+def _documents_of(place: Path) -> dict[str, int | str]:
     """Returns the numbers and digests of the documents of a finished pre-training."""
     corpus = recorded(place).get("data", {}).get("corpus", {})
     names = ("train_documents", "train_digest", "held_out_documents", "held_out_digest")
     return {name: corpus[name] for name in names if name in corpus}
-
-
-def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: Path) -> None:
-    """Checks that the last variant was trained and evaluated on the documents of the first one."""
-    names = list(documents)
-    first, last = names[0], names[-1]
-    if documents[last] != documents[first]:
-        raise DataError(
-            f"{folder / PRETRAINED}: {first} and {last} were not pre-trained on the same documents, as the corpus has "
-            "changed between them; restore it and remove the folder of the other one, or give another --output-dir"
-        )
 
 
 def _conclude(

@@ -68,7 +68,15 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     runs = [each for each in sides if isinstance(each, System)]
     if not tables:
         return compare_systems(runs, metric)
-    has_numbers, note = _has_numbers(tables, runs, metric)
+    note = ""
+    if metric in _OF_NUMBERS or metric in _OF_CLASSES:
+        has_numbers = metric in _OF_NUMBERS
+    elif runs:
+        has_numbers = runs[0].has_numbers
+    else:
+        problem, reason = infer_problem(tables[0], _GOLD, ("--metric accuracy", "--metric pearson"))
+        has_numbers = problem == "regression"
+        note = f"{tables[0].source}: {_GOLD!r} has numbers, {reason}" if has_numbers else ""
     results = compare_systems(_of_numbers(sides) if has_numbers else _of_classes(sides, metric), metric)
     return dataclasses.replace(results, notes=(*results.notes, note)) if note else results
 
@@ -101,27 +109,20 @@ def _system(place: Path) -> System | Table:
         system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in of_fold])
         for of_fold in zip(*(sorted(of_seed, key=lambda cell: cell.fold or 0) for of_seed in complete), strict=True)
     ]
+    starts = np.cumsum([0, *(len(fold.references) for fold in of_folds)])  # copies are in one fold
+    texts = [
+        fold.same_texts + start for fold, start in zip(of_folds, starts, strict=False) if fold.same_texts is not None
+    ]
     return dataclasses.replace(
         of_folds[0],
         runs=[_chain(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
         references=_chain([fold.references for fold in of_folds]),
         digests=_chain([fold.digests or [] for fold in of_folds]),
-        same_texts=_numbers_of_folds([fold.same_texts for fold in of_folds]),
+        same_texts=np.concatenate(texts),
         places=_chain([fold.places for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
         notes=tuple(limits(results)),
     )
-
-
-def _numbers_of_folds(folds: Sequence[np.ndarray | None]) -> np.ndarray:
-    """Returns the numbers of the texts of all folds; copies are in one fold, so those of each count on."""
-    numbers: list[np.ndarray] = []
-    start = 0
-    for of_fold in folds:
-        assert of_fold is not None
-        numbers.append(of_fold + start)
-        start += len(of_fold)
-    return np.concatenate(numbers)
 
 
 def _chain(parts: Sequence[Sequence[Any]]) -> list[Any]:
@@ -144,17 +145,6 @@ def _table(place: Path) -> Table:
         ]
     )
     return table
-
-
-def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:
-    """Returns whether the values are numbers rather than classes, and a note on it if both were possible."""
-    if metric in _OF_NUMBERS or metric in _OF_CLASSES:
-        return metric in _OF_NUMBERS, ""
-    if runs:
-        return runs[0].has_numbers, ""
-    problem, reason = infer_problem(tables[0], _GOLD, ("--metric accuracy", "--metric pearson"))
-    is_regression = problem == "regression"
-    return is_regression, f"{tables[0].source}: {_GOLD!r} has numbers, {reason}" if is_regression else ""
 
 
 def _columns(system: System | Table) -> list[Sequence[Any]]:
@@ -189,8 +179,13 @@ def _of_numbers(systems: Sequence[System | Table]) -> list[System]:
             if not math.isfinite(value)
         ]
     )
+
+    def measure(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        values = metrics.regression(np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64))
+        return {name: values[name] for name in _OF_NUMBERS}
+
     pairs = zip(systems, columns, strict=True)
-    return [_as_file(each, numbers, _regression, terms_of, _OF_NUMBERS[0]) for each, numbers in pairs]
+    return [_as_file(each, numbers, measure, terms_of, _OF_NUMBERS[0]) for each, numbers in pairs]
 
 
 def _of_classes(systems: Sequence[System | Table], metric: str | None) -> list[System]:
@@ -216,26 +211,19 @@ def _of_classes(systems: Sequence[System | Table], metric: str | None) -> list[S
     values = {value for of_system in texts for column in of_system for value in column}
     names = names_of_labels(value for value in values if _is_number(value) or not are_numbers)
     named = [[[names.get(value, value) for value in column] for column in of_system] for of_system in texts]
+
+    def are_right(predictions: Sequence[Any], references: Sequence[Any]) -> list[bool]:
+        return [one == two for one, two in zip(predictions, references, strict=True)]
+
+    def measure(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        return {"accuracy": float(np.mean(are_right(predictions, references)))}
+
+    def terms(name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
+        return mean_terms(are_right(predictions, references))
+
     pairs = zip(systems, named, strict=True)
-    return [_as_file(each, columns, _accuracy, _accuracy_terms, _OF_CLASSES[0]) for each, columns in pairs]
+    return [_as_file(each, columns, measure, terms, _OF_CLASSES[0]) for each, columns in pairs]
 
 
 def _is_number(text: str) -> bool:
     return math.isfinite(to_number(text))
-
-
-def _accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-    return {"accuracy": float(np.mean(_right(predictions, references)))}
-
-
-def _accuracy_terms(name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
-    return mean_terms(_right(predictions, references))
-
-
-def _right(predictions: Sequence[Any], references: Sequence[Any]) -> list[bool]:
-    return [one == two for one, two in zip(predictions, references, strict=True)]
-
-
-def _regression(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-    values = metrics.regression(np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64))
-    return {name: values[name] for name in _OF_NUMBERS}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bertkit.features.grids.definition import RUNS, read
 from bertkit.features.grids.results import best_cells, collect, limits
@@ -19,9 +18,6 @@ from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import say
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.training.runs.directory import check_output_dir, contents
-
-if TYPE_CHECKING:
-    from bertkit.metrics.adapter import FurtherMetrics
 
 _MEMBERS = "members"
 # Files of a member that are also those of the ensemble.
@@ -92,20 +88,18 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
         record = {"members": members, "runs": names, "setting": results.best}
         write_json(draft / ENSEMBLE_FILE, record)
-        write_whole(draft / "README.md", _description(results.best, names, notes))
+        write_whole(draft / "README.md", _describe(results.best, names, notes))
     scores = tuple(float(results.runs[name]["score"]) for name in names)
     further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
-    score = None if definition.folds is not None else _score(place, further)
+    score = None
+    if definition.folds is None:
+        outcome = outcome_of(place)
+        scored = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+        score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})
     return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
 
 
-def _score(place: Path, further: FurtherMetrics | None) -> float:
-    outcome = outcome_of(place)
-    scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
-    return main_score(outcome.task, {f"eval_{name}": value for name, value in scores.items()})
-
-
-def _description(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:
+def _describe(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:
     """Returns the README of the folder; an ensemble has no model card, since it is not pushed to the Hub."""
     members = "\n".join(f"- `{_MEMBERS}/{number:02}`: run {code(run)}" for number, run in enumerate(runs, start=1))
     limits_of_scores = "".join(f"\n{escape(note)}\n" for note in notes)

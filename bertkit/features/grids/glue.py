@@ -139,7 +139,7 @@ def finetune_glue(
         with run_group(output_dir):
             finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
         gc.collect()  # a trainer and its model refer to each other
-    results = _scored(recipes, output_dir)
+    results = _read_scores(recipes, output_dir)
     if is_main_process():
         written = ("tasks", "scores", "average", "collapsed")
         _write(_runs(recipes, output_dir), output_dir, {name: getattr(results, name) for name in written})
@@ -240,7 +240,7 @@ def _earlier(output_dir: Path, tasks: Container[str], inner: str = "") -> dict[P
     return {place: load_recipe(place / "recipe.yaml") for place in places if is_finished(place)}
 
 
-def _scored(recipes: Mapping[str, Recipe], output_dir: Path) -> GlueResults:
+def _read_scores(recipes: Mapping[str, Recipe], output_dir: Path) -> GlueResults:
     """Reads the scores of finished runs, which are in the folders of their tasks."""
     metrics = {name: metrics_of(output_dir / name) for name in recipes}
     tasks = {
@@ -293,16 +293,15 @@ def _write(runs: Mapping[Path, Recipe], output_dir: Path, results: Mapping[str, 
 
 def glue_table(results: GlueResults, format: Format = "text") -> str:
     """Formats the scores of all tasks on dev in per cent; see `ResultTable.formatted`."""
-    rows = [(name, f"{score:.1f}", _metrics(results, name)) for name, score in results.scores.items()]
+    rows = []
+    for name, score in results.scores.items():
+        metrics = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
+        collapsed = f", collapsed: {results.collapsed[name]}" if name in results.collapsed else ""
+        rows.append((name, f"{score:.1f}", metrics + collapsed))
     rows.append(("average", f"{results.average:.1f}", f"of {counted(len(rows), 'task')}, on dev"))
     columns = dict(zip(("task", "score", "metrics"), map(list, zip(*rows, strict=True)), strict=True))
     scores = [{"task": name, "score": score} for name, score in results.scores.items()]
     return ResultTable(columns, scores, lines=_for_the_leaderboard(results, "")).formatted(format)
-
-
-def _metrics(results: GlueResults, name: str) -> str:
-    metrics = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
-    return metrics + (f", collapsed: {results.collapsed[name]}" if name in results.collapsed else "")
 
 
 def glue_grid_table(results: GlueGridResults, format: Format = "text") -> str:

@@ -22,7 +22,7 @@ PAGE = "report.html"
 _WIDTH = 460  # pixels of the axis
 
 
-class Drawn(NamedTuple):
+class DrawnSetting(NamedTuple):
     """A setting of the drawing and of the table.
 
     Attributes:
@@ -91,7 +91,7 @@ def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: P
     def place(value: float | None) -> float | None:
         return None if value is None else round(_WIDTH * (value - low) / (high - low), 1)
 
-    drawn = [_drawn(results, row, cells[row.name], folder, place) for row in results.settings]
+    drawn = [_draw_setting(results, row, cells[row.name], folder, place) for row in results.settings]
     return {
         "results": results,
         "folder": folder.name,
@@ -102,9 +102,9 @@ def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: P
     }
 
 
-def _drawn(
+def _draw_setting(
     results: GridResults, row: SettingResult, cells: Sequence[str], folder: Path, place: Callable[[float | None], Any]
-) -> Drawn:
+) -> DrawnSetting:
     runs = {name: results.runs[name] for name in cells if name in results.runs}
     scores = [
         (place(record["score"]), f"{name}: {record['score']:.4f}", name in row.collapsed)
@@ -114,7 +114,7 @@ def _drawn(
     values = [f"{key.partition('.')[2]} {value_label(value)}" for key, value in row.values.items()]
     seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in runs]
     known = [each for each in seconds if isinstance(each, int | float)]
-    return Drawn(
+    return DrawnSetting(
         row,
         ", ".join(values) or "the recipe",
         scores,

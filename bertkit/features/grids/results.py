@@ -144,6 +144,11 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     means = {row.name: row.mean for row in rows if row.n == most and row.mean is not None}
     best = max(means, key=lambda name: means[name], default=None)
     of_best = {name: run for name, run in runs.items() if name.startswith(f"{best}-seed=") and "score" in run}
+    note = "no other setting to choose from"
+    if len(means) > 1:
+        chosen = f"the best of {len(means)} settings by the mean score on the validation set"
+        note = f"{chosen}, so this score is too high for other data"
+    tests = [record["test_score"] for record in of_best.values() if "test_score" in record]
     return GridResults(
         output_dir=folder,
         task=task.name,
@@ -152,25 +157,11 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         runs=runs,
         best=best,
         best_run=max(of_best, key=lambda name: of_best[name]["score"], default=None),
-        note=_note(len(means)),
+        note=f"{note}; {NO_TEST_SET}",
         expected_best=tuple(expected_best(list(means.values()))) if means else (),
         unfinished=unfinished,
-        test=_test(list(of_best.values()), score_range),
+        test={"n": len(tests), **_mean(tests, score_range)} if tests else None,
     )
-
-
-def _note(compared: int) -> str:
-    if compared < 2:
-        return f"no other setting to choose from; {NO_TEST_SET}"
-    return (
-        f"the best of {compared} settings by the mean score on the validation set, so this score is too high for other "
-        f"data; {NO_TEST_SET}"
-    )
-
-
-def _test(records: Sequence[Record], score_range: tuple[float, float]) -> dict[str, float | None] | None:
-    scores = [record["test_score"] for record in records if "test_score" in record]
-    return {"n": len(scores), **_mean(scores, score_range)} if scores else None
 
 
 def limits(results: GridResults) -> list[str]:
@@ -270,13 +261,14 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         of_fold = out_of_fold_rows(mean, indices, [fold] * len(indices))
         rows |= {row["index"]: row for row in of_fold}
     write_json_lines(folder / OUT_OF_FOLD_FILE, [rows[index] for index in sorted(rows)])
-    predictions, references = map(_joined, zip(*sides, strict=True))
+    predictions: Any
+    references: Any
+    predictions, references = (
+        np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [each for part in parts for each in part]
+        for parts in zip(*sides, strict=True)
+    )
     scores = per_example(mean.task).compute_metrics(predictions, references)
     return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [each for part in parts for each in part]
 
 
 def setting_rows(results: GridResults) -> list[dict[str, Any]]:

@@ -53,10 +53,13 @@ def conclusions(results: GridResults) -> list[str]:
     lines = []
     if results.best is not None:
         lines.append(f"* {results.note}")
-        if len(results.expected_best) > 1:
-            lines.append(_expected_best(results.expected_best))
-        if results.test is not None:
-            lines.append(f"* on the test set: {_test(results.test)}")
+        if len(scores := results.expected_best) > 1:
+            budgets = [2**power for power in range(len(scores).bit_length()) if 2**power < len(scores)]
+            parts = [f"{scores[budget - 1]:.4f} of {budget}" for budget in (*budgets, len(scores))]
+            lines.append(f"expected best of a budget of settings (Dodge et al. 2019): {', '.join(parts)}")
+        if (test := results.test) is not None:
+            ends = "" if test["low"] is None else f", 95 % interval {interval_text(test['low'], test['high'])}"
+            lines.append(f"* on the test set: {score_text(test['mean'], test['sd'])}{ends}, n = {test['n']}")
         collapsed = any(results.best_run in row.collapsed for row in results.settings)
         lines.append(
             f"best run: {results.output_dir / BEST}, a copy of {results.best_run}, the best of its setting"
@@ -75,19 +78,6 @@ def failures(failed: Mapping[str, str], of: str = "") -> list[str]:
     """Formats the errors of failed runs, a line each, and their number."""
     lines = [f"failed: {name}: {error}" for name, error in failed.items()]
     return [*lines, f"{len(failed)}{of} runs failed; repeat the command to try them again"] if failed else []
-
-
-def _expected_best(scores: Sequence[float]) -> str:
-    """Formats the expected best scores for budgets of 1, 2, 4, … settings and of all."""
-    budgets = [2**power for power in range(len(scores).bit_length()) if 2**power < len(scores)]
-    parts = [f"{scores[budget - 1]:.4f} of {budget}" for budget in (*budgets, len(scores))]
-    return f"expected best of a budget of settings (Dodge et al. 2019): {', '.join(parts)}"
-
-
-def _test(scores: Mapping[str, float | None]) -> str:
-    mean, sd, low, high = (scores[name] for name in ("mean", "sd", "low", "high"))
-    interval = "" if low is None else f", 95 % interval {interval_text(low, high)}"
-    return f"{score_text(mean, sd)}{interval}, n = {scores['n']}"
 
 
 def notes(row: SettingResult) -> str:

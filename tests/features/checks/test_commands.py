@@ -12,7 +12,7 @@ import typer
 import bertkit as package
 from bertkit.cli.app import app, main
 from bertkit.features.checks.check import codes
-from bertkit.features.checks.command import _memory
+from bertkit.features.checks.command import describe_plan
 from bertkit.features.checks.findings import Finding, Report, merged
 from bertkit.training import progress
 
@@ -211,7 +211,7 @@ def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial
     plan = package.check("finetune/multiple-choice", model=table.model, max_seq_length=16, **given).plan
     assert plan["memory_unknown"] == "activations that are not estimated for such inputs"
     assert plan["memory_bytes"] == pytest.approx(16 * plan["parameters"], rel=0.01)
-    assert "MiB without activations that are not estimated for such inputs, of " in _memory(plan)
+    assert "MiB without activations that are not estimated for such inputs, of " in describe_plan(plan)
 
 
 def test_a_finished_run_is_checked_for_resumption(table, no_trial):
