@@ -69,7 +69,7 @@ class PredictedClassification(Predicted):
         return f"{prediction['label']}\t{prediction['probability']:.4f}"
 
     def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
-        names: Sequence[str] = self.task.task.text_columns
+        names: Sequence[str] = self.task.settings.text_columns
         return names
 
     def facts(self, outcome: Outcome) -> Facts:
@@ -80,7 +80,10 @@ class PredictedClassification(Predicted):
         if self.task.problem_type == "regression":
             known = None if training is None else np.asarray(training, dtype=np.float64)
             return numbers_in_words(own, true, known, outcome.same_texts)
-        names, known = self.task.task.label_names, None if training is None else np.asarray(training).astype(np.int64)
+        names, known = (
+            self.task.settings.label_names,
+            None if training is None else np.asarray(training).astype(np.int64),
+        )
         if true.ndim == 2:
             return self._facts_of_labels(own, true, known, names, outcome.same_texts)
         counts = None if known is None else np.bincount(known, minlength=len(names))
@@ -121,7 +124,7 @@ class PredictedTables(PredictedClassification):
     column_settings = frozenset({"text_columns", "label_column"})
 
     def with_columns(self, columns: Mapping[str, Any]) -> Task:
-        settings = self.task.task
+        settings = self.task.settings
         names, trained = columns.get("text_columns") or settings.text_columns, settings.text_columns
         if trained and len(names) != len(trained):
             raise RecipeError(

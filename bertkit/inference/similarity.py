@@ -36,7 +36,7 @@ class PredictedSimilarity(Predicted):
 
     @property
     def example(self) -> str:  # type: ignore[override]
-        has_negatives = self.task.task.form == "triplets"
+        has_negatives = self.task.settings.form == "triplets"
         return "triplet" if has_negatives else "pair"
 
     def unit(self, name: str) -> str:

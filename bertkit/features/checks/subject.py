@@ -78,7 +78,7 @@ class CheckedClassification(Checked):
     """Classes of one label or several; a regression has none."""
 
     def classes(self, examples: Columns) -> list[list[str]] | None:
-        names, problem = self.task.task.label_names, self.task.problem_type
+        names, problem = self.task.settings.label_names, self.task.problem_type
         if "labels" not in examples or problem == "regression":
             return None
         if problem == "single_label_classification":
@@ -101,10 +101,10 @@ class CheckedTags(Checked):
     relies_on_case = True
 
     def _tags(self, examples: Columns) -> list[list[str]]:
-        return [[self.task.task.label_names[index] for index in labels] for labels in examples["labels"]]
+        return [[self.task.settings.label_names[index] for index in labels] for labels in examples["labels"]]
 
     def spans(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
-        if "labels" not in examples or self.task.task.scheme == "plain":
+        if "labels" not in examples or self.task.settings.scheme == "plain":
             return None
         return [list(find_entities(tags)) for tags in self._tags(examples)]
 

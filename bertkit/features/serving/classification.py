@@ -51,10 +51,10 @@ class ServedClassification(Served):
         self.fields = self._columns_of_texts()
         self.shows = "line" if task.problem_type == "regression" else "bars"
         self.reads_whole_texts = task.data.long_text == "chunk"
-        self.ranks_texts = len(self.fields) == 2 and len(task.task.label_names) <= 1
+        self.ranks_texts = len(self.fields) == 2 and len(task.settings.label_names) <= 1
 
     def _columns_of_texts(self) -> Sequence[str]:
-        return list(self.task.task.text_columns)
+        return list(self.task.settings.text_columns)
 
     def input_of(self, texts: Sequence[str]) -> TextPair:
         return TextPair(**dict(zip(TextPair.model_fields, texts, strict=False)))
@@ -90,7 +90,7 @@ class ServedClassification(Served):
         return answers
 
     def _label_names(self) -> Sequence[str]:
-        return self.task.task.label_names or [self.task.task.label_column]
+        return self.task.settings.label_names or [self.task.settings.label_column]
 
     def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
         if function == "none" or (function is None and self.task.problem_type == "regression"):
@@ -118,7 +118,7 @@ class ServedStockClassification(ServedClassification):
 
     def __init__(self, task: StockClassification):
         super().__init__(task)
-        self.ranks_texts = len(task.task.label_names) <= 1
+        self.ranks_texts = len(task.settings.label_names) <= 1
 
     def _columns_of_texts(self) -> Sequence[str]:
         return ("text", "text_pair") if self.task.reads_pairs else ("text",)

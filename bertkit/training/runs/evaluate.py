@@ -80,7 +80,7 @@ def learn_from_validation(
     if not message:
         return task
     say(message)
-    temperature = getattr(task.task, "temperature", None)
+    temperature = getattr(task.settings, "temperature", None)
     is_in_weights = temperature is not None and divide_logits(trainer.model, temperature)
     if is_in_weights:
         task = task.with_settings(temperature=1.0)

@@ -242,7 +242,7 @@ class ModelsOfFolds:
         Args:
             task: the task with what it has learnt from them; a temperature of 1 means that it is in the weights.
         """
-        logits, fitted = self.logits[self.best], getattr(task.task, "temperature", None)
+        logits, fitted = self.logits[self.best], getattr(task.settings, "temperature", None)
         if fitted == 1.0:
             logits = logits / self.evaluation.get("eval_temperature", 1.0)
         source = self.split.source, self.split.fingerprint
@@ -277,7 +277,7 @@ class ModelsOfFolds:
             return []
         folds = {
             name: np.unique(self.of_rows[self.labels == number])
-            for number, name in enumerate(self.task.task.label_names)
+            for number, name in enumerate(self.task.settings.label_names)
         }
         names = [name for name, of_class in folds.items() if len(of_class) == 1]
         if not names:

@@ -110,7 +110,7 @@ def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
     run = train(task__calibrate=True)
     scores = run.metrics
     assert scores["eval_ece"] <= scores["eval_ece_uncalibrated"] + 0.1
-    assert load(run.output_dir).task.task.temperature == 1.0
+    assert load(run.output_dir).task.settings.temperature == 1.0
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
 
 
