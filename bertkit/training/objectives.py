@@ -8,8 +8,9 @@ Dimension letters: C classes; labels are (…) class ids, or (B, C) with several
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,21 +26,56 @@ from bertkit.tasks.base import Task
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
 
 
-class Objective(Protocol):
-    """Objective of a training: a `bertkit.tasks.base.Task`, that of pre-training, or a wrapper of them."""
+class Objective(ABC):
+    """Objective of a training: the loss, and what it keeps between micro-batches.
 
-    @property
-    def label_columns(self) -> Sequence[str]:
-        """Names of the tensors of a batch that the loss reads and the model does not."""
+    Attributes:
+        label_columns: names of the tensors of a batch that the loss reads and the model does not.
+        joins_batch: the loss compares the examples of a batch, which is computed at once.
+    """
 
+    label_columns: Sequence[str]
+    joins_batch: bool = False
+
+    @abstractmethod
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
 
+    @abstractmethod
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
         """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
 
+    def begin_step(self) -> None:
+        """Begins a step."""
+        return
 
-class WeightedTask:
+    def forget(self) -> None:
+        """Forgets what it has kept of the step, whose micro-batches are computed again."""
+        return
+
+    def report(self, gather: Callable[[Tensor], Tensor]) -> dict[str, float]:
+        """Returns parts of the loss for a log, means since the last report.
+
+        Args:
+            gather: concatenates tensors of all processes in their first dimension.
+        """
+        return {}
+
+
+class TaskObjective(Objective):
+    """The loss of a task."""
+
+    def __init__(self, task: Task):
+        self._task, self.label_columns, self.joins_batch = task, task.label_columns, task.joins_batch
+
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self._task.count(batch)
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        return self._task.loss(outputs, batch, count)
+
+
+class WeightedTask(Objective):
     """Task whose items have weights in the loss, and whose loss is focal or smoothed; a mean over the sum of weights.
 
     With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
@@ -48,15 +84,22 @@ class WeightedTask:
     p is the probability of the true value; this factor is not part of its weight.
 
     Args:
-        task: the task, whose model returns ``logits`` (…, C).
+        label_columns: those of the task, whose model returns ``logits`` (…, C).
         weights: (2, C) float32: weights of the absence and of the presence of each label; class ids use the second row.
             None for weights of 1.
         focus: exponent of the focal loss; 0 for none.
         smoothing: share of the probability that class ids give to all C classes (Szegedy et al. 2016).
     """
 
-    def __init__(self, task: Objective, weights: Tensor | None = None, *, focus: float = 0.0, smoothing: float = 0.0):
-        self.label_columns = task.label_columns
+    def __init__(
+        self,
+        label_columns: Sequence[str] = ("labels",),
+        weights: Tensor | None = None,
+        *,
+        focus: float = 0.0,
+        smoothing: float = 0.0,
+    ):
+        self.label_columns = label_columns
         self.weights, self.focus, self.smoothing = weights, focus, smoothing
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -150,7 +193,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
     if smoothing:
         _check_smoothing(recipe, task, features)
     elif classes is None:
-        return task
+        return TaskObjective(task)
     names, weights, focus = weighted_labels(task), None, 0.0
     if isinstance(classes, Mapping):
         by_name = {str(name): float(weight) for name, weight in classes.items()}
@@ -159,7 +202,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
         weights = torch.from_numpy(_balanced(features["labels"][:], len(names)))
     elif classes is not None:
         focus = _focus(classes) or 0.0
-    return WeightedTask(task, weights, focus=focus, smoothing=smoothing)
+    return WeightedTask(task.label_columns, weights, focus=focus, smoothing=smoothing)
 
 
 def _check_smoothing(recipe: Recipe, task: Task, features: Any) -> None:

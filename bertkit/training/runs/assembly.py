@@ -19,7 +19,7 @@ from bertkit.tasks.base import Task
 from bertkit.training.batches import multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.initialization import Initialization
-from bertkit.training.objectives import Objective, weighted_task
+from bertkit.training.objectives import Objective, TaskObjective, weighted_task
 from bertkit.training.runs.in_progress import RunInProgress
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import tune
@@ -52,7 +52,7 @@ class Assembly:
             train: rows of `Task.encode` to train on.
             arguments: the arguments of the training.
             what: name of the model in lines and errors; by default the name of the task.
-            given: ``eval_dataset``, ``compute_metrics`` and ``callbacks``, as for transformers' Trainer.
+            given: ``eval_dataset``, ``scores`` and ``callbacks``, as for transformers' Trainer.
         """
         recipe, placement = self.run.recipe, self.run.placement
         set_seed(recipe.train["seed"])
@@ -72,15 +72,15 @@ class Assembly:
             train_dataset=train,
             data_collator=losses.collate,
             processing_class=self.start.tokenizer,
+            drop_last=bool(recipe.train.get("dataloader_drop_last")),
             **given,
         )
-        trainer.teacher_bytes = 0 if self.teacher is None else self.teacher.nbytes
         return trainer, new_weights
 
     def _losses(self, network: PreTrainedModel, train: Any, speed_ups: CpuSpeedUps) -> _Losses:
         """Returns the task with the losses of the recipe: weights of classes, smoothed labels, a teacher."""
         recipe, task, teacher, tokenizer = self.run.recipe, self.task, self.teacher, self.start.tokenizer
-        objective = weighted_task(recipe, task, train) if is_weighted(recipe) else task
+        objective = weighted_task(recipe, task, train) if is_weighted(recipe) else TaskObjective(task)
         of_teacher = () if teacher is None else teacher.inputs
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *of_teacher]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transformers import EvalPrediction
-
 from bertkit.inference.predicted import Outcome, all_scores
 from bertkit.inference.predicted import predicted as predicted_of
 from bertkit.inference.verdict import NO_BETTER, Facts, Proposal, Verdict, loss_still_falls, sentences_on
@@ -42,10 +40,7 @@ class Scores:
     Attributes:
         task: the task; at the end of the training the one that has learned from the validation set.
         further: the metrics of ``task.metrics``.
-        trainer: the trainer, which has the scores as ``compute_metrics``.
     """
-
-    trainer: BertkitTrainer
 
     def __init__(
         self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any], further: FurtherMetrics | None
@@ -53,10 +48,9 @@ class Scores:
         self.task, self.further = task, further
         self._splits, self._features = splits, features
 
-    def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
-        name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
-        columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
-        return self.of(outcome.predictions, *columns)
+    def __call__(self, dataset: Any, outputs: Outputs) -> dict[str, float]:
+        name = next(name for name, inputs in self._features.items() if inputs is dataset)
+        return self.of(outputs, ColumnsOf(dataset), ColumnsOf(self._splits[name].examples))
 
     def of(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         """Computes the scores of outputs; RecipeError if the main metric is not among them."""

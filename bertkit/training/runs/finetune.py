@@ -122,7 +122,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         rivals.extend(prepared.rivals())
         prepared.begin(trainer, is_resumed)
 
-    evaluation = run.train(trainer, prepared.tokenizer, command, begin=begin)
+    evaluation = run.train(trainer, prepared.tokenizer, command, teacher_bytes=prepared.teacher_bytes, begin=begin)
     folds = prepared.folds
     if folds is not None:
         evaluation = run.write("eval", folds.evaluation)
@@ -162,6 +162,7 @@ class PreparedFinetuning:
     features: dict[str, Any]
     scores: Scores
     folds: ModelsOfFolds | None = None
+    teacher_bytes: int = 0
 
     def rivals(self) -> list[Rivals]:
         """Returns what cheap models predict for the scored rows; empty for tasks that are not compared with any."""
@@ -241,16 +242,27 @@ def prepare_finetuning(
         features["train"],
         arguments,
         eval_dataset=features.get("validation"),
-        compute_metrics=scores,
+        scores=scores,
+        logs_often=recipe.train["logging_steps"] is None,
         callbacks=[*early_stopping(recipe), *callbacks],
     )
-    scores.trainer = trainer
     folds = None
     if number:
         folds = ModelsOfFolds(assembly, splits["train"], features["train"], of_folds, scores)
         folds.record_data()
     run.record.estimate = "folds" if folds else "file" if recipe.data.has_validation_set else "held_out"
-    return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores, folds)
+    return PreparedFinetuning(
+        run,
+        trainer,
+        start.tokenizer,
+        new_weights,
+        task,
+        splits,
+        features,
+        scores,
+        folds,
+        0 if teacher is None else teacher.nbytes,
+    )
 
 
 def _load(

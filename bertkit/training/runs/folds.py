@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -193,8 +193,7 @@ class ModelsOfFolds:
         """Ends the training of the run's own model at the moment that was best for the models of the folds."""
         share = _MOMENTS[self.best]
         if share < 1:
-            trainer.steps_of_schedule = trainer.planned_steps()
-            trainer.args.max_steps = step_of(share, trainer.steps_of_schedule)
+            trainer.end_before(partial(step_of, share))
 
     # ---- what they predict ------------------------------------------------------------------------------------------
 

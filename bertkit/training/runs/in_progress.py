@@ -133,7 +133,6 @@ class RunInProgress:
             self.recipe,
             self.placement,
             self._folder_of_trainer,
-            include_num_input_tokens_seen="non_padding",
             **{**self._fixed, **known},
         )
 
@@ -169,6 +168,7 @@ class RunInProgress:
         tokenizer: PreTrainedTokenizerBase,
         command: str,
         logits_per_sequence: int = 0,
+        teacher_bytes: int = 0,
         begin: Callable[[BertkitTrainer, bool], object] | None = None,
     ) -> dict[str, float]:
         """Prints the resources, trains, saves and evaluates; returns ``eval_…``, empty without an evaluation set.
@@ -181,9 +181,8 @@ class RunInProgress:
             for callback in each.callbacks():
                 trainer.add_callback(callback)
         trainer.add_callback(preemption)
-        trainer.progress.logs_often = self.recipe.train["logging_steps"] is None
         with speed_ups.applied(trainer.model):
-            checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
+            checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence, teacher_bytes)
             try:
                 products = float32_products("tf32" if trainer.args.tf32 else "ieee")
                 with without_library_bars(), disk_faults(self.output_dir), products:
@@ -216,11 +215,16 @@ class RunInProgress:
             return self.write("eval", {**evaluation, "eval_samples": len(trainer.evaluated)})
 
     def _begin(
-        self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int
+        self,
+        trainer: BertkitTrainer,
+        tokenizer: PreTrainedTokenizerBase,
+        command: str,
+        logits_per_sequence: int,
+        teacher_bytes: int,
     ) -> str | None:
         """Prints the resources and writes the initial files; returns the checkpoint to resume from, or None."""
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
-        facts = logits_per_sequence, trainer.teacher_bytes, has_tf32(self.recipe, self.placement)
+        facts = logits_per_sequence, teacher_bytes, has_tf32(self.recipe, self.placement)
         for line in start_lines(trainer.model, self.placement, longest, train_set, *facts):
             say(line)
         with failing_together():  # all processes check the directory before the first one writes to it

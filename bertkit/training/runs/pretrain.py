@@ -29,7 +29,7 @@ from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
 from bertkit.training.pretraining.encoders import reaches_all_weights
-from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
+from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
 from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
@@ -101,7 +101,7 @@ def pretrain(
     )
     run, trainer, start = prepared.run, prepared.trainer, prepared.start
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
-    metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
+    metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence, prepared.teacher_bytes)
     return run.finish(trainer, metrics, start=start, note=card_note)
 
 
@@ -116,6 +116,7 @@ class PreparedPretraining:
     corpora: PretrainingCorpus
     examples: RunExamples
     logits_per_sequence: int
+    teacher_bytes: int
 
 
 def prepare_pretraining(
@@ -165,6 +166,8 @@ def prepare_pretraining(
     run.record.curves = curve_facts(
         text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective
     )
+    vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
+    held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
     trainer = trainer_class(run.placement)(
         what="pretrain",
         model=network,
@@ -174,18 +177,19 @@ def prepare_pretraining(
         scores_the_loss=True,
         precision=run.placement.autocast_dtype,
         train_dataset=examples.train,
-        eval_dataset=examples.evaluation[-1] if examples.evaluation else None,
-        evaluated_at=examples.evaluated_at,
+        eval_dataset=held_out,
         preprocess_logits_for_metrics=reduce_logits,
-        compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pairs, start.token_objective),
+        scores=lambda _, outputs: score(np.asarray(outputs), pairs, start.token_objective),
+        logs_often=recipe.train["logging_steps"] is None,
+        drop_last=bool(recipe.train.get("dataloader_drop_last")),
         data_collator=collate,
         processing_class=start.tokenizer,
-        callbacks=[VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0), *callbacks],
+        callbacks=[vocabulary_first, *([] if held_out is None else [held_out]), *callbacks],
         regroup=cpu_speed_ups(run.placement, compiles=arguments.torch_compile).micro_batches,
     )
-    trainer.teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
     logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
-    return PreparedPretraining(run, trainer, start, text.sources, text.corpora, examples, logits)
+    teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
+    return PreparedPretraining(run, trainer, start, text.sources, text.corpora, examples, logits, teacher_bytes)
 
 
 def _fixed_arguments(pair_objective: str) -> dict[str, Any]:
