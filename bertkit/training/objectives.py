@@ -1,4 +1,4 @@
-"""Objectives of a training: their interface, and weighted, focal and smoothed losses of classification.
+"""Weighted, focal and smoothed losses of classification.
 
 These are ``train.class_weights`` and ``train.label_smoothing_factor``.
 
@@ -8,8 +8,7 @@ Dimension letters: C classes; labels are (…) class ids, or (B, C) with several
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,57 +21,9 @@ from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError, did_you_mean
 from bertkit.tasks.base import Task
+from bertkit.training.steps import Objective, TaskObjective
 
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
-
-
-class Objective(ABC):
-    """Objective of a training: the loss, and what it keeps between micro-batches.
-
-    Attributes:
-        label_columns: names of the tensors of a batch that the loss reads and the model does not.
-        joins_batch: the loss compares the examples of a batch, which is computed at once.
-    """
-
-    label_columns: Sequence[str]
-    joins_batch: bool = False
-
-    @abstractmethod
-    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
-
-    @abstractmethod
-    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
-        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
-
-    def begin_step(self) -> None:
-        """Begins a step."""
-        return
-
-    def forget(self) -> None:
-        """Forgets what it has kept of the step, whose micro-batches are computed again."""
-        return
-
-    def report(self, gather: Callable[[Tensor], Tensor]) -> dict[str, float]:
-        """Returns parts of the loss for a log, means since the last report.
-
-        Args:
-            gather: concatenates tensors of all processes in their first dimension.
-        """
-        return {}
-
-
-class TaskObjective(Objective):
-    """The loss of a task."""
-
-    def __init__(self, task: Task):
-        self._task, self.label_columns, self.joins_batch = task, task.label_columns, task.joins_batch
-
-    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return self._task.count(batch)
-
-    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
-        return self._task.loss(outputs, batch, count)
 
 
 class WeightedTask(Objective):

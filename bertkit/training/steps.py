@@ -1,17 +1,19 @@
-"""Steps of a training: retry of one that runs out of memory, and what each needs besides the loss."""
+"""Steps of a training: their objective, retry of one that runs out of memory, facts of them, and callbacks."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import speed_metrics
@@ -19,10 +21,59 @@ from transformers.trainer_utils import speed_metrics
 from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted
+from bertkit.tasks.base import Task
 from bertkit.training.batches import batch_size, part_of_batch
-from bertkit.training.objectives import Objective
 
 ComputePart = Callable[[torch.nn.Module, dict[str, Any], torch.Tensor | int | None], torch.Tensor]
+
+
+class Objective(ABC):
+    """Objective of a training: the loss, and what it keeps between micro-batches.
+
+    Attributes:
+        label_columns: names of the tensors of a batch that the loss reads and the model does not.
+        joins_batch: the loss compares the examples of a batch, which is computed at once.
+    """
+
+    label_columns: Sequence[str]
+    joins_batch: bool = False
+
+    @abstractmethod
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
+
+    @abstractmethod
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
+
+    def begin_step(self) -> None:
+        """Begins a step."""
+        return
+
+    def forget(self) -> None:
+        """Forgets what it has kept of the step, whose micro-batches are computed again."""
+        return
+
+    def report(self, gather: Callable[[Tensor], Tensor]) -> dict[str, float]:
+        """Returns parts of the loss for a log, means since the last report.
+
+        Args:
+            gather: concatenates tensors of all processes in their first dimension.
+        """
+        return {}
+
+
+class TaskObjective(Objective):
+    """The loss of a task."""
+
+    def __init__(self, task: Task):
+        self._task, self.label_columns, self.joins_batch = task, task.label_columns, task.joins_batch
+
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self._task.count(batch)
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        return self._task.loss(outputs, batch, count)
 
 
 class MemorySaver:

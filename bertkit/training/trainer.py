@@ -33,10 +33,9 @@ from bertkit.training.evaluation import (
     in_dataset_order,
     in_float32,
 )
-from bertkit.training.objectives import Objective
 from bertkit.training.progress import Progress
 from bertkit.training.recovery import checkpoints_after, find_fault, last_checkpoint, write_manifest
-from bertkit.training.steps import MemorySaver, StepRecord, TrainerHooks
+from bertkit.training.steps import MemorySaver, Objective, StepRecord, TrainerHooks
 from bertkit.training.tuning import Tuning
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run

@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 
 from bertkit.model.loss_bert import loss_of_problem
 from bertkit.tasks.base import labelled_items
-from bertkit.training.objectives import Objective
+from bertkit.training.steps import Objective
 
 TINY = {
     "model.num_hidden_layers": 1,

@@ -11,7 +11,7 @@ from transformers import Trainer
 
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.xla import XlaTrainer
-from bertkit.training.runs.assembly import trainer_class
+from bertkit.training.runs.training import trainer_class
 from bertkit.training.trainer import BertkitTrainer
 
 # Class → private methods of transformers' Trainer that it overrides, with the parameters that transformers gives them.

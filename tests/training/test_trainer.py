@@ -17,7 +17,8 @@ from bertkit.runtime.errors import CheckpointError
 from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
-from bertkit.training.objectives import TaskObjective, WeightedTask
+from bertkit.training.objectives import WeightedTask
+from bertkit.training.steps import TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import Labels, arguments_for

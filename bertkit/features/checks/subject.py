@@ -193,7 +193,7 @@ class Subject:
     task: Task = None  # type: ignore[assignment]
     splits: dict[str, Split] = None  # type: ignore[assignment]
     features: dict[str, Any] = None  # type: ignore[assignment]
-    truncation: dict[str, Truncation] = None  # type: ignore[assignment]
+    truncation: Mapping[str, Truncation] = None  # type: ignore[assignment]
     sources: list[Source] = None  # type: ignore[assignment]
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
     examples: RunExamples = None  # type: ignore[assignment]

@@ -36,7 +36,7 @@ from bertkit.training.distillation.teacher import (
     differing_pieces,
 )
 from bertkit.training.initialization import Initialization
-from bertkit.training.objectives import Objective
+from bertkit.training.steps import Objective
 
 _COMPARED = 200  # training examples that both tokenizers encode
 _CHECKED = 8  # rows whose outputs of the teacher are checked

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy
-from bertkit.training.objectives import Objective
+from bertkit.training.steps import Objective
 
 _PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")  # names of different families
 

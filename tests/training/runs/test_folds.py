@@ -12,9 +12,9 @@ from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.training.recovery import folds_done, how_to_continue
-from bertkit.training.runs import folds
-from bertkit.training.runs.assembly import Assembly
+from bertkit.training.runs import resolve
 from bertkit.training.runs.folds import ModelsOfFolds, step_of
+from bertkit.training.runs.training import Assembly
 
 pytestmark = pytest.mark.numeric
 
@@ -169,7 +169,7 @@ def test_rows_are_held_out_where_that_is_asked_for(train, given):
 
 
 def test_large_tables_hold_rows_out(train, monkeypatch):
-    monkeypatch.setattr(folds, "MOST_ROWS", 41)
+    monkeypatch.setattr(resolve, "MOST_ROWS", 41)
     assert train().metrics["eval_samples"] < 42
     assert train("three", data__folds=3).metrics["eval_samples"] == 42
 
