@@ -113,6 +113,26 @@ class BertkitTrainer(Trainer):
         self.remove_callback(ProgressCallback)
         self.model_accepts_loss_kwargs = False  # transformers would count items of its own
 
+    def for_other_rows(
+        self, rows: Any, args: TrainingArguments, callbacks: list[TrainerCallback] | None = None
+    ) -> BertkitTrainer:
+        """Returns a trainer of the same model and losses that trains on other rows, and computes no scores."""
+        return type(self)(
+            what=self.progress.what,
+            model=self.model,
+            args=args,
+            objective=self.objective,
+            evaluation=self._of_evaluation,
+            precision=self._precision,
+            tuning=self._tuning,
+            regroup=self._regroup,
+            scores_the_loss=self._scores_the_loss,
+            callbacks=callbacks,
+            train_dataset=rows,
+            data_collator=self.data_collator,
+            processing_class=self.processing_class,
+        )
+
     # ---- batches and losses of a training ----------------------------------------------------------------------------
 
     def _get_train_sampler(self, train_dataset: Any = None) -> GlobalBatches:
