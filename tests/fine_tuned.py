@@ -93,7 +93,7 @@ def fine_tuned(kind: str, checkpoint: Path, folder: Path) -> Path:
 
     name, settings, data, head = KINDS[kind]
     task_class = TASKS.task(name)
-    task = task_class(task_class.settings(**settings), task_class.data_settings(**data))
+    task = task_class(task_class.Settings(**settings), task_class.data_settings(**data))
     config = load_config(str(checkpoint))
     for key, value in task.config().items():
         setattr(config, key, value)

@@ -76,7 +76,10 @@ class TextInference(TaskInference):
         if self.task.problem_type == "regression":
             known = None if training is None else np.asarray(training, dtype=np.float64)
             return numbers_in_words(own, true, known, outcome.same_texts)
-        names, known = self.task.task.label_names, None if training is None else np.asarray(training).astype(np.int64)
+        names, known = (
+            self.task.settings.label_names,
+            None if training is None else np.asarray(training).astype(np.int64),
+        )
         if true.ndim == 2:
             return self._facts_of_labels(own, true, known, names, outcome.same_texts)
         counts = None if known is None else np.bincount(known, minlength=len(names))
@@ -117,7 +120,7 @@ class TableInference(TextInference):
     column_settings = frozenset({"text_columns", "label_column"})
 
     def with_columns(self, columns: Mapping[str, Any]) -> Task:
-        settings = self.task.task
+        settings = self.task.settings
         names, trained = columns.get("text_columns") or settings.text_columns, settings.text_columns
         if trained and len(names) != len(trained):
             raise RecipeError(

@@ -89,7 +89,7 @@ class LoadedCheckpoint(Summarized):
         facts: dict[str, object] = {"family": self._config.model_type, "head": self.architecture or "none"}
         if self.is_fine_tuned:
             task, _ = load_task(self.name, self._data)
-            facts |= {"task": task.name, "labels": ", ".join(getattr(task.task, "label_names", ()))}
+            facts |= {"task": task.name, "labels": ", ".join(getattr(task.settings, "label_names", ()))}
         sizes = {name: getattr(self._config, name, None) for name in ("num_hidden_layers", "hidden_size", "vocab_size")}
         known = [(name, value) for name, value in {**facts, **sizes}.items() if value not in (None, "")]
         return Summary(f"Checkpoint {self.name}", known)

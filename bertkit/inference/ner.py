@@ -45,7 +45,7 @@ class EntityInference(TaskInference):
 
     def __init__(self, task: NerTask):
         super().__init__(task)
-        self.forms = () if task.task.scheme == "plain" else _FORMS
+        self.forms = () if task.settings.scheme == "plain" else _FORMS
         self.reads_neighbours = task.data.context == "document"
 
     def read_file(self, path: Path) -> Table | None:
@@ -74,25 +74,25 @@ class EntityInference(TaskInference):
         return ids | annotation(form, text, spans, self.task.data.offset_unit)
 
     def highlight(self, row: Mapping[str, Any]) -> str | None:
-        if self.task.task.scheme == "plain":
+        if self.task.settings.scheme == "plain":
             return None
-        types = {split_tag(name)[1] for name in self.task.task.label_names if name != OUTSIDE}
+        types = {split_tag(name)[1] for name in self.task.settings.label_names if name != OUTSIDE}
         return highlight_spans(*_spans(row), sorted(types))
 
     def facts(self, outcome: Outcome) -> Facts:
         own, true = outcome.predictions_and_references()
         if not len(true):
             return Facts()
-        if self.task.task.scheme == "plain":
+        if self.task.settings.scheme == "plain":
             rows = self.task.word_probabilities(outcome.outputs, outcome.features, outcome.examples)
-            names = self.task.task.label_names
+            names = self.task.settings.label_names
             training = None if outcome.training is None else outcome.training.get("labels")
             counts = None
             if training is not None:
                 counts = np.bincount(np.fromiter(chain.from_iterable(training), dtype=np.int64), minlength=len(names))
             words = (np.concatenate(own), np.concatenate(true), np.concatenate(rows), names, counts)
             return classes_in_words(*words, what=("tag", "tags"), unit="word", terms=accuracy_terms(own, true))
-        strict = self.task.task.strict
+        strict = self.task.settings.strict
         tags = self.task.to_labels(own), self.task.to_labels(true)
         counts_of_types = count_entities(*tags, strict)
         names = [name or "(none)" for name in counts_of_types]
@@ -123,10 +123,10 @@ class EntityInference(TaskInference):
             return None
         begun = np.bincount(
             np.fromiter(chain.from_iterable(outcome.training["labels"]), dtype=np.int64),
-            minlength=len(self.task.task.label_names),
+            minlength=len(self.task.settings.label_names),
         )
         counts = Counter[str]()
-        for name, count in zip(self.task.task.label_names, begun.tolist(), strict=True):
+        for name, count in zip(self.task.settings.label_names, begun.tolist(), strict=True):
             prefix, kind = split_tag(name)
             counts[kind] += count if prefix == "B" else 0
         return np.array([counts[kind] for kind in types], dtype=np.int64)
@@ -135,17 +135,17 @@ class EntityInference(TaskInference):
         if name.endswith("accuracy"):
             return counted(sum(map(len, references)), "word", form=",")
         true = self.task.to_labels(references)
-        counts = count_entities(true, true, self.task.task.strict)
+        counts = count_entities(true, true, self.task.settings.strict)
         of_type = name.removeprefix("entity/").rpartition("/")[0]
         number = sum(each.actual for kind, each in counts.items() if of_type in ("", kind))
         return counted(number, "entity", form=",")
 
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
-        if self.task.task.scheme == "plain":
+        if self.task.settings.scheme == "plain":
             return accuracy_terms(predictions, references)
         if name != "overall_f1":
             return None
-        return f1_terms(self.task.to_labels(predictions), self.task.to_labels(references), self.task.task.strict)
+        return f1_terms(self.task.to_labels(predictions), self.task.to_labels(references), self.task.settings.strict)
 
     def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
         """Returns the tags of the words of each sentence, as ``seqeval`` reads them."""

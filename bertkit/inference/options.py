@@ -53,7 +53,7 @@ class PredictOptions:
                 raise RecipeError(f"--unsure-below: expected more than 0, at most 1, got {self.unsure_below:g}")
             if getattr(task, "problem_type", None) != "single_label_classification":
                 raise RecipeError(f"--unsure-below: {task.name} does not predict one class per input; remove it")
-            if UNSURE in task.task.label_names:
+            if UNSURE in task.settings.label_names:
                 raise RecipeError(
                     f"--unsure-below: {task.name} has a class named {UNSURE!r} already; remove the option"
                 )

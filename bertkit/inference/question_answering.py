@@ -70,7 +70,7 @@ class AnswerInference(TaskInference):
         if terms is None or not len(terms.values):
             return Facts()
         guess = None
-        if self.task.task.version_2_with_negative:
+        if self.task.settings.version_2_with_negative:
             has_none = [not each["answers"]["text"] for each in outcome.predictions_and_references()[1]]
             guess = "always answering that there is no answer", float(np.mean(has_none))
         sentences, is_wide = right_of_all(terms.values[:, 0] == 1, "answer", guess, texts=outcome.same_texts)
@@ -79,7 +79,7 @@ class AnswerInference(TaskInference):
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if name not in ("exact", "exact_match", "f1"):
             return None
-        has_negative = self.task.task.version_2_with_negative
+        has_negative = self.task.settings.version_2_with_negative
         texts = [each["prediction_text"] for each in self.for_metrics(predictions, references)[0]]
         scores = question_scores(texts, [each["answers"] for each in references], has_negative)
         return mean_terms(scores[name == "f1"], 100.0)
@@ -90,11 +90,13 @@ class AnswerInference(TaskInference):
         In the latter the text is empty where the run predicts no answer, and ``no_answer_probability`` is then more
         than 0.5: the logistic function of the difference of the scores from the threshold.
         """
-        if not self.task.task.version_2_with_negative:
+        if not self.task.settings.version_2_with_negative:
             return predictions, references
         from scipy.special import expit
 
-        differences = [each["no_answer_probability"] - self.task.task.null_score_diff_threshold for each in predictions]
+        differences = [
+            each["no_answer_probability"] - self.task.settings.null_score_diff_threshold for each in predictions
+        ]
         texts = [
             "" if difference > 0 else each["prediction_text"]
             for each, difference in zip(predictions, differences, strict=True)

@@ -37,7 +37,7 @@ class SimilarityInference(TaskInference):
 
     @property
     def example(self) -> str:  # type: ignore[override]
-        has_negatives = self.task.task.form == "triplets"
+        has_negatives = self.task.settings.form == "triplets"
         return "triplet" if has_negatives else "pair"
 
     def count_units(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> str:

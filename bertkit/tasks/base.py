@@ -46,7 +46,7 @@ class Task(ABC):
 
     Attributes:
         kind: the name in a recipe's ``task.kind``, under which the task is registered.
-        settings: the dataclass of the recipe's ``task`` block. All its values are kept in ``config.json``.
+        Settings: the dataclass of the recipe's ``task`` block. All its values are kept in ``config.json``.
         data_settings: the dataclass of the recipe's ``data`` block; its field ``kept`` lists the values stored in a
             checkpoint.
         recipe: the YAML file with the default values of a task from another package; ``None`` uses the dataclass
@@ -59,10 +59,12 @@ class Task(ABC):
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
         joins_batch: `loss` compares the examples of a batch with each other, so that a global batch must be computed at
             once: in one process, without accumulation.
+        settings: the values of the ``task`` block, of which `load` replaces those that the data determine.
+        data: the values of the ``data`` block.
     """
 
     kind: ClassVar[str]
-    settings: ClassVar[type[Any]]
+    Settings: ClassVar[type[Any]]
     data_settings: ClassVar[type[FineTuningData]]
     recipe: ClassVar[Path | None] = None
     head: ClassVar[str | type[PreTrainedModel]]
@@ -73,14 +75,24 @@ class Task(ABC):
     joins_batch: bool = False
     _may_lack_labels: Collection[str] = ()  # splits, see `with_optional_labels`
 
-    def __init__(self, task: Any, data: FineTuningData):
-        self.task = task
+    def __init__(self, settings: Any, data: FineTuningData):
+        self.settings = settings
         self.data = data
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Gives tasks of other packages the earlier names: ``settings`` of the class, and ``task`` of its values."""
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] == "bertkit":
+            return
+        if isinstance(cls.__dict__.get("settings"), type):
+            cls.Settings = cls.__dict__["settings"]
+        if not hasattr(cls, "task"):
+            cls.task = property(lambda self: self.settings)  # type: ignore[attr-defined]
 
     def with_settings(self, **changes: Any) -> Self:
         """Returns a copy of the task with changed settings."""
         changed = copy.copy(self)
-        changed.task = dataclasses.replace(self.task, **changes)
+        changed.settings = dataclasses.replace(self.settings, **changes)
         return changed
 
     def _needs_labels(self, split: str) -> bool:
@@ -90,7 +102,7 @@ class Task(ABC):
     @property
     def name(self) -> str:
         """Name of the task in results and in the model card: ``task.name`` if it is set, else the kind."""
-        return getattr(self.task, "name", self.kind)
+        return getattr(self.settings, "name", self.kind)
 
     @abstractmethod
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
@@ -293,7 +305,7 @@ def task_record(task: Task) -> dict[str, Any]:
     return {
         "kind": task.kind,
         # Further metrics are code, and change no prediction.
-        "task": {key: value for key, value in dataclasses.asdict(task.task).items() if key != "metrics"},
+        "task": {key: value for key, value in dataclasses.asdict(task.settings).items() if key != "metrics"},
         "data": {name: getattr(task.data, name) for name in task.data.stored},
     }
 

@@ -65,7 +65,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
         raise CheckpointError(f"{name}: fine-tuned for the task {kind!r}: {error}") from error
     checker = Checker({key: recorded.get(key) for key in ("task", "data")}, {})
     checker.faults += [f"{key}: missing" for key in ("task", "data") if recorded.get(key) is None]
-    settings = checker.settings("task", task_class.settings)
+    settings = checker.settings("task", task_class.Settings)
     kept = checker.settings("data", task_class.data_settings)
     if checker.faults:
         raise CheckpointError(

@@ -103,7 +103,7 @@ def _encoded(task: Task, name: str, split: Split, tokenizer: PreTrainedTokenizer
     shared = _shared.get()
     if shared is None:
         return encode_split(task, split, tokenizer)
-    known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.task), dataclasses.asdict(task.data)]
+    known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.settings), dataclasses.asdict(task.data)]
     known_by += [name, split.source, split.fingerprint, len(split.examples)]
     known_by += [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
     folder = shared / hashlib.sha256(dumps(known_by).encode()).hexdigest()[:16]

@@ -77,12 +77,12 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
     """Selection of the correct ending among several."""
 
     kind: ClassVar[str] = "multiple_choice"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
     head = "BertForMultipleChoice"
     pipeline_tag = "multiple-choice"
     main_metric = "accuracy"
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     def config(self) -> dict[str, Any]:
@@ -93,17 +93,17 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         task, loaded = super().load(splits)
         counts = [len(endings) for split in loaded.values() for endings in split.examples["endings"][:]]
-        return task.with_settings(num_choices=max([task.task.num_choices, *counts])), loaded
+        return task.with_settings(num_choices=max([task.settings.num_choices, *counts])), loaded
 
     @property
     def _settled(self) -> bool:
         """Returns whether all columns are set, as in a checkpoint; ``start_column`` may be ``None`` there."""
-        return bool(self.task.num_choices and self.task.context_column and self.task.ending_columns)
+        return bool(self.settings.num_choices and self.settings.context_column and self.settings.ending_columns)
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         if self._settled:
             return self, ()
-        settings, names = self.task, list(table.columns)
+        settings, names = self.settings, list(table.columns)
         context = settings.context_column or find_column(
             names, None, _CONTEXTS, table.source, "--context-column", "contexts"
         )
@@ -128,7 +128,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 columns["labels"] = self._labels(table, columns.get("endings"))
         raise_all(faults)
         if name == "train":
-            _check_first(columns, f"{table.source}: {self.task.label_column}")
+            _check_first(columns, f"{table.source}: {self.settings.label_column}")
         return Split.of_table(columns, table)
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
@@ -136,22 +136,22 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         found: dict[str, list[str]] = {}
         endings: list[list[str]] = []
         faults: list[str] = []
-        for name in (self.task.context_column, self.task.start_column):
+        for name in (self.settings.context_column, self.settings.start_column):
             if name is not None:
                 with noted(faults):
                     found[name] = list(texts(table, name))
         with noted(faults):
             endings = self._endings(table)
         raise_all(faults)
-        if self.task.start_column is not None:
-            starts = found[self.task.start_column]
+        if self.settings.start_column is not None:
+            starts = found[self.settings.start_column]
             endings = [[f"{start} {ending}" for ending in row] for start, row in zip(starts, endings, strict=True)]
-        return {"context": found[str(self.task.context_column)], "endings": endings}
+        return {"context": found[str(self.settings.context_column)], "endings": endings}
 
     def _endings(self, table: Table) -> list[list[str]]:
         """Reads the endings of every row."""
-        table.select(*(name for name in self.task.ending_columns if name not in table.columns))  # raises for these
-        columns = [table.columns[name] for name in self.task.ending_columns]
+        table.select(*(name for name in self.settings.ending_columns if name not in table.columns))  # raises for these
+        columns = [table.columns[name] for name in self.settings.ending_columns]
         # Only trailing columns may be empty, since the label is an index into the endings.
         found = columns[0] if len(columns) == 1 else [_without_empty_end(row) for row in zip(*columns, strict=True)]
         faults = []
@@ -166,12 +166,12 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels; a column with only empty values or -1, as on the Hub, has none."""
-        values = table.columns.get(str(self.task.label_column), ())
+        values = table.columns.get(str(self.settings.label_column), ())
         return not all(is_missing(value) or value == -1 for value in values)
 
     def _labels(self, table: Table, endings: Sequence[Sequence[str]] | None) -> list[int]:
         """Reads the index of the correct ending of every row; ``endings`` is None if these are faulty."""
-        column = str(self.task.label_column)
+        column = str(self.settings.label_column)
         values = table.columns[column] if column in table.columns else table.column(column)
         counts = [None] * len(values) if endings is None else map(len, endings)
         faults = [
@@ -224,7 +224,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         import torch
 
         counts = [len(row["input_ids"]) for row in rows]
-        shaped = padded_lists(rows, tokenizer, inputs, max(self.task.num_choices, *counts))
+        shaped = padded_lists(rows, tokenizer, inputs, max(self.settings.num_choices, *counts))
         return labels_of(rows) | {"choice_counts": torch.tensor(counts)} | shaped
 
     def prepare(self, model: PreTrainedModel) -> None:

@@ -206,7 +206,7 @@ class Pretraining:
     """Registry entry of pre-training: has settings but is not a fine-tuning `Task`; `bertkit pretrain` runs it."""
 
     kind = "pretraining"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
 
 

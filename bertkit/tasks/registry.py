@@ -74,7 +74,7 @@ class Registry:
         }
 
     def registered(self, kind: str) -> type[Any]:
-        """Returns the class registered for a kind; it has ``kind``, ``settings`` and ``data_settings``.
+        """Returns the class registered for a kind; it has ``kind``, ``Settings`` and ``data_settings``.
 
         The class is a subclass of `Task`, or `bertkit.tasks.pretraining.Pretraining` for pre-training.
 
@@ -106,7 +106,7 @@ class Registry:
     def settings(self, kind: str) -> tuple[type, type]:
         """Returns the dataclasses of the blocks ``task`` and ``data`` of a task; raises the errors of `registered`."""
         found = self.registered(kind)
-        return found.settings, found.data_settings
+        return found.Settings, found.data_settings
 
     def pipeline_tag(self, kind: str) -> str | None:
         """Returns the Hub's name of a task; None for pre-training, where it depends on the run. Raises as
@@ -141,12 +141,12 @@ def _loaded(entry: EntryPoint) -> type[Any]:
         ) from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise RecipeError(f"{_named(entry)}: expected a subclass of bertkit.tasks.base.Task, got {found!r}")
-    settings, data = (getattr(found, name, None) for name in ("settings", "data_settings"))
+    settings, data = (getattr(found, name, None) for name in ("Settings", "data_settings"))
     faults = []
     if getattr(found, "kind", None) != entry.name:
         faults.append(f"kind is {getattr(found, 'kind', None)!r}; expected the entry point's name, {entry.name!r}")
     if not dataclasses.is_dataclass(settings):
-        faults.append(f"settings is {settings!r}; expected a dataclass")
+        faults.append(f"Settings is {settings!r}; expected a dataclass")
     if not (isinstance(data, type) and issubclass(data, FineTuningData)):
         faults.append(f"data_settings is {data!r}; expected a subclass of bertkit.tasks.splits.FineTuningData")
     if missing := getattr(found, "__abstractmethods__", ()):

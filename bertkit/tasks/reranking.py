@@ -73,11 +73,11 @@ class RerankingTask(TableTask, TextClassification):
     """Scores of pairs of a query and a passage, by which the passages of a query are ranked."""
 
     kind: ClassVar[str] = "reranking"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
     pipeline_tag = "text-ranking"
     main_metric = SCORES[0]
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     def config(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class RerankingTask(TableTask, TextClassification):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        settings, names = self.task, list(table.columns)
+        settings, names = self.settings, list(table.columns)
         if settings.text_columns and (settings.label_column or settings.negative_columns):
             return self, ()
         given = [*settings.text_columns, *settings.negative_columns]
@@ -115,13 +115,15 @@ class RerankingTask(TableTask, TextClassification):
         return self.with_settings(**columns), (line,)
 
     def read_split(self, name: str, table: Table) -> Split:
-        query, passage = self.task.text_columns
-        known = (query, passage, *self.task.negative_columns, self.task.label_column)
+        query, passage = self.settings.text_columns
+        known = (query, passage, *self.settings.negative_columns, self.settings.label_column)
         table = table.with_names(filter(None, known))
-        if self.task.label_column in table.columns:
-            table = labelled(table, str(self.task.label_column))
-        if self.task.negative_columns and (name != "test" or set(self.task.negative_columns) <= set(table.columns)):
-            rows = read_texts(table, [query, passage, *self.task.negative_columns])
+        if self.settings.label_column in table.columns:
+            table = labelled(table, str(self.settings.label_column))
+        if self.settings.negative_columns and (
+            name != "test" or set(self.settings.negative_columns) <= set(table.columns)
+        ):
+            rows = read_texts(table, [query, passage, *self.settings.negative_columns])
             pairs = [(row, text, float(text == texts[1])) for row, texts in enumerate(rows) for text in texts[1:]]
             columns: dict[str, list[Any]] = {
                 query: [rows[row][0] for row, _, _ in pairs],
@@ -132,13 +134,13 @@ class RerankingTask(TableTask, TextClassification):
             return replace(Split.of_table(columns, table), numbers=[places[row] for row, _, _ in pairs])
         read = read_texts(table, [query, passage])
         columns = {query: [row[0] for row in read], passage: [row[1] for row in read]}
-        if self._needs_labels(name) or self.task.label_column in table.columns:
+        if self._needs_labels(name) or self.settings.label_column in table.columns:
             columns["labels"] = self._relevance(table, columns[query], is_trained=name == "train")
         return Split.of_table(columns, table)
 
     def _relevance(self, table: Table, queries: Sequence[str], *, is_trained: bool) -> list[Any]:
         """Reads the relevance of each row."""
-        column = str(self.task.label_column)
+        column = str(self.settings.label_column)
         scores = scores_of(table, column, is_trained=is_trained)
         outside = next((row for row, score in enumerate(scores) if not 0 <= score <= 1), None)
         if outside is not None:
@@ -178,7 +180,7 @@ class RerankingTask(TableTask, TextClassification):
         """
         logits, labels = one_array(outputs)[:, 0], np.asarray(features["labels"], dtype=np.float64)
         of_query: dict[str, list[int]] = {}
-        for row, query in enumerate(examples[self.task.text_columns[0]]):
+        for row, query in enumerate(examples[self.settings.text_columns[0]]):
             of_query.setdefault(query, []).append(row)
         rows = np.zeros((len(logits), 1 + len(SCORES)))
         for members in of_query.values():
@@ -200,5 +202,5 @@ class RerankingTask(TableTask, TextClassification):
 def _(task: RerankingTask, examples: Dataset) -> Sequence[Hashable] | None:
     """Returns the queries, or the values of a column of the examples, since a row of the table may be several."""
     if task.data.group_column is None:
-        return list(examples[task.task.text_columns[0]])
+        return list(examples[task.settings.text_columns[0]])
     return groups.dispatch(object)(task, examples)

@@ -23,6 +23,9 @@ from bertkit.runtime.placement.resolve import Placement
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 
+# The last two are done by listeners of a run, and by `BertkitTrainer`, whose evaluations leave out no example.
+_NOT_OF_LIBRARY = {*OWN_TRAIN_KEYS, "report_to", "dataloader_drop_last"}
+
 
 def finetuning_recipe(
     recipe: str | Path | Mapping[str, Any] | Recipe,
@@ -80,7 +83,7 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes different batches in every "
             "placement; use group_by_length"
         )
-    values = {key: value for key, value in recipe.train.items() if key not in (*OWN_TRAIN_KEYS, "report_to")}
+    values = {key: value for key, value in recipe.train.items() if key not in _NOT_OF_LIBRARY}
     if values["logging_steps"] is None:
         values["logging_steps"] = LOGGING_STEPS  # `Progress` knows the steps of the run
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":

@@ -8,7 +8,7 @@ kept: see `BertkitTrainer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -24,13 +24,10 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
-from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
-from bertkit.training.batches import part_of_batch
-from bertkit.training.objectives import Objective
 
 _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
@@ -236,6 +233,27 @@ def is_better_of_equals(metrics: Mapping[str, float], state: TrainerState, metri
     return bool(metrics["eval_loss"] < best[-1]["eval_loss"])
 
 
+class EqualsByLoss(TrainerCallback):
+    """Of evaluations with the same score the one with the lower loss is the best.
+
+    transformers compares the score with the best one after this callback, which forgets the best one for that.
+    """
+
+    _is_training = False
+
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        self._is_training = True
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self._is_training = False
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any, **kwargs: Any
+    ) -> None:
+        if self._is_training and is_better_of_equals(metrics, state, args.metric_for_best_model):
+            state.best_metric = None
+
+
 def _asked(recipe: Recipe) -> list[str]:
     """Returns the keys of the ``train`` block that require the best checkpoint."""
     asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if recipe.train.get(name)]
@@ -278,125 +296,3 @@ def check_early_stopping(callbacks: Sequence[TrainerCallback], arguments: Traini
             "callbacks: EarlyStoppingCallback compares evaluations; set train.eval_strategy and "
             "train.metric_for_best_model, or train.load_best_model_at_end when fine-tuning"
         )
-
-
-class EvaluatingTrainer(Trainer):
-    """Trainer that evaluates in float32 and long inputs first; its evaluation loss is a mean over all items.
-
-    Attributes:
-        objective: the objective of the training, whose labels stay out of the model.
-        evaluated: the data set of the last evaluation; outputs are in its order.
-    """
-
-    objective: Objective
-    evaluated: Any = None
-    _of_evaluation: Objective
-    _evaluation: EvaluationLoss | None = None
-    _evaluated_at: Callable[[int], Any] | None
-    _scores_the_loss: bool
-    _outputs: Any = None
-
-    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        return evaluation_sampler(eval_dataset)
-
-    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
-        drops_last = self.args.dataloader_drop_last
-        self.args.dataloader_drop_last = drops_last and is_training  # an evaluation leaves out no example
-        try:
-            return super()._get_dataloader(*args, is_training=is_training, **kwargs)
-        finally:
-            self.args.dataloader_drop_last = drops_last
-
-    def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
-        """Evaluates ``eval_dataset``, by default that of the run, or of its last step's phase."""
-        if eval_dataset is None and self._evaluated_at is not None:
-            eval_dataset = self._evaluated_at(max(self.state.global_step - 1, 0))
-        return super().evaluate(eval_dataset, **kwargs)
-
-    def prediction_step(
-        self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor | None, Any, Any]:
-        is_labelled = any(name in inputs for name in self.label_names)
-        given = inputs if is_labelled else self._of_model(inputs)
-        loss, logits, labels = super().prediction_step(model, given, *args, **kwargs)
-        if loss is not None and self._evaluation is not None and not self._scores_the_loss:
-            own, is_filled_up = self._evaluation.next_batch()
-            if is_filled_up:  # all processes do this together, since parameters may be sharded
-                inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
-                with torch.no_grad():
-                    loss = self.compute_loss(model, dict(inputs))
-            counts = own > 0
-            self._evaluation.add(loss * counts, self._of_evaluation.count(inputs) * counts)
-        return loss, logits, labels
-
-    def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a batch without what only the loss reads."""
-        return {name: values for name, values in inputs.items() if name not in self.objective.label_columns}
-
-    def evaluation_loop(
-        self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
-    ) -> EvalLoopOutput:
-        """Runs the loop of transformers in float32; sets ``evaluated`` before metrics are computed."""
-        dataset, arguments = self.dataset_of(dataloader), self.args
-        self.evaluated, self._outputs = dataset, None
-        self._evaluation = EvaluationLoss(
-            len(dataset),
-            arguments.eval_batch_size,
-            num_processes=arguments.world_size,
-            process_index=arguments.process_index,
-        )
-        try:
-            with in_float32(self.model):
-                outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
-            sums = self._evaluation.sums
-        finally:
-            self._evaluation = None
-        outcome = outcome._replace(
-            predictions=in_dataset_order(outcome.predictions, dataset),
-            label_ids=in_dataset_order(outcome.label_ids, dataset),
-        )
-        self._outputs = outcome.predictions
-        if sums:
-            of_process = torch.stack(sums).sum(dim=0, keepdim=True)
-            loss, items = self.accelerator.gather(of_process).sum(dim=0).tolist()
-            outcome.metrics[f"{metric_key_prefix}_loss"] = loss / items if items > 0 else 0.0
-        return outcome
-
-    def outputs(self, dataset: Any) -> Any:
-        """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
-
-        Call it after `last_evaluation` or ``evaluate``, so that the stored outputs are those of the current weights.
-        """
-        if self.evaluated is not dataset or self._outputs is None:
-            self.predict(dataset)
-        return self._outputs
-
-    def forget_outputs(self) -> None:
-        """Forgets the outputs of the last evaluation, since the weights have changed."""
-        self.evaluated = self._outputs = None
-
-    def dataset_of(self, dataloader: Any) -> Any:
-        """Returns the data set that a prepared dataloader reads."""
-        return dataloader.dataset
-
-    def last_evaluation(self) -> dict[str, float] | None:
-        """Returns the results of an evaluation of the current weights, if there was one, so that it need not be
-        repeated."""
-        state = self.state
-        if self.evaluated is None or (self.args.load_best_model_at_end and state.best_global_step != state.global_step):
-            return None
-        for entry in reversed(state.log_history):
-            if entry["step"] == state.global_step and "eval_loss" in entry:
-                return {key: value for key, value in entry.items() if key != "step"}
-        return None
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Compares an evaluation with the best one; of equal values of the metric the lower loss is better.
-
-        Early stopping counts the metric alone.
-        """
-        before = self.state.best_global_step
-        is_best = super()._determine_best_metric(metrics, trial)
-        if not is_best and before and is_better_of_equals(metrics, self.state, self.args.metric_for_best_model):
-            self.state.best_global_step, is_best = self.state.global_step, True
-        return is_best

@@ -1,4 +1,4 @@
-"""Objectives of a training: their interface, and weighted, focal and smoothed losses of classification.
+"""Weighted, focal and smoothed losses of classification.
 
 These are ``train.class_weights`` and ``train.label_smoothing_factor``.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,25 +21,12 @@ from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError, did_you_mean
 from bertkit.tasks.base import Task
+from bertkit.training.steps import Objective, TaskObjective
 
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
 
 
-class Objective(Protocol):
-    """Objective of a training: a `bertkit.tasks.base.Task`, that of pre-training, or a wrapper of them."""
-
-    @property
-    def label_columns(self) -> Sequence[str]:
-        """Names of the tensors of a batch that the loss reads and the model does not."""
-
-    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
-
-    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
-        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
-
-
-class WeightedTask:
+class WeightedTask(Objective):
     """Task whose items have weights in the loss, and whose loss is focal or smoothed; a mean over the sum of weights.
 
     With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
@@ -48,15 +35,22 @@ class WeightedTask:
     p is the probability of the true value; this factor is not part of its weight.
 
     Args:
-        task: the task, whose model returns ``logits`` (…, C).
+        label_columns: those of the task, whose model returns ``logits`` (…, C).
         weights: (2, C) float32: weights of the absence and of the presence of each label; class ids use the second row.
             None for weights of 1.
         focus: exponent of the focal loss; 0 for none.
         smoothing: share of the probability that class ids give to all C classes (Szegedy et al. 2016).
     """
 
-    def __init__(self, task: Objective, weights: Tensor | None = None, *, focus: float = 0.0, smoothing: float = 0.0):
-        self.label_columns = task.label_columns
+    def __init__(
+        self,
+        label_columns: Sequence[str] = ("labels",),
+        weights: Tensor | None = None,
+        *,
+        focus: float = 0.0,
+        smoothing: float = 0.0,
+    ):
+        self.label_columns = label_columns
         self.weights, self.focus, self.smoothing = weights, focus, smoothing
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -150,7 +144,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
     if smoothing:
         _check_smoothing(recipe, task, features)
     elif classes is None:
-        return task
+        return TaskObjective(task)
     names, weights, focus = weighted_labels(task), None, 0.0
     if isinstance(classes, Mapping):
         by_name = {str(name): float(weight) for name, weight in classes.items()}
@@ -159,7 +153,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
         weights = torch.from_numpy(_balanced(features["labels"][:], len(names)))
     elif classes is not None:
         focus = _focus(classes) or 0.0
-    return WeightedTask(task, weights, focus=focus, smoothing=smoothing)
+    return WeightedTask(task.label_columns, weights, focus=focus, smoothing=smoothing)
 
 
 def _check_smoothing(recipe: Recipe, task: Task, features: Any) -> None:

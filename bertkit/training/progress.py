@@ -187,12 +187,13 @@ def device_name(device: str) -> str:
 class Progress(TrainerCallback):
     """Callback that reports steps, losses and evaluations; replaces transformers' callbacks, which write to stdout.
 
-    Attributes:
+    Args:
+        what: short name of the run.
         logs_often: log a thirtieth of the steps, so that a short run has curves, and print a part of these logs.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what, self.logs_often = printable(what), False
+    def __init__(self, what: str, logs_often: bool = False) -> None:
+        self.what, self._logs_often = printable(what), logs_often
         self.printed = 0.0  # time of the last line of a log
         self.bar: tqdm[Any] | None = None
         self.first: tuple[float, int] | None = None  # end and number of this run's first step, which is slower
@@ -204,7 +205,7 @@ class Progress(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self.first, self.measured_from, self.is_expected = None, None, False
-        if self.logs_often:
+        if self._logs_often:
             state.logging_steps = max(1, min(LOGGING_STEPS, state.max_steps // _LOGS))
             self.printed = time.monotonic()
         if state.is_world_process_zero and on_terminal():
@@ -266,7 +267,7 @@ class Progress(TrainerCallback):
                 say(f"{line}, validation: {readable(logs)}")
             self.evaluated_at = state.global_step
             return
-        if self.logs_often and state.logging_steps < LOGGING_STEPS:
+        if self._logs_often and state.logging_steps < LOGGING_STEPS:
             if time.monotonic() - self.printed < _BETWEEN_LINES:
                 return
             self.printed = time.monotonic()

@@ -1,20 +1,79 @@
-"""Steps of a training: retry of one that runs out of memory, and what each needs besides the loss."""
+"""Steps of a training: their objective, retry of one that runs out of memory, facts of them, and callbacks."""
 
 from __future__ import annotations
 
+import math
 import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import speed_metrics
 
 from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted
+from bertkit.tasks.base import Task
 from bertkit.training.batches import batch_size, part_of_batch
+
+ComputePart = Callable[[torch.nn.Module, dict[str, Any], torch.Tensor | int | None], torch.Tensor]
+
+
+class Objective(ABC):
+    """Objective of a training: the loss, and what it keeps between micro-batches.
+
+    Attributes:
+        label_columns: names of the tensors of a batch that the loss reads and the model does not.
+        joins_batch: the loss compares the examples of a batch, which is computed at once.
+    """
+
+    label_columns: Sequence[str]
+    joins_batch: bool = False
+
+    @abstractmethod
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
+
+    @abstractmethod
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
+
+    def begin_step(self) -> None:
+        """Begins a step."""
+        return
+
+    def forget(self) -> None:
+        """Forgets what it has kept of the step, whose micro-batches are computed again."""
+        return
+
+    def report(self, gather: Callable[[Tensor], Tensor]) -> dict[str, float]:
+        """Returns parts of the loss for a log, means since the last report.
+
+        Args:
+            gather: concatenates tensors of all processes in their first dimension.
+        """
+        return {}
+
+
+class TaskObjective(Objective):
+    """The loss of a task."""
+
+    def __init__(self, task: Task):
+        self._task, self.label_columns, self.joins_batch = task, task.label_columns, task.joins_batch
+
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self._task.count(batch)
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        return self._task.loss(outputs, batch, count)
 
 
 class MemorySaver:
@@ -26,11 +85,18 @@ class MemorySaver:
     dropout is sampled again.
 
     Args:
-        trainer: the `bertkit.training.trainer.BertkitTrainer`, which computes a part by ``compute_part``.
+        objective: the objective of the training.
+        args: arguments of the training.
+        accelerator: of the trainer.
+        is_sharded: the processes share the weights.
+
+    Attributes:
+        is_backward: the forward pass of the current part is over.
     """
 
-    def __init__(self, trainer: Any):
-        self._trainer = trainer
+    def __init__(self, objective: Objective, args: TrainingArguments, accelerator: Accelerator, is_sharded: bool):
+        self._objective, self._args, self._accelerator, self._is_sharded = objective, args, accelerator, is_sharded
+        self.is_backward = False
         self._at_once: int | None = None  # examples computed at once, if fewer than the micro-batch
         self._batches: list[dict[str, torch.Tensor]] = []  # micro-batches of this step
         self._micro_batch = -1  # index of the current one
@@ -40,8 +106,20 @@ class MemorySaver:
         """Begins a step with the micro-batches of this process."""
         self._batches, self._micro_batch = batches, -1
 
-    def compute(self, model: torch.nn.Module, inputs: dict[str, Any], count: torch.Tensor | int | None) -> torch.Tensor:
+    def compute(
+        self,
+        compute_part: ComputePart,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        count: torch.Tensor | int | None,
+    ) -> torch.Tensor:
         """Computes loss and gradients of the next micro-batch; if memory runs out, recomputes the step so far.
+
+        Args:
+            compute_part: computes loss and gradients of a part of a micro-batch.
+            model: the model as the trainer wraps it.
+            inputs: the micro-batch.
+            count: the items of the global batch.
 
         Raises:
             PlacementError: memory does not suffice for a single example, or the processes were exchanging tensors, so
@@ -52,10 +130,10 @@ class MemorySaver:
         while True:
             try:
                 for self._micro_batch in range(current) if again else ():
-                    with self._trainer.accelerator.no_sync(model):
-                        self._in_parts(model, self._batches[self._micro_batch], count)
+                    with self._accelerator.no_sync(model):
+                        self._in_parts(compute_part, model, self._batches[self._micro_batch], count)
                 self._micro_batch = current
-                return self._in_parts(model, inputs, count)
+                return self._in_parts(compute_part, model, inputs, count)
             except RuntimeError as error:
                 if not should_reduce_batch_size(error):
                     raise
@@ -63,12 +141,16 @@ class MemorySaver:
             # Outside the except block, where the frames of the failed computation have released their tensors.
             self._halve(batch_size(self._batches[self._micro_batch]), message)
             model.zero_grad()
-            self._trainer.forget_step()
+            self._objective.forget()
             clear_device_cache(garbage_collection=True)
             again = True
 
     def _in_parts(
-        self, model: torch.nn.Module, inputs: dict[str, Any], count: torch.Tensor | int | None
+        self,
+        compute_part: ComputePart,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        count: torch.Tensor | int | None,
     ) -> torch.Tensor:
         examples = batch_size(inputs)
         at_once = self._at_once or examples
@@ -77,15 +159,15 @@ class MemorySaver:
             is_last = start + at_once >= examples
             self._is_exchanged = is_last and self._micro_batch == len(self._batches) - 1
             part = inputs if at_once >= examples else part_of_batch(inputs, start, start + at_once)
-            with nullcontext() if is_last else self._trainer.accelerator.no_sync(model):
-                losses.append(self._trainer.compute_part(model, part, count))
+            with nullcontext() if is_last else self._accelerator.no_sync(model):
+                losses.append(compute_part(model, part, count))
         return torch.stack(losses).sum()
 
     def _halve(self, examples: int, message: str) -> None:
         """Reduces the number of examples computed at once, and prints a message."""
         at_once = min(self._at_once or examples, examples)
         what = f"out of memory with {counted(at_once, 'sequence')} at once on a device ({message})"
-        if getattr(self._trainer.objective, "joins_batch", False):
+        if self._objective.joins_batch:
             raise PlacementError(
                 f"{what}; the loss compares the examples of a batch, which cannot be computed in parts; use a smaller "
                 "train.global_train_batch_size, or for pairs and triplets task.mini_batch_size=16"
@@ -95,16 +177,16 @@ class MemorySaver:
                 f"{what}; set placement.gradient_checkpointing=true, shorten --max-seq-length, or share the model "
                 "among several devices with --placement fsdp"
             )
-        half = largest_divisor(self._trainer.args.train_batch_size, at_once // 2)
+        half = largest_divisor(self._args.train_batch_size, at_once // 2)
         setting = f"--set placement.per_device_train_batch_size={half}"
-        several = self._trainer.args.world_size > 1
-        if several and (self._trainer.is_fsdp_enabled or (self._trainer.is_backward and self._is_exchanged)):
+        several = self._args.world_size > 1
+        if several and (self._is_sharded or (self.is_backward and self._is_exchanged)):
             raise PlacementError(
                 f"{what}, while the processes exchanged tensors, so the step cannot be repeated; continue from the "
                 f"last checkpoint with --resume {setting} or a smaller divisor"
             )
         self._at_once = half
-        where = f"process {self._trainer.args.process_index}: " if several else ""
+        where = f"process {self._args.process_index}: " if several else ""
         print(
             f"{where}{what}: continuing with {half} at once and more accumulation steps; the global batch stays the "
             f"same, dropout is sampled again. To start with this: {setting}",
@@ -112,29 +194,113 @@ class MemorySaver:
         )
 
 
-class Bookkeeping(TrainerCallback):
-    """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
+class StepRecord:
+    """What is known of the steps of a training since its start or its resumption.
 
-    def __init__(self, trainer: Any):
-        self.trainer = trainer
+    Attributes:
+        learning_rate: of the last step.
+        losses_before: sum of the losses of the steps before the resumption.
+        tokens_before: tokens of the steps before it.
+        paused: seconds between steps: logs, evaluations and checkpoints.
+        begun: time of the start in seconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self.learning_rate = self.losses_before = self.paused = self.begun = 0.0
+        self.tokens_before = 0
+        self._tokens: torch.Tensor | None = None  # on the device, with which a step does not wait
+        self._paused_since: float | None = None
+
+    def begin(self, tokens: int) -> None:
+        """Begins a training, with the tokens of the steps before."""
+        self.tokens_before, self.begun = tokens, time.time()
+        self.paused, self._paused_since = 0.0, None
+
+    def begin_pause(self) -> None:
+        """Called when a step has ended."""
+        self._paused_since = time.perf_counter()
+
+    def end_pause(self) -> None:
+        """Called when the next step begins, or the training ends."""
+        if self._paused_since is not None:
+            self.paused += time.perf_counter() - self._paused_since
+            self._paused_since = None
+
+    def add_tokens(self, tokens: torch.Tensor) -> None:
+        """Adds the tokens of a micro-batch, 0-d."""
+        self._tokens = tokens if self._tokens is None else self._tokens + tokens
+
+    def take_tokens(self) -> torch.Tensor | None:
+        """Returns the tokens of this process since the last call, 0-d; None if there were none."""
+        tokens, self._tokens = self._tokens, None
+        return tokens
+
+
+class TrainerHooks(TrainerCallback):
+    """What a trainer does at moments for which transformers has callbacks only; the trainer does not know it.
+
+    Seeds dropout per process, sets the sampler's epoch, checks losses, and adds tokens, their rate and parts of the
+    loss to the logs.
+
+    Args:
+        trainer: the `bertkit.training.trainer.BertkitTrainer`.
+        model: its model, before accelerate wraps it.
+    """
+
+    def __init__(self, trainer: Any, model: PreTrainedModel):
+        self._trainer, self._forward = trainer, vars(model).get("forward")
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        self._trainer.record.begin(state.num_input_tokens_seen)
         if args.process_index:  # with a shared seed, all processes would drop the same units
             torch.manual_seed(args.seed + args.process_index)
-        if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
+        if isinstance(self._trainer.model_wrapped, DistributedDataParallel):
             # Buffers are equal in all processes, and a repeated forward pass must not wait for the others.
-            self.trainer.model_wrapped.broadcast_buffers = False
+            self._trainer.model_wrapped.broadcast_buffers = False
+        if self._trainer.accelerator.native_amp:
+            # accelerate has wrapped the model in its autocast, of evaluations too, which copies all outputs to float32.
+            model = vars(self._trainer.model)
+            model.pop("forward", None)
+            if self._forward is not None:
+                model["forward"] = self._forward
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # accelerate's wrappers may not pass the epoch on to the sampler.
-        self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
+        self._trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
+
+    def on_optimizer_step(
+        self, args: Any, state: TrainerState, control: TrainerControl, optimizer: Any = None, **kwargs: Any
+    ) -> None:
+        self._trainer.record.learning_rate = float(optimizer.param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         reads = control.should_log or control.should_evaluate or control.should_save or control.should_training_stop
         if reads:
-            self.trainer.count_tokens()
+            self._trainer.count_tokens()
         if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
-            self.trainer.check_finite()
+            self._trainer.check_finite()
+        self._trainer.record.begin_pause()
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.trainer.count_tokens()
+        self._trainer.count_tokens()
+        self._trainer.record.end_pause()
+        self._trainer.record.begin_pause()
+
+    def on_log(
+        self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        trainer, entry = self._trainer, state.log_history[-1]
+        assert logs is not None
+        if "train_loss" in logs:  # the summary at the end of training
+            trainer.record.end_pause()
+        added: dict[str, Any] = {"num_input_tokens_seen": state.num_input_tokens_seen}
+        if "loss" in logs:
+            # A scaler skips steps whose gradients overflow.
+            if not math.isfinite(logs.get("grad_norm", 0.0)) and trainer.accelerator.scaler is None:
+                raise trainer.diverged(f"the norm of the gradients is {logs['grad_norm']}")
+            record = trainer.record
+            tokens = state.num_input_tokens_seen - record.tokens_before
+            added |= trainer.objective.report(trainer.accelerator.gather)
+            added |= speed_metrics("train", record.begun + record.paused, num_tokens=tokens)
+        logs |= added
+        entry |= added

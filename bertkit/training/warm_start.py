@@ -89,7 +89,7 @@ def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps
         size=size_of_contrast(recipe, len(np.unique(classes))),
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
-        precision=trainer.autocast_smart_context_manager,
+        precision=trainer.autocast,
     )
     trainer.optimizer = None  # the training begins with one of its own
     say(f"contrast: {counted(steps, 'step')} have drawn rows of a class together")

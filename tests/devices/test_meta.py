@@ -101,7 +101,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
         callback.trainer = self
 
     monkeypatch.setattr(BertkitTrainer, "__init__", begun)
-    monkeypatch.setattr(PreparedFinetuning, "rivals", lambda prepared: [])  # they read values, before the first step
+    monkeypatch.setattr(PreparedFinetuning, "rivals", lambda prepared: None)  # they read values, before the first step
     with callback.faults:
         yield callback
     assert callback.faults.places == set()

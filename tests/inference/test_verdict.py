@@ -70,7 +70,9 @@ def test_a_loss_that_still_falls_is_said(losses, is_said):
 def outcome(folder, outputs, training=None, **columns):
     task, _ = load_task(str(folder), {})
     columns = {name: np.array(values) for name, values in columns.items()}
-    columns |= {name: [f"text {row}" for row in range(len(outputs))] for name in getattr(task.task, "text_columns", ())}
+    columns |= {
+        name: [f"text {row}" for row in range(len(outputs))] for name in getattr(task.settings, "text_columns", ())
+    }
     known = None if training is None else {"labels": np.array(training)}
     return Outcome(task, np.array(outputs, dtype=np.float64), columns, columns, "rows.csv", training=known)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.runs.run_directory import set_up
 
 SETTINGS = {
     "model.num_hidden_layers": 1,
@@ -24,20 +24,19 @@ SETTINGS = {
 # Functions that only the first process calls, or whose results it has before the other.
 FAILING = [
     "pretrain.load_corpus",
-    "run.save_tokenizer",
+    "run_directory.save_tokenizer",
     "Trainer._save",
     "Trainer._save_optimizer_and_scheduler",
     "trainer.write_manifest",
-    "run.write_results",
-    "run.tell_end",
+    "run_directory.write_results",
+    "training.tell_end",
 ]
 PROGRAM = """
 import json, os
 from transformers import Trainer
 import bertkit
 from bertkit.runtime.errors import BertkitError, OutputError
-from bertkit.training.runs import in_progress as run
-from bertkit.training.runs import pretrain
+from bertkit.training.runs import pretrain, run_directory, training
 from bertkit.training import trainer
 
 corpus, folder, settings, failing = json.loads(os.environ["VALUES"])
@@ -67,7 +66,7 @@ for name in failing:
     setattr(module, function, whole)
 train("run", 4)
 if not is_first:
-    run.last_checkpoint = lambda folder: None
+    run_directory.last_checkpoint = lambda folder: None
 train("run", 6, resume=True)
 """
 
@@ -86,5 +85,5 @@ def test_both_processes_fail_and_resume_together(two_processes, corpus, tmp_path
 @pytest.mark.parametrize(("given", "expected"), [({}, 1800), ({"train.ddp_timeout": 77}, 77)])
 def test_training_waits_for_minutes(tmp_path, given, expected):
     recipe = load_recipe("sst2", {**given, "placement.device": "cpu"})
-    arguments = RunInProgress(recipe, tmp_path / "run", False, None).training_arguments(reaches_all_weights=True)
+    arguments = set_up(recipe, tmp_path / "run").arguments(recipe, reaches_all_weights=True)
     assert arguments.ddp_timeout == expected

@@ -59,10 +59,10 @@ def test_columns_of_a_data_set_are_lists():
 
 
 def test_a_task_has_few_public_members():
-    """Two more are the blocks of the recipe, `task` and `data`."""
+    """Two more are the blocks of the recipe, `settings` and `data`."""
     members = {name for name in {*dir(Task), *Task.__annotations__} if not name.startswith("_")}
     assert members == {
-        *("kind", "name", "settings", "data_settings", "recipe", "head", "pipeline_tag", "config", "prepare"),
+        *("kind", "name", "Settings", "data_settings", "recipe", "head", "pipeline_tag", "config", "prepare"),
         *("splits", "load", "with_settings", "learn_from"),
         *("encode", "collate", "label_columns", "count", "loss", "decode", "score", "main_metric"),
         "joins_batch",

@@ -41,7 +41,7 @@ def test_folds_divide_the_training_set_by_class(table, tmp_path):
         ]
         assert Counter(splits["validation"].examples["labels"][:]) == {0: 2, 1: 4}
         assert splits["validation"].notes[0].startswith(f"fold {fold} of 5 of {table}, 6 of 30 examples")
-        assert found.task.label_names == ["bad", "good"]
+        assert found.settings.label_names == ["bad", "good"]
         for split in splits.values():  # text 7 is in line 8
             assert [split.place(row) for row in range(len(split.examples))] == [
                 f"line {int(text[5:]) + 1}" for text in split.examples["text"][:]

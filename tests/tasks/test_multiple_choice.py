@@ -81,14 +81,14 @@ def test_swags_own_file_is_read(task):
         "endings": [["She sings", "She goes, in", "She goes out", "She opens"]],
         "labels": [1],
     }
-    assert settled.task == TaskSettings(
+    assert settled.settings == TaskSettings(
         context_column="sent1",
         start_column="sent2",
         ending_columns=["ending0", "ending1", "ending2", "ending3"],
         label_column="label",
         num_choices=4,
     )
-    assert found.task == TaskSettings()
+    assert found.settings == TaskSettings()
 
 
 def test_endings_may_be_lists_of_any_length(task):
@@ -97,7 +97,7 @@ def test_endings_may_be_lists_of_any_length(task):
     split = splits["train"]
     assert split.examples["endings"][:] == [["b", "c"], ["e", "f", "g"]]
     assert split.examples["labels"][:] == [1, 2]
-    assert (found.task.num_choices, found.task.start_column) == (3, None)
+    assert (found.settings.num_choices, found.settings.start_column) == (3, None)
 
 
 def test_of_several_columns_the_last_ones_may_be_empty(task):
@@ -391,7 +391,7 @@ def test_lines_are_a_context_and_endings_with_tabs():
         "context": ["a", "d"],
         "endings": [["b", "c"], ["e", "f", "g"]],
     }
-    assert task.task.num_choices == 2  # reading changes nothing
+    assert task.settings.num_choices == 2  # reading changes nothing
     for wrong in ("a\tb", "a", "", "a\tb\t", "\tb\tc", "a\t \tc"):
         with pytest.raises(DataError, match=r"^input 2: expected a context and two or more endings"):
             task.read_input(["a\tb\tc", wrong])
@@ -415,7 +415,7 @@ def test_a_checkpoint_keeps_the_columns(task, tmp_path):
     # Trained without a start, it goes on so, whatever other columns a later table has.
     (tmp_path / "later.csv").write_text("context,sent1,sent2,ending0,ending1,ending2\nw,a,x,b,c,d\n")
     later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
-    assert asdict(later.task) == asdict(trained.task)
+    assert asdict(later.settings) == asdict(trained.settings)
     assert later.data.max_seq_length == 33
     assert later.load(["test"])[1]["test"].examples.to_dict() == {"context": ["a"], "endings": [["b", "c"]]}
 

@@ -59,7 +59,7 @@ def run(checkpoint, tmp_path_factory):
 def test_columns_are_found_in_any_case(task):
     header, lines = NEGATIVES.split("\n", 1)
     settled, splits = task(train_csv=f"{header.upper()}\n{lines}", validation_csv=NEGATIVES).load()
-    assert settled.task.text_columns == ["QUERY", "PASSAGE"]
+    assert settled.settings.text_columns == ["QUERY", "PASSAGE"]
     assert splits["train"].notes[0] == "columns: queries in 'QUERY', passages in 'PASSAGE', negatives in 'NEGATIVE'"
     assert splits["validation"].examples["PASSAGE"] == splits["train"].examples["PASSAGE"]
     labelled = "Query,Passage,Score\nq,a,1\nq,b,0\n"
@@ -70,7 +70,7 @@ def test_columns_are_found_in_any_case(task):
 
 def test_negatives_become_pairs(task):
     settled, splits = task(train_csv=NEGATIVES).load(["train"])
-    assert settled.task.negative_columns == ["negative"]
+    assert settled.settings.negative_columns == ["negative"]
     examples = splits["train"].examples
     assert examples["passage"][:2] == ["the lovely story", "the good plot"]
     assert examples["labels"][:2] == [1.0, 0.0]

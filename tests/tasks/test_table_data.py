@@ -107,7 +107,7 @@ from bertkit.tasks.registry import TASKS
 for kind, task, data in json.loads(sys.argv[1]):
     try:
         made = TASKS.task(kind)
-        _, splits = made(made.settings(**task), made.data_settings(**data)).load()
+        _, splits = made(made.Settings(**task), made.data_settings(**data)).load()
         print(json.dumps({name: [split.source, split.examples.to_dict()] for name, split in splits.items()}))
     except BertkitError as error:
         print(json.dumps(str(error)))

@@ -21,6 +21,7 @@ from bertkit.inference.outcome import Outcome
 from bertkit.inference.verdict import verdict_of
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import RecipeError
+from bertkit.tasks.base import task_record
 from bertkit.tasks.registry import TASKS, Registry, load_recipe
 from bertkit.tasks.usual_recipes import recipe_of_package
 
@@ -172,7 +173,7 @@ def test_the_guide_shows_the_package():
 def test_a_long_text_keeps_its_last_token(checkpoint, monkeypatch):
     monkeypatch.syspath_prepend(PACKAGE)
     task_class = importlib.import_module("acme_levels").LevelTask
-    task = task_class(task_class.settings(), task_class.data_settings(max_seq_length=6))
+    task = task_class(task_class.Settings(), task_class.data_settings(max_seq_length=6))
     tokenizer = load_tokenizer(str(checkpoint))
     features = task.encode({"text": [*TEXTS, "good"]}, tokenizer)
     expected = tokenizer([*TEXTS, "good"], truncation=True, max_length=6)
@@ -180,6 +181,21 @@ def test_a_long_text_keeps_its_last_token(checkpoint, monkeypatch):
     assert {row[-1] for row in features["input_ids"]} == {tokenizer.sep_token_id}
     assert features["length"] == list(map(len, expected["input_ids"]))
     assert features["full_length"] == list(map(len, tokenizer([*TEXTS, "good"])["input_ids"]))
+
+
+def test_a_task_may_have_the_earlier_names_of_its_settings(monkeypatch):
+    monkeypatch.syspath_prepend(PACKAGE)
+    levels = importlib.import_module("acme_levels")
+
+    class Earlier(levels.LevelTask):
+        settings = levels.LevelSettings
+
+        def config(self):
+            return {"levels": self.task.levels}
+
+    task = Earlier(Earlier.Settings(levels=3), Earlier.data_settings())
+    assert task.with_settings(levels=4).config() == {"levels": 4}
+    assert (task.settings.levels, task_record(task)["task"]["levels"]) == (3, 3)
 
 
 def test_help_names_the_task_and_imports_nothing_of_it(bertkit, tmp_path):
@@ -217,8 +233,8 @@ def test_a_broken_package_is_refused_in_one_message(bertkit, tmp_path):
         ("Task", "Task = 5", "expected a subclass of bertkit.tasks.base.Task, got 5"),
         (
             "Own",
-            "from bertkit.tasks.base import Task\nclass Own(Task): kind, settings, data_settings = 'noises', int, int",
-            "Own: kind is 'noises'; expected the entry point's name, 'sounds'; settings is <class 'int'>; expected a "
+            "from bertkit.tasks.base import Task\nclass Own(Task): kind, Settings, data_settings = 'noises', int, int",
+            "Own: kind is 'noises'; expected the entry point's name, 'sounds'; Settings is <class 'int'>; expected a "
             "dataclass; data_settings is <class 'int'>; expected a subclass of bertkit.tasks.splits.FineTuningData; "
             "does not define config, decode, encode, load, score",
         ),

@@ -26,26 +26,26 @@ class LevelData(TableData):
 
 class LevelTask(TableTask, PerExampleTask):
     kind = "reading_level"
-    settings = LevelSettings
+    Settings = LevelSettings
     data_settings = LevelData
     head = "BertForSequenceClassification"
     pipeline_tag = "text-classification"
     main_metric = "within_one"
 
     def learn_from_table(self, table):
-        if self.task.levels:
+        if self.settings.levels:
             return self, ()
-        levels = int(max(table.numbers(self.task.column)))
+        levels = int(max(table.numbers(self.settings.column)))
         return self.with_settings(levels=levels), (f"levels: 1 to {levels}",)
 
     def read_split(self, name, table):
         columns = self.columns_of(table)
-        if self.task.column in table.columns:  # a table to predict may lack it
-            columns["labels"] = [int(level) - 1 for level in table.numbers(self.task.column)]
+        if self.settings.column in table.columns:  # a table to predict may lack it
+            columns["labels"] = [int(level) - 1 for level in table.numbers(self.settings.column)]
         return Split.of_table(columns, table)
 
     def config(self):
-        return label_fields([f"level {level + 1}" for level in range(self.task.levels)])
+        return label_fields([f"level {level + 1}" for level in range(self.settings.levels)])
 
     def encode(self, examples, tokenizer):
         read = list(examples["text"])
@@ -58,11 +58,11 @@ class LevelTask(TableTask, PerExampleTask):
     def loss(self, outputs, batch, count):
         """Computes the squared distance of the expected level from the true one."""
         probabilities = outputs["logits"].float().softmax(dim=-1)
-        expected = probabilities @ torch.arange(self.task.levels, dtype=torch.float32, device=probabilities.device)
+        expected = probabilities @ torch.arange(self.settings.levels, dtype=torch.float32, device=probabilities.device)
         return ((expected - batch["labels"]) ** 2).sum() / count
 
     def decode(self, outputs, features, examples):
-        expected = softmax(one_array(outputs)) @ np.arange(1, self.task.levels + 1)
+        expected = softmax(one_array(outputs)) @ np.arange(1, self.settings.levels + 1)
         return [{"level": float(level)} for level in expected]
 
     def predictions_and_references(self, outputs, features, examples):

@@ -39,7 +39,7 @@ class RelationTask(ClassificationTask):
     head = BertForRelations
 
     def encode(self, examples, tokenizer):
-        (column,) = self.task.text_columns
+        (column,) = self.settings.text_columns
         texts = [_TAG.sub("", text) for text in examples[column]]
         features = super().encode({**examples, column: texts}, tokenizer)
         tokens = tokenizer(texts, truncation=True, max_length=self.data.max_seq_length)

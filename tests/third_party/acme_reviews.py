@@ -39,15 +39,15 @@ class BertForReviews(BertPreTrainedModel):
 
 class ReviewTask(TableTask):
     kind, head, pipeline_tag = "reviews", BertForReviews, "text-classification"
-    settings, data_settings, label_columns, main_metric = ReviewSettings, TableData, COLUMNS, "both"
+    Settings, data_settings, label_columns, main_metric = ReviewSettings, TableData, COLUMNS, "both"
 
     def learn_from_table(self, table):
-        if self.task.stars:
+        if self.settings.stars:
             return self, ()
         return self.with_settings(**{name: sorted(set(table.column(name))) for name in COLUMNS}), ()
 
     def read_split(self, name, table):
-        ids = {each: class_ids(table, each, getattr(self.task, each)) for each in COLUMNS if each in table.columns}
+        ids = {each: class_ids(table, each, getattr(self.settings, each)) for each in COLUMNS if each in table.columns}
         return Split.of_table({**self.columns_of(table), **ids}, table)
 
     def config(self):
@@ -71,7 +71,7 @@ class ReviewTask(TableTask):
 
     def decode(self, outputs, features, examples):
         best = zip(*(logits.argmax(axis=-1) for logits in outputs), strict=True)
-        return [{"stars": self.task.stars[star], "topic": self.task.topic[topic]} for star, topic in best]
+        return [{"stars": self.settings.stars[star], "topic": self.settings.topic[topic]} for star, topic in best]
 
     def score(self, outputs, features, examples):
         is_right = [logits.argmax(axis=-1) == features[name] for name, logits in zip(COLUMNS, outputs, strict=True)]

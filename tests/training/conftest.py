@@ -13,6 +13,7 @@ from transformers import TrainingArguments
 
 from bertkit.model.loss_bert import loss_of_problem
 from bertkit.tasks.base import labelled_items
+from bertkit.training.steps import Objective
 
 TINY = {
     "model.num_hidden_layers": 1,
@@ -57,7 +58,7 @@ def assert_same_runs(one: Any, other: Any) -> None:
     assert results[0] == pytest.approx(results[1], rel=1e-5)
 
 
-class Labels:
+class Labels(Objective):
     """Objective of ``logits`` against ``labels``: class ids, or floats of a problem type."""
 
     label_columns = ("labels",)

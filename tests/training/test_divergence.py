@@ -70,12 +70,17 @@ def test_a_learning_rate_that_is_much_too_high(diverge):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
+@pytest.mark.parametrize(
+    ("where", "logging_steps", "named"),
+    [("loss", 5, "the loss"), ("gradient", 5, "a weight"), ("gradient", 1, "the norm")],
+)
 @pytest.mark.parametrize("step", [1, 4])
-def test_the_first_value_that_is_not_finite_ends_the_run(diverge, monkeypatch, where, value, step):
+def test_the_first_value_that_is_not_finite_ends_the_run(
+    diverge, monkeypatch, where, logging_steps, named, value, step
+):
     poison(monkeypatch, step, value, where)
-    message, out = diverge(logging_steps=5)
-    assert message.startswith(f"step {step}: the training diverged: the {'loss' if where == 'loss' else 'norm'}")
+    message, out = diverge(logging_steps=logging_steps)
+    assert message.startswith(f"step {step}: the training diverged: {named}")
     kept = sorted(path.name for path in out.glob("checkpoint-*"))
     assert kept == ([] if step == 1 else ["checkpoint-2", "checkpoint-3"])
     assert message.endswith("There is no checkpoint" if step == 1 else f"The last checkpoint is {out / 'checkpoint-3'}")

@@ -77,23 +77,24 @@ def test_predictions_scores_and_loss_are_those_of_any_order(tmp_path, drop_last)
         args=TrainingArguments(
             str(tmp_path),
             per_device_eval_batch_size=2,
-            dataloader_drop_last=drop_last,
             report_to="none",
             use_cpu=True,
             remove_unused_columns=False,
         ),
         data_collator=collate,
+        drop_last=drop_last,
         eval_dataset=Dataset.from_list(rows),
-        compute_metrics=lambda outcome: scored.append(outcome) or {},
+        scores=lambda dataset, outputs: scored.append(outputs) or {},
     )
     outcome = trainer.predict(trainer.eval_dataset)
     assert widths == [9, 7, 3, 1]
     with torch.no_grad():
         one_by_one = [model(torch.tensor([row["input_ids"]])).logits[0].numpy() for row in rows]
-    for outputs in (outcome, scored[0]):
-        for row, logits, labels, expected in zip(rows, outputs.predictions, outputs.label_ids, one_by_one, strict=True):
+    for row, labels in zip(rows, outcome.label_ids, strict=True):
+        assert labels[: row["length"]].tolist() == row["labels"]
+    for outputs in (outcome.predictions, scored[0]):
+        for row, logits, expected in zip(rows, outputs, one_by_one, strict=True):
             np.testing.assert_allclose(logits[: row["length"]], expected, atol=1e-5)
-            assert labels[: row["length"]].tolist() == row["labels"]
     losses = [
         torch.nn.functional.cross_entropy(torch.tensor(logits), torch.tensor(row["labels"]), reduction="sum").item()
         for row, logits in zip(rows, one_by_one, strict=True)

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 from transformers import Trainer
 
-from bertkit.training.evaluation import EvaluatingTrainer
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.xla import XlaTrainer
-from bertkit.training.runs.assembly import trainer_class
+from bertkit.training.runs.training import trainer_class
 from bertkit.training.trainer import BertkitTrainer
 
 # Class → private methods of transformers' Trainer that it overrides, with the parameters that transformers gives them.
 PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
     BertkitTrainer: {
         "_get_train_sampler": ("train_dataset",),
-        "_track_num_input_tokens": ("inputs",),
+        "_get_eval_sampler": ("eval_dataset",),
         "_init_training_state": (
             "max_steps",
             "num_update_steps_per_epoch",
@@ -27,25 +26,7 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
             "resume_from_checkpoint",
             "trial",
         ),
-        "_get_grad_norm": ("model", "grad_norm"),
         "_save_checkpoint": ("model", "trial"),
-        "_maybe_log_save_evaluate": (
-            "tr_loss",
-            "grad_norm",
-            "model",
-            "trial",
-            "epoch",
-            "ignore_keys_for_eval",
-            "start_time",
-            "learning_rate",
-        ),
-        "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
-        "_save_optimizer_and_scheduler": ("output_dir",),
-    },
-    EvaluatingTrainer: {
-        "_get_eval_sampler": ("eval_dataset",),
-        "_determine_best_metric": ("metrics", "trial"),
-        "_get_dataloader": ("dataset", "description", "batch_size", "sampler_fn", "is_training", "dataloader_key"),
     },
     ShardedTrainer: {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
@@ -59,24 +40,21 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
 }
 # Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
 OF_ONE_DEVICE = {
-    BertkitTrainer: {
-        "get_batch_samples",
-        "compute_loss",
-        "training_step",
-        "loss_is_scaled_for_ga",
-        "autocast_smart_context_manager",
-        "create_optimizer",
-        "create_scheduler",
-        "log",
-        "save_model",
-    },
-    EvaluatingTrainer: {"evaluate", "prediction_step", "evaluation_loop"},
+    "get_batch_samples",
+    "training_step",
+    "compute_loss",
+    "prediction_step",
+    "evaluation_loop",
+    "create_optimizer",
+    "create_scheduler",
+    "save_model",
 }
 
 
 def overridden(kind: type) -> set[str]:
     """The methods of transformers' Trainer that a class has of its own, dunder ones aside."""
-    return {name for name in vars(kind) if hasattr(Trainer, name) and not name.startswith("__")}
+    theirs = {name for name in dir(Trainer) if not name.startswith("__")}
+    return {name for name in vars(kind) if name in theirs and callable(vars(kind)[name])}
 
 
 @pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
@@ -100,9 +78,9 @@ def test_transformers_passes_the_parameters_they_take(kind, name):
     inspect.signature(getattr(kind, name)).bind(*arguments)  # a TypeError where ours takes another number
 
 
-@pytest.mark.parametrize("kind", OF_ONE_DEVICE, ids=lambda kind: kind.__name__)
-def test_one_device_overrides_losses_and_batches_only(kind):
-    assert {name for name in overridden(kind) if not name.startswith("_")} == OF_ONE_DEVICE[kind]
+def test_one_device_overrides_few_methods():
+    assert {name for name in overridden(BertkitTrainer) if not name.startswith("_")} == OF_ONE_DEVICE
+    assert len(overridden(BertkitTrainer)) <= 12
 
 
 @pytest.mark.parametrize(

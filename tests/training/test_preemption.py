@@ -17,9 +17,9 @@ from transformers import TrainerCallback
 
 from bertkit.runtime.placement.processes import INTERRUPTED
 from bertkit.training.recovery import Preemption, interruptions_reported
-from bertkit.training.runs import in_progress as run_module
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.pretrain import pretrain
+from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import TINY
 
 STEPS = 11  # of two epochs of six steps the last one is missing
@@ -64,14 +64,14 @@ def train(checkpoint, glue, tmp_path, monkeypatch):
 
     def run(name: str, changes: dict[str, Any], step: int = 0, number: int = signal.SIGTERM, resume: bool = False):
         with monkeypatch.context() as patches:
-            added = run_module.BertkitTrainer.add_callback
+            added = BertkitTrainer.add_callback
 
             def with_signals(self, callback):
                 added(self, callback)
                 if isinstance(callback, Preemption) and step:
                     added(self, Signals(step, number))
 
-            patches.setattr(run_module.BertkitTrainer, "add_callback", with_signals)
+            patches.setattr(BertkitTrainer, "add_callback", with_signals)
             out, overrides = tmp_path / name, {**RUN, **changes}
             finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
         return out
@@ -216,7 +216,7 @@ def test_a_later_second_signal_ends_the_process(monkeypatch):
 def test_a_signal_after_the_last_step(train, capsys, monkeypatch, number):
     whole = train("whole", BY_STEPS)
     with monkeypatch.context() as patches:
-        patches.setattr(run_module.BertkitTrainer, "loss_of_run", lambda self, metrics: os.kill(os.getpid(), number))
+        patches.setattr(BertkitTrainer, "loss_of_run", lambda self, metrics: os.kill(os.getpid(), number))
         with pytest.raises(SystemExit) as caught:
             train("cut", BY_STEPS)
     assert caught.value.code == INTERRUPTED

@@ -75,8 +75,7 @@ def test_the_time_of_all_steps_is_said_once_some_are_measured(capfd, monkeypatch
 
 @pytest.mark.parametrize(("steps", "between"), [(20, 1), (30, 1), (59, 1), (90, 3), (10**6, 50)])
 def test_a_run_logs_thirty_times_or_every_fifty_steps(steps, between):
-    progress = Progress("sst2")
-    progress.logs_often = True
+    progress = Progress("sst2", logs_often=True)
     state = SimpleNamespace(global_step=0, max_steps=steps, logging_steps=50, is_world_process_zero=True)
     progress.on_train_begin(None, state, None)
     assert state.logging_steps == between
@@ -84,8 +83,7 @@ def test_a_run_logs_thirty_times_or_every_fifty_steps(steps, between):
 
 
 def test_frequent_logs_are_printed_in_part(capsys):
-    progress = Progress("sst2")
-    progress.logs_often = True
+    progress = Progress("sst2", logs_often=True)
     state = SimpleNamespace(max_steps=40, global_step=1, is_world_process_zero=True)
     progress.on_train_begin(None, state, None)
     progress.on_log(None, state, None, {"loss": 1.0})

@@ -7,9 +7,10 @@ import copy
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from transformers import default_data_collator
+from transformers import BertConfig, BertForSequenceClassification, default_data_collator
 
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.runtime.errors import CheckpointError
@@ -17,6 +18,7 @@ from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
 from bertkit.training.objectives import WeightedTask
+from bertkit.training.steps import TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import Labels, arguments_for
@@ -88,7 +90,7 @@ def network(config: Any, head: str) -> torch.nn.Module:
 
 def trained(model, data, folder, at_once: int, accumulated: int, collate=default_data_collator, objective=None):
     """Two steps over all examples: the trainer, and the loss and the gradient's norm of each step."""
-    of_data = QuestionAnsweringTask(None, None) if "start_positions" in data[0] else Labels()
+    of_data = TaskObjective(QuestionAnsweringTask(None, None)) if "start_positions" in data[0] else Labels()
     trainer = BertkitTrainer(
         what="test",
         objective=objective or of_data,
@@ -155,7 +157,7 @@ def test_numbers_and_sets_of_labels_have_the_loss_of_their_problem(encoder, prob
 @roberta
 def test_label_smoothing_is_over_the_global_batch_too(encoder, tmp_path):
     model, data = network(encoder, "SequenceClassification"), examples("SequenceClassification")
-    _, curve = trained(model, data, tmp_path, 2, 4, objective=WeightedTask(Labels(), smoothing=0.1))
+    _, curve = trained(model, data, tmp_path, 2, 4, objective=WeightedTask(smoothing=0.1))
     batch = default_data_collator(data)
     labels = batch.pop("labels")
     expected = torch.nn.functional.cross_entropy(model(**batch).logits, labels, label_smoothing=0.1)
@@ -178,3 +180,31 @@ def test_a_document_of_many_windows_counts_as_one_of_few(encoder, tmp_path):
     assert curve[0] == pytest.approx(plain(model, documents, collate), rel=1e-5)
     assert trainer.evaluate()["eval_loss"] == pytest.approx(plain(trainer.model, documents, collate)[0], rel=1e-5)
     assert trainer.predict(documents).predictions.shape == (8, 3)
+
+
+def test_the_model_stays_out_of_the_autocast_of_accelerate(tmp_path):
+    """With ``placement.mixed_precision=fp16`` accelerate would wrap it; bf16 is its precision that a CPU has."""
+    config = BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=3
+    )
+    model = BertForSequenceClassification(config)
+    arguments = arguments_for(tmp_path, max_steps=1, save_strategy="no", remove_unused_columns=False)
+    arguments.mixed_precision = "bf16"
+    rows = [{"input_ids": [2, 5, 3], "attention_mask": [1, 1, 1], "labels": label} for label in (0, 1)]
+    trainer = BertkitTrainer(
+        what="test",
+        model=model,
+        args=arguments,
+        objective=Labels(),
+        train_dataset=rows,
+        data_collator=default_data_collator,
+        precision=torch.bfloat16,
+    )
+    assert trainer.accelerator.native_amp
+    trainer.train()
+    outputs = trainer.predict(rows).predictions
+    model.eval()
+    with torch.no_grad():
+        expected = model(torch.tensor([[2, 5, 3]] * 2)).logits.numpy()
+    np.testing.assert_allclose(outputs, expected, rtol=1e-6, atol=1e-7)  # in bf16 the third digit would differ
+    assert "forward" not in vars(trainer.model)

@@ -223,19 +223,21 @@ def _prepared(
 def _prepared_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], Subject]:
     ready = prepare_finetuning(recipe, place, **arguments)
     source = recipe.model.get("name_or_path")
-    return ready.run.record.data, Subject(
-        recipe=ready.run.recipe,
-        tokenizer=ready.tokenizer,
+    run = ready.resolved
+    return ready.record.data, Subject(
+        recipe=run.recipe,
+        tokenizer=run.start.tokenizer,
         config=ready.trainer.model.config,
         stored=None if source is None else load_config(str(source), any_encoder=True),
-        placement=ready.run.placement,
+        placement=ready.setup.placement,
         arguments=ready.trainer.args,
         trainer=ready.trainer,
         new_weights=ready.new_weights,
-        task=ready.task,
-        splits=ready.splits,
+        teacher_bytes=ready.teacher_bytes,
+        task=run.task,
+        splits=run.splits,
         features=ready.features,
-        truncation=ready.run.record.truncation,
+        truncation=ready.record.truncation,
         models=1 if ready.folds is None else ready.folds.number + 1,
     )
 
@@ -258,15 +260,16 @@ def _prepared_pretraining(
     with _cache(scratch) as cache:
         begun = prepare_pretraining(recipe, place, **arguments, cache_dir=cache, sample=sample_of)
     checkpoint = begun.start.checkpoint
-    return begun.run.record.data, Subject(
-        recipe=begun.run.recipe,
+    return begun.record.data, Subject(
+        recipe=begun.record.recipe,
         tokenizer=begun.start.tokenizer,
         config=begun.start.config,
         stored=None if checkpoint is None else load_config(checkpoint, any_encoder=True),
-        placement=begun.run.placement,
+        placement=begun.setup.placement,
         arguments=begun.trainer.args,
         trainer=begun.trainer,
         logits_per_sequence=begun.logits_per_sequence,
+        teacher_bytes=begun.teacher_bytes,
         sources=begun.sources,
         corpora=begun.corpora,
         examples=begun.examples,

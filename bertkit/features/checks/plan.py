@@ -93,7 +93,7 @@ def memory(subject: Subject) -> Need:
             length,
             trainer.train_dataset,
             subject.logits_per_sequence,
-            trainer.teacher_bytes,
+            subject.teacher_bytes,
         )
     unknown = UNKNOWN_ACTIVATIONS if estimate.activations is None else ""
     return Need(estimate.total, _available_memory(subject.placement.device), unknown)

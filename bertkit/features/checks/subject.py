@@ -78,7 +78,7 @@ class CheckedClassification(Checked):
     """Classes of one label or several; a regression has none."""
 
     def classes(self, examples: Columns) -> list[list[str]] | None:
-        names, problem = self.task.task.label_names, self.task.problem_type
+        names, problem = self.task.settings.label_names, self.task.problem_type
         if "labels" not in examples or problem == "regression":
             return None
         if problem == "single_label_classification":
@@ -101,10 +101,10 @@ class CheckedTags(Checked):
     relies_on_case = True
 
     def _tags(self, examples: Columns) -> list[list[str]]:
-        return [[self.task.task.label_names[index] for index in labels] for labels in examples["labels"]]
+        return [[self.task.settings.label_names[index] for index in labels] for labels in examples["labels"]]
 
     def spans(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
-        if "labels" not in examples or self.task.task.scheme == "plain":
+        if "labels" not in examples or self.task.settings.scheme == "plain":
             return None
         return [list(find_entities(tags)) for tags in self._tags(examples)]
 
@@ -168,6 +168,7 @@ class Subject:
         placement, arguments, trainer: of the run.
         new_weights: names of the weights that are not in the checkpoint.
         logits_per_sequence: number of logits of a language-model head per sequence.
+        teacher_bytes: size of the weights of a teacher.
         task, splits, features, truncation: of fine-tuning; the last two by split.
         sources, corpora, examples: of pre-training.
         sample: the part of the corpus that they are; ``None`` if they are the whole.
@@ -188,10 +189,11 @@ class Subject:
     trainer: Any = None
     new_weights: Sequence[str] = ()
     logits_per_sequence: int = 0
+    teacher_bytes: int = 0
     task: Task = None  # type: ignore[assignment]
     splits: dict[str, Split] = None  # type: ignore[assignment]
     features: dict[str, Any] = None  # type: ignore[assignment]
-    truncation: dict[str, Truncation] = None  # type: ignore[assignment]
+    truncation: Mapping[str, Truncation] = None  # type: ignore[assignment]
     sources: list[Source] = None  # type: ignore[assignment]
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
     examples: RunExamples = None  # type: ignore[assignment]

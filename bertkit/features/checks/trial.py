@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import Subset
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import TrainerCallback, TrainingArguments
 
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import without_library_bars
@@ -148,16 +147,14 @@ def make_trial(
     size = placement.per_device_train_batch_size
     rows = [row for _, examples in batches for row in np.resize(np.asarray(examples), size).tolist()]
     watch = _Stopwatch(len(batches))
-    for callback in (Progress, EarlyStoppingCallback):
-        trainer.remove_callback(callback)
-    trainer.add_callback(watch)
+    subset = Subset(trainer.train_dataset, rows * _MOST_ROUNDS)
+    measured = trainer.for_other_rows(subset, _few_steps(trainer.args, len(batches) * _MOST_ROUNDS), [watch])
+    measured.remove_callback(Progress)
     speed_ups = cpu_speed_ups(placement, compiles=trainer.args.torch_compile)
-    few_steps = _few_steps(trainer, rows * _MOST_ROUNDS, len(batches) * _MOST_ROUNDS)
     before = _running_and_waiting()
     with speed_ups.applied(trainer.model), without_library_bars():
-        with few_steps:
-            trainer.train()
-        evaluation = None if evaluated is None else _evaluation(trainer, *evaluated)
+        measured.train()
+        evaluation = None if evaluated is None else _evaluation(measured, *evaluated)
     times = np.array(watch.times).reshape(-1, len(batches), 2)[:, ::-1]  # ascending lengths
     later = times[1:] if len(times) > 1 else times
     return Trial(
@@ -172,15 +169,11 @@ def make_trial(
 def _evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches) -> Speed:
     """Measures the evaluation of each batch, several times if it is short; its first pass is left out."""
     seconds = []
-    scores, trainer.compute_metrics = trainer.compute_metrics, None
-    try:
-        for _, rows in batches:
-            whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
-            loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
-            evaluate = partial(trainer.evaluation_loop, loader, "check", False)
-            seconds.append(_repeated(evaluate, _REPEATED_SECONDS / len(batches)))
-    finally:
-        trainer.compute_metrics = scores
+    for _, rows in batches:
+        whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
+        loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
+        evaluate = partial(trainer.evaluation_loop, loader, "check", False)
+        seconds.append(_repeated(evaluate, _REPEATED_SECONDS / len(batches)))
     return Speed(tuple(length for length, _ in reversed(batches)), np.array([seconds[::-1]]))
 
 
@@ -201,12 +194,11 @@ def _repeated(compute: Callable[[], Any], least: float) -> float:
     return (time.perf_counter() - begun) / times
 
 
-@contextmanager
-def _few_steps(trainer: BertkitTrainer, rows: list[int], steps: int) -> Iterator[None]:
-    """Changes a trainer so that it takes some steps of one micro-batch of these rows, and only trains."""
+def _few_steps(arguments: TrainingArguments, steps: int) -> TrainingArguments:
+    """Returns the arguments of a training of some steps of one micro-batch, which only trains."""
     changes = {
         "max_steps": steps,
-        "learning_rate": trainer.args.learning_rate * _LEARNING_RATE,
+        "learning_rate": arguments.learning_rate * _LEARNING_RATE,
         "gradient_accumulation_steps": 1,
         "train_sampling_strategy": "sequential",
         "eval_strategy": "no",
@@ -215,18 +207,10 @@ def _few_steps(trainer: BertkitTrainer, rows: list[int], steps: int) -> Iterator
         "load_best_model_at_end": False,
         "report_to": [],
     }
-    arguments, accelerator = trainer.args, trainer.accelerator
-    accumulation, data = accelerator.gradient_accumulation_steps, (trainer.train_dataset, trainer.eval_dataset)
-    try:
-        trainer.train_dataset, trainer.eval_dataset = Subset(trainer.train_dataset, rows), None
-        trainer.args = copy(arguments)
-        for name, value in changes.items():
-            setattr(trainer.args, name, value)
-        accelerator.gradient_accumulation_steps = 1
-        yield
-    finally:
-        trainer.args, accelerator.gradient_accumulation_steps = arguments, accumulation
-        trainer.train_dataset, trainer.eval_dataset = data
+    few = copy(arguments)
+    for name, value in changes.items():
+        setattr(few, name, value)
+    return few
 
 
 def _wait_for_device() -> None:

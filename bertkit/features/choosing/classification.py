@@ -36,7 +36,7 @@ class FrozenTexts(FrozenTask):
         Representations"), where u and v are the means over the tokens of both texts, which are read together.
         """
         vectors = {"cls": states[:, :1], "mean": states.mean(dim=1, keepdim=True)}
-        if len(self.task.task.text_columns) == 2:
+        if len(self.task.settings.text_columns) == 2:
             ids, separator = row["input_ids"], tokenizer.sep_token_id
             end = ids.index(separator) if separator in ids[1:-1] else len(ids) // 2
             u, v = (part.mean(dim=1, keepdim=True) for part in (states[:, 1 : max(end, 2)], states[:, end:]))

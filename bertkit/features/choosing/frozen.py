@@ -36,7 +36,7 @@ class FrozenTask(ABC):
     @property
     def classes(self) -> int:
         """C; 1 for numbers."""
-        return max(1, len(self.task.task.label_names))
+        return max(1, len(self.task.settings.label_names))
 
     @abstractmethod
     def vectors(self, states: Tensor, row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:

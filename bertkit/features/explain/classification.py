@@ -63,7 +63,7 @@ def _ids_of_labels(task: TextClassification, logits: np.ndarray, label: str | No
             raise DataError(f"label {label!r}: {task.name} predicts a number; remove it")
         return [0]
     if label is not None:
-        return [index_of(label, task.task.label_names, "one of the labels")]
+        return [index_of(label, task.settings.label_names, "one of the labels")]
     if task.problem_type == "multi_label_classification":
         probabilities = task.probabilities(logits)[0]
         labels = np.flatnonzero(task.predicted(logits)[0])
@@ -75,8 +75,9 @@ def _ids_of_labels(task: TextClassification, logits: np.ndarray, label: str | No
 def _targets(task: TextClassification, logits: np.ndarray, chosen: Sequence[int]) -> list[Target]:
     """Returns the numbers of an input that are attributed: those of chosen labels, from its logits (C,)."""
     if task.problem_type == "regression":
-        return [Target(str(task.task.label_column or "score"), lambda outputs: outputs["logits"][:, 0], None, "score")]
-    names, probabilities = task.task.label_names, task.probabilities(logits[None])[0]
+        name = str(task.settings.label_column or "score")
+        return [Target(name, lambda outputs: outputs["logits"][:, 0], None, "score")]
+    names, probabilities = task.settings.label_names, task.probabilities(logits[None])[0]
     temperatures = getattr(task, "temperatures", None)
 
     def target(index: int) -> Target:

@@ -63,7 +63,7 @@ def _(
         probabilities[0][first : first + len(starts)],
         probabilities[1][first : first + len(starts)],
         [(span.text, span.probability) for span in decoded.spans[:_SPANS]]
-        + ([("(no answer)", decoded.null_probability)] if task.task.version_2_with_negative else []),
+        + ([("(no answer)", decoded.null_probability)] if task.settings.version_2_with_negative else []),
     )
     targets = [
         target(f"start at “{curve.words[start]}”", "start_logits", first + start, curve.start[start]),

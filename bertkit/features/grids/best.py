@@ -13,10 +13,9 @@ from bertkit.features.grids.workers import record_of, write_record
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.outcome import all_scores
 from bertkit.runtime.files import read_json
-from bertkit.runtime.progress import say
 from bertkit.tasks.splits import splits_to_write
 from bertkit.training.runs.directory import write_results
-from bertkit.training.runs.evaluate import suffix_of
+from bertkit.training.runs.evaluate import results_of_split, suffix_of, write_split
 from bertkit.training.runs.listeners import complete_run
 
 _RESULTS = "predict_results.json"
@@ -52,11 +51,10 @@ def _predict(place: Path, tests: Sequence[str]) -> None:
     for name in tests:
         outcome = outcome_of(place, name)
         task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
-        suffix = suffix_of(name)
-        metrics[f"predict_samples{suffix}"] = outcome.number_of_inputs
-        if set(task.label_columns) <= set(outcome.features):
-            known = {key: value for key, value in all_scores(task, *columns, None).items() if math.isfinite(value)}
-            metrics |= {f"predict_{key}{suffix}": value for key, value in known.items()}
+        is_labelled = set(task.label_columns) <= set(outcome.features)
+        scores = all_scores(task, *columns, None) if is_labelled else {}
+        known = {f"predict_{key}": value for key, value in scores.items() if math.isfinite(value)}
+        metrics |= results_of_split(name, known, outcome.number_of_inputs)
         if name in splits_to_write(task, tests):
-            say(f"{name} predictions: {task.write_predictions(name, *columns, place)}")
+            write_split(task, name, *columns, place)
     write_results(place, "predict", metrics)

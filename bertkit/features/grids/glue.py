@@ -262,7 +262,7 @@ def _prediction_files(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
     for folder, recipe in runs.items():
         task = task_of_recipe(recipe)
         assert isinstance(task, GlueTask)
-        for split, file in task.task.submission.items():
+        for split, file in task.settings.submission.items():
             path = folder / task.predictions_file(split)
             if path.is_file():
                 files[file] = path

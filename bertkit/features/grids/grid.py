@@ -32,7 +32,7 @@ from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import is_labelled
 from bertkit.training.evaluation import best_checkpoint_arguments
 from bertkit.training.runs.directory import check_place, contents
-from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.runs.run_directory import set_up
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,7 @@ def _check_run(recipe: Recipe, folder: Path) -> None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
     # The process that checks sees all GPUs, a worker only its own.
     alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
-    run = RunInProgress(alone, folder / RUNS / "new", False, None, **best_checkpoint_arguments(recipe))
-    run.check_arguments()
+    set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
 
 
 def _check_checkpoint(recipe: Recipe, folder: Path) -> None:

@@ -50,7 +50,7 @@ class ReportedClassification(Reported):
         predicted, labels = outcome.predictions_and_references()
         if self.task.problem_type == "regression":
             return regression_sections(np.asarray(predicted), np.asarray(labels))
-        names, counts = self.task.task.label_names, None
+        names, counts = self.task.settings.label_names, None
         if outcome.training is not None and "labels" in outcome.training:
             known = np.asarray(outcome.training["labels"]).astype(np.int64)
             counts = known.sum(axis=0) if known.ndim == 2 else np.bincount(known, minlength=len(names))

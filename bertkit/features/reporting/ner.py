@@ -55,11 +55,11 @@ class ReportedTags(Reported):
 
     def sections(self, outcome: Outcome) -> list[Section]:
         predicted, true = outcome.predictions_and_references()
-        if self.task.task.scheme == "plain":
+        if self.task.settings.scheme == "plain":
             tags, own = np.concatenate(true), np.concatenate(predicted)
             rows = np.concatenate(self._probabilities(outcome))
-            return class_sections(own, rows, tags, self.task.task.label_names, None, ("tag", "tags"), "word")
-        known, strict, training = None, self.task.task.strict, outcome.training
+            return class_sections(own, rows, tags, self.task.settings.label_names, None, ("tag", "tags"), "word")
+        known, strict, training = None, self.task.settings.strict, outcome.training
         if training is not None and "labels" in training:
             known = known_texts(training["tokens"], self.task.to_labels(training["labels"]), strict)
         words = outcome.examples["tokens"]
@@ -68,7 +68,7 @@ class ReportedTags(Reported):
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         predicted, true = map(self.task.to_labels, outcome.predictions_and_references())
         best = [rows.max(axis=-1, initial=0) for rows in self._probabilities(outcome)]
-        strict = None if self.task.task.scheme == "plain" else self.task.task.strict
+        strict = None if self.task.settings.scheme == "plain" else self.task.settings.strict
         return span_mistakes(outcome.examples["tokens"], true, predicted, best, strict)
 
     def _probabilities(self, outcome: Outcome) -> list[np.ndarray]:

@@ -48,10 +48,10 @@ class ServedClassification(Served):
 
     def __init__(self, task: TextClassification):
         super().__init__(task)
-        self.fields = list(task.task.text_columns)
+        self.fields = list(task.settings.text_columns)
         self.shows = "line" if task.problem_type == "regression" else "bars"
         self.reads_whole_texts = task.data.long_text == "chunk"
-        self.ranks_texts = len(self.fields) == 2 and len(task.task.label_names) <= 1
+        self.ranks_texts = len(self.fields) == 2 and len(task.settings.label_names) <= 1
 
     def input_of(self, texts: Sequence[str]) -> TextPair:
         return TextPair(**dict(zip(TextPair.model_fields, texts, strict=False)))
@@ -96,7 +96,7 @@ class ServedClassification(Served):
         return answers
 
     def _label_names(self) -> Sequence[str]:
-        return self.task.task.label_names or [self.task.task.label_column]
+        return self.task.settings.label_names or [self.task.settings.label_column]
 
     def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
         if function == "none" or (function is None and self.task.problem_type == "regression"):
@@ -121,7 +121,7 @@ class ServedStockClassification(ServedClassification):
     def __init__(self, task: StockClassification):
         super().__init__(task)
         self.fields = ["text", "text_pair"] if task.reads_pairs else ["text"]
-        self.ranks_texts = len(task.task.label_names) <= 1
+        self.ranks_texts = len(task.settings.label_names) <= 1
 
     def _by_column(self, rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
         if all(len(row) == 2 for row in rows):

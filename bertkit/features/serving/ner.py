@@ -75,7 +75,7 @@ class ServedEntities(Served):
     @property
     def _units(self) -> str:
         """Key of the labelled pieces of a prediction."""
-        return "words" if self.task.task.scheme == "plain" else "entities"
+        return "words" if self.task.settings.scheme == "plain" else "entities"
 
     @property
     def _label(self) -> str:

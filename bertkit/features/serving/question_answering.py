@@ -70,7 +70,7 @@ class ServedAnswers(Served):
             if not parameters.handle_impossible_answer:
                 changes |= {"null_score_diff_threshold": 0.0, "predict_threshold": None}
         task = self.task.with_settings(**changes)
-        threshold = task.score_threshold if task.task.predict_threshold is None else task.task.predict_threshold
+        threshold = task.score_threshold if task.settings.predict_threshold is None else task.settings.predict_threshold
         answers = [_rank_answers(each, threshold) for each in task.decoded_spans(outputs, features, examples)]
         several = parameters.top_k is not None and parameters.top_k > 1
         return [each[: parameters.top_k] if several else each[0] for each in answers]

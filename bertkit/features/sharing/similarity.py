@@ -18,7 +18,7 @@ class SharedSimilarity(Shared):
 
     def files_of_others(self, config: PreTrainedConfig) -> dict[str, Any]:
         """Returns the modules of sentence-transformers."""
-        return module_files(self.task.task.pooling, False, config.hidden_size, self.task.data.max_seq_length)
+        return module_files(self.task.settings.pooling, False, config.hidden_size, self.task.data.max_seq_length)
 
     def example(self) -> str:
         return (
@@ -28,8 +28,8 @@ class SharedSimilarity(Shared):
 
     def stock_note(self) -> str:
         return (
-            f"this is an encoder without a head: the vector of a text is its {self.task.task.pooling} pooling, which "
-            "sentence-transformers computes, and plain transformers does not"
+            f"this is an encoder without a head: the vector of a text is its {self.task.settings.pooling} pooling, "
+            "which sentence-transformers computes, and plain transformers does not"
         )
 
     def onnx_obstacle(self) -> str:

@@ -115,9 +115,9 @@ class GlueTask(TextClassification):
     """Classification of a sentence or a sentence pair, or regression on a pair."""
 
     kind = "glue"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     def __init__(self, task: TaskSettings, data: DataSettings):
@@ -140,14 +140,14 @@ class GlueTask(TextClassification):
         found: dict[str, Split] = {}
         faults: list[str] = []
         for name in splits:
-            path = folder / self.task.files[name]
+            path = folder / self.settings.files[name]
             if not path.is_file():
                 if is_labelled(name):  # leaderboard files need a test set, training does not
                     faults.append(f"{path}: no such file")
                 continue
             with noted(faults):
                 table = read_table(
-                    path, columns=self.task.file_columns.get(name), skip_ragged=self.task.broken_rows == "skip"
+                    path, columns=self.settings.file_columns.get(name), skip_ragged=self.settings.broken_rows == "skip"
                 )
                 found[name] = self._split_of(table, name)
         raise_all(faults)
@@ -156,21 +156,21 @@ class GlueTask(TextClassification):
     def folder(self) -> Path:
         """Returns the folder of the task's files, ``data_dir`` or the task's folder in it; else raises DataError."""
         assert self.data.data_dir is not None
-        root, wanted = Path(self.data.data_dir), self.task.files["validation"]
-        for folder in (root / self.task.folder, root):
+        root, wanted = Path(self.data.data_dir), self.settings.files["validation"]
+        for folder in (root / self.settings.folder, root):
             if (folder / wanted).is_file():
                 return folder
         raise DataError(
-            f"{root}: contains neither {self.task.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV folder, "
-            f"or the folder of {self.task.folder} itself"
+            f"{root}: contains neither {self.settings.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV "
+            f"folder, or the folder of {self.settings.folder} itself"
         )
 
     def _split_of(self, table: Table, name: str) -> Split:
         """Builds the examples of a TSV file."""
-        in_files = self.task.file_text_columns or self.task.text_columns
-        files = self.task.text_columns if set(self.task.text_columns) <= table.columns.keys() else in_files
-        columns = {ours: table.column(theirs) for ours, theirs in zip(self.task.text_columns, files, strict=True)}
-        label = self.task.file_label_column or self.task.label_column
+        in_files = self.settings.file_text_columns or self.settings.text_columns
+        files = self.settings.text_columns if set(self.settings.text_columns) <= table.columns.keys() else in_files
+        columns = {ours: table.column(theirs) for ours, theirs in zip(self.settings.text_columns, files, strict=True)}
+        label = self.settings.file_label_column or self.settings.label_column
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
         if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
@@ -179,24 +179,26 @@ class GlueTask(TextClassification):
         return Split.of_table(columns, table, notes)
 
     def _labels(self, table: Table) -> list[int] | list[float]:
-        column = self.task.file_label_column or self.task.label_column
-        if not self.task.label_names:
+        column = self.settings.file_label_column or self.settings.label_column
+        if not self.settings.label_names:
             return table.numbers(column)
-        return class_ids(table, column, self.task.file_labels or self.task.label_names)
+        return class_ids(table, column, self.settings.file_labels or self.settings.label_names)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         """Selects the text columns of a table, named as on the Hub or as in the task's TSV files."""
-        named = [self.task.text_columns, self.task.file_text_columns]
+        named = [self.settings.text_columns, self.settings.file_text_columns]
         theirs = next((names for names in named if names and set(names) <= table.columns.keys()), named[0])
-        return {ours: list(texts(table, column)) for ours, column in zip(self.task.text_columns, theirs, strict=True)}
+        return {
+            ours: list(texts(table, column)) for ours, column in zip(self.settings.text_columns, theirs, strict=True)
+        }
 
     def _load_hub(self, splits: Sequence[str]) -> dict[str, Split]:
         loaded: dict[str, DatasetDict] = {}
         found = {}
         for name in splits:
-            config, _, split = self.task.hub_splits.get(name, name).rpartition("/")
-            config = config or self.task.name
-            source = f"{self.task.hub_dataset} ({config})"
+            config, _, split = self.settings.hub_splits.get(name, name).rpartition("/")
+            config = config or self.settings.name
+            source = f"{self.settings.hub_dataset} ({config})"
             if config not in loaded:
                 loaded[config] = self._hub_config(config, source)
             if split in loaded[config]:
@@ -211,7 +213,7 @@ class GlueTask(TextClassification):
         from datasets import load_dataset
 
         try:
-            return load_dataset(self.task.hub_dataset, config)
+            return load_dataset(self.settings.hub_dataset, config)
         except (OSError, ValueError) as error:
             raise DataError(
                 f"data set {source} cannot be loaded: {str(error).strip().splitlines()[0]}; "
@@ -219,33 +221,35 @@ class GlueTask(TextClassification):
             ) from error
 
     def _hub_examples(self, dataset: Dataset, source: str, labelled: bool) -> Dataset:
-        wanted = [*self.task.text_columns, *([self.task.label_column] if labelled else [])]
+        wanted = [*self.settings.text_columns, *([self.settings.label_column] if labelled else [])]
         missing = [column for column in wanted if column not in dataset.column_names]
         if missing:
             raise DataError(f"data set {source}: no column {missing[0]!r} among {', '.join(dataset.column_names)}")
         if "idx" not in dataset.column_names:
             dataset = dataset.add_column("idx", list(range(len(dataset))))
-        examples = dataset.select_columns([*self.task.text_columns, "idx"])
+        examples = dataset.select_columns([*self.settings.text_columns, "idx"])
         if not labelled:  # the Hub has -1 in place of the leaderboard's private labels
             return examples
-        labels = np.asarray(dataset[self.task.label_column][:])
-        if not self.task.label_names:
+        labels = np.asarray(dataset[self.settings.label_column][:])
+        if not self.settings.label_names:
             unscored = np.flatnonzero(~np.isfinite(labels.astype(np.float64)))  # a null is NaN
             if len(unscored):
                 raise DataError(
-                    f"data set {source}, row {unscored[0]}: {self.task.label_column} is {labels[unscored[0]]}; "
+                    f"data set {source}, row {unscored[0]}: {self.settings.label_column} is {labels[unscored[0]]}; "
                     "expected a finite number"
                 )
             return examples.add_column("labels", labels.tolist())
-        names = getattr(dataset.features[self.task.label_column], "names", self.task.label_names)
-        if names != self.task.label_names and sorted(names) == sorted(self.task.label_names):  # a copy of other ids
-            order = np.asarray([self.task.label_names.index(name) for name in names])
+        names = getattr(dataset.features[self.settings.label_column], "names", self.settings.label_names)
+        if names != self.settings.label_names and sorted(names) == sorted(
+            self.settings.label_names
+        ):  # a copy of other ids
+            order = np.asarray([self.settings.label_names.index(name) for name in names])
             labels = np.where(labels < 0, labels, order[labels])
-        wrong = np.flatnonzero((labels < 0) | (labels >= len(self.task.label_names)))
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(self.settings.label_names)))
         if len(wrong):
             raise DataError(
                 f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is not one of the "
-                f"{len(self.task.label_names)} classes {', '.join(self.task.label_names)}"
+                f"{len(self.settings.label_names)} classes {', '.join(self.settings.label_names)}"
             )
         return examples.add_column("labels", labels.tolist())
 
@@ -268,10 +272,10 @@ class GlueTask(TextClassification):
 
     def _written(self, logits: np.ndarray) -> list[str]:
         """Formats predictions for the leaderboard: labels as in the files, or numbers clipped to their range."""
-        if self.task.label_names:
-            labels = self.task.file_labels or self.task.label_names
+        if self.settings.label_names:
+            labels = self.settings.file_labels or self.settings.label_names
             return [labels[index] for index in logits.argmax(axis=-1)]
-        least, greatest = self.task.number_range or (-np.inf, np.inf)
+        least, greatest = self.settings.number_range or (-np.inf, np.inf)
         return [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
 
 
@@ -279,7 +283,7 @@ class GlueTask(TextClassification):
 def _(task: GlueTask) -> tuple[str, str, str] | None:
     if task.data.data_dir is not None:
         return None
-    return task.task.hub_dataset, task.task.name, task.task.hub_splits.get("validation", "validation")
+    return task.settings.hub_dataset, task.settings.name, task.settings.hub_splits.get("validation", "validation")
 
 
 @default_recipe.register(GlueTask)

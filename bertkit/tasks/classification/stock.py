@@ -67,13 +67,13 @@ class StockClassification(StockTask, ClassificationTask):
 
     def _split_of(self, name: str, table: Table) -> Split:
         """Builds the examples of a table, with the labels under the names of the checkpoint."""
-        column = str(self.task.label_column)
-        if self.task.problem == "regression" or column not in table.columns:
+        column = str(self.settings.label_column)
+        if self.settings.problem == "regression" or column not in table.columns:
             return super()._split_of(name, table)
         values = table.columns[column]
         labels = names_of_labels(values)
         classes = sorted(set(labels.values()))
-        names, note = matched_names(classes, self.task.label_names, table.source)
+        names, note = matched_names(classes, self.settings.label_names, table.source)
 
         def renamed(value: Any) -> Any:
             if isinstance(value, list):
@@ -99,5 +99,5 @@ class StockClassification(StockTask, ClassificationTask):
         return ClassificationTask.read_input(self.with_settings(text_columns=columns), lines, first)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        columns = text_columns(table, self.task.text_columns, self.task.label_column)
+        columns = text_columns(table, self.settings.text_columns, self.settings.label_column)
         return {column: list(texts(table, column)) for column in columns}

@@ -134,26 +134,26 @@ class ClassificationTask(TableTask, TextClassification):
     """Single-label or multi-label classification, or regression, on the texts of a table."""
 
     kind = "classification"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
     can_score_by_folds = True
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
-        problem, given = self.task.problem or "single_label", self.task.main_metric
+        problem, given = self.settings.problem or "single_label", self.settings.main_metric
         if given is None:
             return _METRICS[problem][1]
         name, _, score = given.rpartition("_")  # the form of earlier versions, which their checkpoints have
-        is_of_class = given not in _METRICS[problem][2] and name in self.task.label_names and score in OF_A_CLASS
+        is_of_class = given not in _METRICS[problem][2] and name in self.settings.label_names and score in OF_A_CLASS
         return key_of_class(name, score) if is_of_class else given
 
     @property
     def problem_type(self) -> ProblemType:
-        if self.task.problem == "regression":
+        if self.settings.problem == "regression":
             return "regression"
-        return "multi_label_classification" if self.task.problem == "multi_label" else "single_label_classification"
+        return "multi_label_classification" if self.settings.problem == "multi_label" else "single_label_classification"
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
@@ -172,7 +172,7 @@ class ClassificationTask(TableTask, TextClassification):
         if not task._settled or (first == "train" and task._has_labels(tables[first])):
             task, decided = task._with_classes(tables[first], faults)
         # Checkpoints do not store further metrics, and the score of such a one is known after an evaluation.
-        faults += task._wrong_settings() + ([] if self._settled or self.task.metrics else task._wrong_main_metric())
+        faults += task._wrong_settings() + ([] if self._settled or self.settings.metrics else task._wrong_main_metric())
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
@@ -190,7 +190,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def hold_out(self, splits: Mapping[str, Split]) -> tuple[Self, dict[str, Split]]:
         labels, train = None, splits["train"]
-        if self.task.problem == "single_label" and "labels" in train.examples.column_names:
+        if self.settings.problem == "single_label" and "labels" in train.examples.column_names:
             labels = train.examples["labels"][:]  # for a stratified validation set
         task, found = self._with_validation(["validation"], dict(splits), labels)
         return task, found | {"validation": task._compared(found["train"], found["validation"])}
@@ -198,41 +198,41 @@ class ClassificationTask(TableTask, TextClassification):
     @property
     def _settled(self) -> bool:
         """Returns whether all settings are set, as in a checkpoint; a test set may then lack the label column."""
-        task = self.task
+        task = self.settings
         classes = task.label_names or task.problem == "regression"
         return bool(task.problem and task.text_columns and task.label_column and classes)
 
     def _with_columns(self, table: Table) -> Self:
         """Returns a copy of the task with the column names of the table."""
-        label, text = label_and_text_columns(table, self.task.label_column, self.task.text_columns)
+        label, text = label_and_text_columns(table, self.settings.label_column, self.settings.text_columns)
         if "labels" in text:
             raise DataError(f"{table.source}: a column of texts cannot be named 'labels'; rename it")
         return self.with_settings(text_columns=text, label_column=label)
 
     def _choice(self, task: Self) -> tuple[str, ...]:
         """Returns a note on the columns of a task that this one does not name."""
-        texts = "" if self.task.text_columns else f"texts in {quoted(task.task.text_columns)}"
-        label = "" if self.task.label_column else f"labels in {task.task.label_column!r}"
+        texts = "" if self.settings.text_columns else f"texts in {quoted(task.settings.text_columns)}"
+        label = "" if self.settings.label_column else f"labels in {task.settings.label_column!r}"
         return ("columns: " + ", ".join(filter(None, (texts, label))),) if texts or label else ()
 
     def _readable(self, table: Table) -> Table:
         """Returns the table with the columns under their names in training, with class ids replaced with names, and
         several classes of a row split into lists."""
-        column = str(self.task.label_column)
-        table = table.with_names([*self.task.text_columns, column])
+        column = str(self.settings.label_column)
+        table = table.with_names([*self.settings.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
             return table
-        if self.task.label_separator is not None:
-            return separated(table, column, self.task.label_separator)
-        return unwrapped(labelled(table, column), column, self.task.problem)
+        if self.settings.label_separator is not None:
+            return separated(table, column, self.settings.label_separator)
+        return unwrapped(labelled(table, column), column, self.settings.problem)
 
     def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, Labels]:
         """Returns a copy of the task with the problem and classes of the training data, and what was decided on them;
         errors are added to ``faults``."""
-        label = str(self.task.label_column)
+        label = str(self.settings.label_column)
         values = table.columns[label]
-        given = self.task.label_names or list(table.class_names.get(label, ()))
-        decided = decide(table, label, self.task.problem, given)
+        given = self.settings.label_names or list(table.class_names.get(label, ()))
+        decided = decide(table, label, self.settings.problem, given)
         problem, names = decided.problem, decided.names
         if problem == "regression":
             if len(set(map(to_number, values))) == 1:
@@ -242,12 +242,12 @@ class ClassificationTask(TableTask, TextClassification):
         elif not names:
             faults.append(f"{table.source}: no row has a label in {label!r}")
         # Of few rows or rare labels no probability may reach 0.5, and nothing would be predicted.
-        threshold = "tuned" if problem == "multi_label" and self.task.threshold is None else self.task.threshold
+        threshold = "tuned" if problem == "multi_label" and self.settings.threshold is None else self.settings.threshold
         return self.with_settings(problem=problem, label_names=names, threshold=threshold), decided
 
     def _wrong_main_metric(self) -> list[str]:
         """Returns the fault of a main metric that is not a score of the problem; none for one that is."""
-        task = self.task
+        task = self.settings
         of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
         known = [
             *_METRICS[task.problem or "single_label"][2],
@@ -262,7 +262,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _why_no_threshold(self) -> str:
         """Returns why the problem and its classes have no threshold; empty if they have one."""
-        problem, classes = self.task.problem or "single_label", len(self.task.label_names)
+        problem, classes = self.settings.problem or "single_label", len(self.settings.label_names)
         if problem == "regression":
             return "task.threshold: numbers have no labels; remove it"
         if problem == "single_label" and classes > 2:
@@ -274,7 +274,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _wrong_settings(self) -> list[str]:
         """Returns the faults of settings that depend on the problem and the classes."""
-        task, problem = self.task, self.task.problem or "single_label"
+        task, problem = self.settings, self.settings.problem or "single_label"
         faults = []
         if problem == "regression":
             faults += ["task.calibrate: numbers have no labels; remove it"] if task.calibrate else []
@@ -293,29 +293,29 @@ class ClassificationTask(TableTask, TextClassification):
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
         columns: dict[str, Sequence[Any]] = {}
         faults: list[str] = []
-        label = str(self.task.label_column)
+        label = str(self.settings.label_column)
         needs_labels = self._needs_labels(name)
-        needed = [*self.task.text_columns, *([label] if needs_labels else [])]
+        needed = [*self.settings.text_columns, *([label] if needs_labels else [])]
         if missing := [column for column in needed if column not in table.columns]:
             raise DataError(
                 f"{table.source}: no column {' or '.join(map(repr, missing))}; available: {quoted(table.columns)}; "
                 "rename those that are meant, or name them: `bertkit evaluate` has --text-column and --label-column"
             )
-        for column in self.task.text_columns:
+        for column in self.settings.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
         others: dict[int, str] = {}
-        if name != "train" and self.task.problem == "single_label" and label in table.columns:
-            others = rows_of_other_classes(table, label, self.task.label_names)
-        line = other_classes_in_words(table, others, self.task.label_names) if others else ""
+        if name != "train" and self.settings.problem == "single_label" and label in table.columns:
+            others = rows_of_other_classes(table, label, self.settings.label_names)
+        line = other_classes_in_words(table, others, self.settings.label_names) if others else ""
         are_all = bool(others) and len(others) == len(table)
         if are_all and needs_labels:
-            faults.append(f"{table.source}: {line}; expected {quoted(self.task.label_names, 10)}")
+            faults.append(f"{table.source}: {line}; expected {quoted(self.settings.label_names, 10)}")
         elif needs_labels or (self._has_labels(table) and not are_all):
             with noted(faults):
                 columns["labels"] = self._labels(table, others)
         raise_all(faults)
-        notes = [] if name == "train" else [other_spellings(table.columns.get(label, ()), self.task.label_names)]
+        notes = [] if name == "train" else [other_spellings(table.columns.get(label, ()), self.settings.label_names)]
         if line:
             notes.append(f"warning: {line}; {'so no row is scored' if are_all else 'they count as wrong'}")
         doubts = {"labels-in-one-split": line} if line else {}
@@ -323,20 +323,20 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels, in at least one row."""
-        values = table.columns.get(str(self.task.label_column), ())
+        values = table.columns.get(str(self.settings.label_column), ())
         return not all(value == [] or is_missing(value) for value in values)
 
     def _labels(self, table: Table, others: Collection[int]) -> list[Any]:
-        column, names = str(self.task.label_column), self.task.label_names
-        if self.task.problem == "regression":
+        column, names = str(self.settings.label_column), self.settings.label_names
+        if self.settings.problem == "regression":
             return table.numbers(column)
-        if self.task.problem == "multi_label":
+        if self.settings.problem == "multi_label":
             return class_sets(table, column, names)
         return class_ids(table, column, names, others)
 
     def _compared(self, train: Split, validation: Split) -> Split:
         """Returns the validation set, with a note on the rows whose texts also occur in the training set."""
-        columns = self.task.text_columns
+        columns = self.settings.text_columns
         rows, held = ColumnsOf(train.examples), ColumnsOf(validation.examples)
         both = repeated([rows.each(column) for column in columns], [held[column] for column in columns])
         if not both:
@@ -356,23 +356,23 @@ class ClassificationTask(TableTask, TextClassification):
     @property
     def temperatures(self) -> np.ndarray | None:
         """What the logits are divided by: one number for all, (1,), or one for each label, (C,); None if not fitted."""
-        fitted = self.task.temperature
+        fitted = self.settings.temperature
         if isinstance(fitted, Mapping):
-            return np.array([fitted.get(name, 1.0) for name in self.task.label_names])
+            return np.array([fitted.get(name, 1.0) for name in self.settings.label_names])
         return None if fitted is None else np.array([fitted])
 
     @property
     def has_thresholds(self) -> bool:
-        return super().has_thresholds or (self.task.threshold or 0.5) not in (0.5, "tuned")
+        return super().has_thresholds or (self.settings.threshold or 0.5) not in (0.5, "tuned")
 
     def predicted(self, logits: np.ndarray) -> np.ndarray:
         """Returns the labels as `TextClassification.predicted`, with the thresholds of the task."""
-        threshold = self.task.threshold or 0.5
+        threshold = self.settings.threshold or 0.5
         if threshold in (0.5, "tuned"):
             return super().predicted(logits)
-        names, probabilities = self.task.label_names, self.probabilities(logits)
+        names, probabilities = self.settings.label_names, self.probabilities(logits)
         given = threshold if isinstance(threshold, Mapping) else dict.fromkeys(names, float(threshold))
-        if self.task.problem == "multi_label":
+        if self.settings.problem == "multi_label":
             return (probabilities >= [given.get(name, 0.5) for name in names]).astype(np.int64)
         first, second = names
         from_second = given[second] if second in given else 1 - given[first]
@@ -385,14 +385,14 @@ class ClassificationTask(TableTask, TextClassification):
         ``class/NAME/temperature`` of several labels, with the expected calibration error before and after,
         ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
         """
-        if self.task.problem == "regression":
+        if self.settings.problem == "regression":
             return super().score(outputs, features, examples)
         logits, labels = one_array(outputs), np.asarray(features["labels"], np.int64)
         task, fitted = self._fitted(logits, labels)
         scores = super(ClassificationTask, task).score(outputs, features, examples)
         probabilities = task.probabilities(logits)
-        scores |= class_scores(task.predicted(logits), probabilities, labels, task.task.label_names)
-        if self.task.calibrate or task.task.temperature != self.task.temperature:
+        scores |= class_scores(task.predicted(logits), probabilities, labels, task.settings.label_names)
+        if self.settings.calibrate or task.settings.temperature != self.settings.temperature:
             scores["ece"] = expected_calibration_error(probabilities, labels)
             scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
         return scores | fitted
@@ -402,18 +402,18 @@ class ClassificationTask(TableTask, TextClassification):
         task, fitted = self, dict[str, float]()
         if labels.ndim == 1:  # rows of classes that are not in training have no right prediction
             logits, labels = logits[labels >= 0], labels[labels >= 0]
-        calibrates = len(labels) >= _ENOUGH if self.task.calibrate is None else self.task.calibrate
-        if calibrates and self.task.temperature is None:
+        calibrates = len(labels) >= _ENOUGH if self.settings.calibrate is None else self.settings.calibrate
+        if calibrates and self.settings.temperature is None:
             found = best_temperatures(logits, labels).tolist()
             if labels.ndim == 2:
-                of_labels = dict(zip(self.task.label_names, found, strict=True))
+                of_labels = dict(zip(self.settings.label_names, found, strict=True))
                 task = task.with_settings(temperature=of_labels)
                 fitted |= {key_of_class(name, "temperature"): value for name, value in of_labels.items()}
             else:
                 task = task.with_settings(temperature=found[0])
                 fitted["temperature"] = found[0]
-        if self.task.threshold == "tuned":
-            names, probabilities = self.task.label_names, task.probabilities(logits)
+        if self.settings.threshold == "tuned":
+            names, probabilities = self.settings.label_names, task.probabilities(logits)
             decided = labels if labels.ndim == 2 else np.stack([1 - labels, labels], axis=1)
             tuned = {
                 names[label]: best_threshold(decided[:, label], probabilities[:, label])
@@ -425,13 +425,13 @@ class ClassificationTask(TableTask, TextClassification):
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         def fitted(value: str) -> dict[str, float]:
-            keys = {name: f"eval_{key_of_class(name, value)}" for name in self.task.label_names}
+            keys = {name: f"eval_{key_of_class(name, value)}" for name in self.settings.label_names}
             return {name: evaluation[key] for name, key in keys.items() if key in evaluation}
 
         changes: dict[str, Any] = {}
-        if self.task.temperature is None and (found := evaluation.get("eval_temperature") or fitted("temperature")):
+        if self.settings.temperature is None and (found := evaluation.get("eval_temperature") or fitted("temperature")):
             changes["temperature"] = found
-        if self.task.threshold == "tuned":
+        if self.settings.threshold == "tuned":
             changes["threshold"] = fitted("threshold")
         if not changes:
             return self, None

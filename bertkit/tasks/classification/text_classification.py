@@ -96,18 +96,18 @@ class TextClassification(PerExampleTask):
     @property
     def problem_type(self) -> ProblemType:
         """Problem type of the labels, as in transformers' configuration."""
-        return "single_label_classification" if self.task.label_names else "regression"
+        return "single_label_classification" if self.settings.label_names else "regression"
 
     def config(self) -> dict[str, Any]:
-        if not self.task.text_columns:
+        if not self.settings.text_columns:
             raise ValueError("task.text_columns: none; the data or a complete checkpoint name one or two")
-        names = self.task.label_names or [self.task.label_column]
+        names = self.settings.label_names or [self.settings.label_column]
         return {**label_fields(names), "problem_type": self.problem_type}
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        texts = [list(examples[column]) for column in self.task.text_columns]
+        texts = [list(examples[column]) for column in self.settings.text_columns]
         features = self._windows(texts, tokenizer) if self.data.long_text == "chunk" else self._cut(texts, tokenizer)
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
@@ -136,7 +136,7 @@ class TextClassification(PerExampleTask):
         if len(texts) != 1:
             raise RecipeError(
                 f"data.long_text: chunk is for single texts, and {self.name} has pairs "
-                f"({', '.join(self.task.text_columns)}); remove it"
+                f"({', '.join(self.settings.text_columns)}); remove it"
             )
         try:
             encoded = encode_in_windows(texts[0], tokenizer, self.data.max_seq_length, self.data.overlap)
@@ -181,7 +181,7 @@ class TextClassification(PerExampleTask):
         in the order of their ids if they are at most `MOST_PROBABLE` or the task has ``all_probabilities``; otherwise
         the most probable ones and every predicted label, the most probable first.
         """
-        logits, names = one_array(outputs), self.task.label_names
+        logits, names = one_array(outputs), self.settings.label_names
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
         rows = zip(self.predicted(logits), self.probabilities(logits), logits, strict=True)
@@ -224,7 +224,7 @@ class TextClassification(PerExampleTask):
     @property
     def leaves_out_labels(self) -> bool:
         """Returns whether predictions hold the probabilities of some labels only, which differ between rows."""
-        return not self.all_probabilities and len(self.task.label_names) > MOST_PROBABLE
+        return not self.all_probabilities and len(self.settings.label_names) > MOST_PROBABLE
 
     def _kept(self, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()) -> np.ndarray:
         """Returns the labels whose probabilities are kept, given the scores (C,) that rank them and those predicted."""
@@ -233,7 +233,7 @@ class TextClassification(PerExampleTask):
         return largest(scores, MOST_PROBABLE, also=predicted)
 
     def _named(self, probabilities: np.ndarray, kept: np.ndarray) -> dict[str, dict[str, float]]:
-        names = [self.task.label_names[label] for label in kept]
+        names = [self.settings.label_names[label] for label in kept]
         return {"probabilities": dict(zip(names, map(float, probabilities[kept]), strict=True))}
 
     def predictions_and_references(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
@@ -245,16 +245,16 @@ class TextClassification(PerExampleTask):
         return predictions, labels
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        return metrics.compute(self.task.metric, predictions, references)
+        return metrics.compute(self.settings.metric, predictions, references)
 
     def to_labels(self, values: Sequence[Any]) -> list[Any]:
-        names = self.task.label_names
+        names = self.settings.label_names
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]
         return [(names[int(value)] if value >= 0 else NOT_IN_TRAINING) if names else float(value) for value in values]
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
-        columns = self.task.text_columns
+        columns = self.settings.text_columns
         if len(columns) == 1:
             return {columns[0]: list(lines)}
         pairs = [line.split("\t") for line in lines]
@@ -265,20 +265,20 @@ class TextClassification(PerExampleTask):
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        table = table.with_names(self.task.text_columns)
-        for column in self.task.text_columns:
+        table = table.with_names(self.settings.text_columns)
+        for column in self.settings.text_columns:
             if column not in table.columns:
                 raise DataError(f"{table.source}: {missing_column(column, table.columns, GIVE_TEXT_COLUMN)}")
-        return {column: list(texts(table, column)) for column in self.task.text_columns}
+        return {column: list(texts(table, column)) for column in self.settings.text_columns}
 
 
 @texts_of.register(TextClassification)
 def _(task: TextClassification, examples: Columns) -> dict[str, list[str]]:
-    return {column: list(examples[column]) for column in task.task.text_columns}
+    return {column: list(examples[column]) for column in task.settings.text_columns}
 
 
 @truncation_hint.register(TextClassification)
 def _(task: TextClassification) -> str:
-    if len(task.task.text_columns) == 1 and task.data.long_text == "cut":
+    if len(task.settings.text_columns) == 1 and task.data.long_text == "cut":
         return "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
     return truncation_hint.dispatch(Task)(task)

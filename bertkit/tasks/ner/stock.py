@@ -88,13 +88,13 @@ class StockNer(StockTask, NerTask):
             return super()._split_of(name, of_split)
         tag_names = {tag for of_sentence in tags for tag in of_sentence}
         if self._plain:
-            names, _ = matched_names(tag_names, self.task.label_names, table.source)
+            names, _ = matched_names(tag_names, self.settings.label_names, table.source)
         else:
             if wrong := sorted(tag for tag in tag_names if not is_entity_tag(tag)):
-                matched_names(wrong, self.task.label_names, table.source)
+                matched_names(wrong, self.settings.label_names, table.source)
                 raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity")
             types = sorted({split_tag(tag)[1] for tag in tag_names - {OUTSIDE}})
-            known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.task.label_names if tag != OUTSIDE))
+            known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.settings.label_names if tag != OUTSIDE))
             known_types, _ = matched_names(types, known, table.source)
             parts = {tag: split_tag(tag) for tag in tag_names - {OUTSIDE}}
             names = {tag: joined_tag(prefix, known_types[kind]) for tag, (prefix, kind) in parts.items()}
@@ -183,7 +183,7 @@ class StockNer(StockTask, NerTask):
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         predicted, references = super().predictions_and_references(outputs, features, examples)
-        ids = {name: number for number, name in enumerate(self.task.label_names)}
+        ids = {name: number for number, name in enumerate(self.settings.label_names)}
         return [np.array([ids[tag] for tag in self._tags_of(labels)]) for labels in predicted], references
 
     def _tags_of(self, labels: np.ndarray) -> list[str]:

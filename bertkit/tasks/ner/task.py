@@ -73,11 +73,11 @@ class NerTask(TableTask, PerExampleTask):
     """Sequence labelling with one tag per word."""
 
     kind = "ner"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     @property
@@ -86,15 +86,15 @@ class NerTask(TableTask, PerExampleTask):
 
     @property
     def _plain(self) -> bool:
-        return self.task.scheme == "plain"
+        return self.settings.scheme == "plain"
 
     @property
     def model_labels(self) -> Sequence[str]:
         """Returns the labels of the model's outputs in the order of their ids."""
-        return self.task.label_names
+        return self.settings.label_names
 
     def config(self) -> dict[str, Any]:
-        return label_fields(self.task.label_names)
+        return label_fields(self.settings.label_names)
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
@@ -102,18 +102,18 @@ class NerTask(TableTask, PerExampleTask):
         splits = self.splits if splits is None else splits
         read = collected(self._read, self.data.tables(splits))
         task = self
-        if not (self.task.scheme and self.task.label_names):
+        if not (self.settings.scheme and self.settings.label_names):
             first = next(iter(read.values()))  # the training set, if it is read
-            column = sentences.tag_column(first.table, self.task.tag_column)
-            names = self.task.label_names
-            scheme, names = find_labels(first.table, column, first.tags or [], self.task.scheme, names)
+            column = sentences.tag_column(first.table, self.settings.tag_column)
+            names = self.settings.label_names
+            scheme, names = find_labels(first.table, column, first.tags or [], self.settings.scheme, names)
             task = self.with_settings(scheme=scheme, label_names=names)
         task, loaded = task._with_validation(splits, collected(task._split_of, read))
         return task, task._limited(splits, loaded)
 
     def _read(self, name: str, table: Table) -> Sentences:
         """Reads the words and tags of a table; texts with spans are converted to words with tags."""
-        settings, needs_tags = self.task, self._needs_labels(name)
+        settings, needs_tags = self.settings, self._needs_labels(name)
         table = self.in_words(table, needs_tags)
         if self._plain and isinstance(table, SpanTable):
             raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
@@ -131,7 +131,7 @@ class NerTask(TableTask, PerExampleTask):
 
     def in_words(self, table: Table, needs_tags: bool) -> Table:
         """Converts a table of texts with spans to one of words, see `with_words`."""
-        columns = self.task.token_column, self.task.tag_column
+        columns = self.settings.token_column, self.settings.tag_column
         return with_words(table, *columns, needs_tags=needs_tags, snap=self.data.snap, unit=self.data.offset_unit)
 
     def _split_of(self, name: str, of_split: Sentences) -> Split:
@@ -139,8 +139,8 @@ class NerTask(TableTask, PerExampleTask):
         columns: dict[str, list[Any]] = {"tokens": words, **self._context(table, words)}
         if tags is None:
             return Split.of_table(columns, table)
-        scheme = self.task.scheme or "plain"
-        columns["labels"] = label_ids(table, tags, self.task.label_names, scheme)
+        scheme = self.settings.scheme or "plain"
+        columns["labels"] = label_ids(table, tags, self.settings.label_names, scheme)
         line = self._line_on_labels(columns["labels"]) if name == "train" else ""
         notes: list[str] = []
         doubts: dict[str, str] = {}
@@ -159,8 +159,8 @@ class NerTask(TableTask, PerExampleTask):
         tags = list(map(self._tags, labels))
         types = tags if self._plain else [[kind for kind, _, _ in find_entities(each)] for each in tags]
         counts = Counter(chain.from_iterable(types))
-        names = self.task.label_names if self._plain else sorted(counts)
-        return line_on_labels(self.task.scheme or "plain", {name: counts[name] for name in names})
+        names = self.settings.label_names if self._plain else sorted(counts)
+        return line_on_labels(self.settings.scheme or "plain", {name: counts[name] for name in names})
 
     def _context(self, table: Table, words: list[list[str]]) -> dict[str, list[list[str]]]:
         if self.data.context == "sentence":
@@ -198,9 +198,9 @@ class NerTask(TableTask, PerExampleTask):
         cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         if cls is None or sep is None:
             raise CheckpointError("this tokenizer has no [CLS] or [SEP] token, under any name; give that of an encoder")
-        ids = {name: index for index, name in enumerate(self.task.label_names)}
+        ids = {name: index for index, name in enumerate(self.settings.label_names)}
         further = None
-        if self.task.label_all_subwords:
+        if self.settings.label_all_subwords:
             further = [index if self._plain else ids[inside(name)] for name, index in ids.items()]
         return InputForm(self.data.max_seq_length, self.data.overlap, cls, sep, further)
 
@@ -236,7 +236,7 @@ class NerTask(TableTask, PerExampleTask):
         return probabilities
 
     def _tags(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-        return [self.task.label_names[index] for index in ids]
+        return [self.settings.label_names[index] for index in ids]
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns predictions for sentences.
@@ -304,7 +304,7 @@ class NerTask(TableTask, PerExampleTask):
         if self._plain:
             flat, flat_expected = np.concatenate(predictions), np.concatenate(references)
             return metrics.compute("accuracy", flat, flat_expected)
-        scores, counts = score_entities(self.to_labels(predictions), self.to_labels(references), self.task.strict)
+        scores, counts = score_entities(self.to_labels(predictions), self.to_labels(references), self.settings.strict)
         of_types = {
             kind: zip(("precision", "recall", "f1"), each.scores(), strict=True) for kind, each in counts.items()
         }
@@ -323,13 +323,13 @@ class NerTask(TableTask, PerExampleTask):
         }
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
-        texts = raw_texts(table, self.task.token_column)
+        texts = raw_texts(table, self.settings.token_column)
         if texts is not None:
             columns = self.read_input(check_texts(table, texts))
             ids = {name: list(table.columns[name]) for name in IDS if name in table.columns}
             ids = {name: values for name, values in ids.items() if all(isinstance(each, str | int) for each in values)}
             return {**columns, **ids, **self._context(table, columns["tokens"])}
-        words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))
+        words = sentences.read_words(table, sentences.token_column(table, self.settings.token_column))
         return {"tokens": words, **self._context(table, words)}
 
     def write_predictions(

@@ -60,7 +60,7 @@ class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
     def _split_of(self, name: str, table: Table) -> Split:
         values = table.columns.get(self._names.answers, ())
         unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in values)
-        if not unanswered or self.task.version_2_with_negative:
+        if not unanswered or self.settings.version_2_with_negative:
             return super()._split_of(name, table)
         task = self.with_settings(version_2_with_negative=True)
         split = super(StockQuestionAnswering, task)._split_of(name, table)

@@ -125,14 +125,14 @@ class QuestionAnsweringTask(PerExampleTask):
     """Extractive question answering, including detection of unanswerable questions."""
 
     kind: ClassVar[str] = "question_answering"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"
     main_metric = "f1"
     splits = ("train", "validation")
     label_columns = _POSITIONS
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     @property
@@ -140,11 +140,11 @@ class QuestionAnsweringTask(PerExampleTask):
         if self.data.train_file or self.data.validation_file:
             return None
         split = self.data.given_splits.get("validation", "validation")
-        return self.data.dataset_name or self.task.hub_dataset, self.data.dataset_config or "default", split
+        return self.data.dataset_name or self.settings.hub_dataset, self.data.dataset_config or "default", split
 
     @property
     def _names(self) -> ColumnNames:
-        names = {name: getattr(self.task, f"{name}_column") for name in ColumnNames._fields}
+        names = {name: getattr(self.settings, f"{name}_column") for name in ColumnNames._fields}
         return ColumnNames(**{name: column for name, column in names.items() if column})
 
     def config(self) -> dict[str, Any]:
@@ -168,14 +168,14 @@ class QuestionAnsweringTask(PerExampleTask):
         if file is None:
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
         table = read_questions(file).with_names(self._names)
-        if self.task.answers_column is None and "answers" not in table.columns and "answer" in table.columns:
+        if self.settings.answers_column is None and "answers" not in table.columns and "answer" in table.columns:
             table = replace(table, columns={f"{n}s" if n == "answer" else n: v for n, v in table.columns.items()})
         return table
 
     def _split_of(self, name: str, table: Table) -> Split:
         from datasets import Dataset
 
-        negative = self.task.version_2_with_negative
+        negative = self.settings.version_2_with_negative
         if not self._needs_labels(name) and self._names.answers not in table.columns:
             return Split(Dataset.from_dict(text_columns_of(table, self._names)), table.source, table.fingerprint)
         questions = questions_of(table, self._names, unanswerable=negative, drop=name == "train")
@@ -235,22 +235,22 @@ class QuestionAnsweringTask(PerExampleTask):
             end_logits,
             features,
             examples["context"],
-            max_answer_length=self.task.max_answer_length,
-            n_best_size=self.task.n_best_size,
-            may_be_unanswerable=self.task.version_2_with_negative,
+            max_answer_length=self.settings.max_answer_length,
+            n_best_size=self.settings.n_best_size,
+            may_be_unanswerable=self.settings.version_2_with_negative,
         )
 
     @property
     def score_threshold(self) -> float | None:
         """Threshold for the scores and files of a run; None if every question has an answer."""
-        return self.task.null_score_diff_threshold if self.task.version_2_with_negative else None
+        return self.settings.null_score_diff_threshold if self.settings.version_2_with_negative else None
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns the answer to each question, at the threshold that was best on the validation set: ``answer``, its
         ``probability``, and its character range in the context, ``start`` and ``end`` (exclusive). If no answer
         is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of no answer.
         Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``."""
-        threshold = self.score_threshold if self.task.predict_threshold is None else self.task.predict_threshold
+        threshold = self.score_threshold if self.settings.predict_threshold is None else self.settings.predict_threshold
         answers = []
         for decoded in self.decoded_spans(outputs, features, examples):
             if answer_at(decoded, threshold):
@@ -285,7 +285,7 @@ class QuestionAnsweringTask(PerExampleTask):
         return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self.score_threshold)
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
-        if not self.task.version_2_with_negative:
+        if not self.settings.version_2_with_negative:
             return self, None
         never = 100 * evaluation.get("eval_NoAns_total", 0) / evaluation["eval_total"]
         if evaluation["eval_best_f1"] <= never:
@@ -326,7 +326,7 @@ class QuestionAnsweringTask(PerExampleTask):
 @strata.register(QuestionAnsweringTask)
 def _(task: QuestionAnsweringTask, examples: Dataset) -> list[bool] | None:
     """Returns whether each question has an answer, if some may have none."""
-    return [bool(answers["text"]) for answers in examples["answers"]] if task.task.version_2_with_negative else None
+    return [bool(answers["text"]) for answers in examples["answers"]] if task.settings.version_2_with_negative else None
 
 
 @hub_dataset.register(QuestionAnsweringTask)
@@ -361,4 +361,4 @@ def _(task: QuestionAnsweringTask) -> str:
 
 @default_recipe.register(QuestionAnsweringTask)
 def _(task: QuestionAnsweringTask) -> str:
-    return f"finetune/squad/{'v2' if task.task.version_2_with_negative else 'v1'}"
+    return f"finetune/squad/{'v2' if task.settings.version_2_with_negative else 'v1'}"

@@ -48,17 +48,17 @@ class SimilarityTask(TableTask, PerExampleTask):
     """Vectors of sentences, compared by their cosine."""
 
     kind: ClassVar[str] = "similarity"
-    settings = TaskSettings
+    Settings = TaskSettings
     data_settings = DataSettings
     head = "BertModel"
     pipeline_tag = "sentence-similarity"
     joins_batch = True
-    task: TaskSettings
+    settings: TaskSettings
     data: DataSettings
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
-        return _COMPARED.get(str(self.task.form), SCORES[0])
+        return _COMPARED.get(str(self.settings.form), SCORES[0])
 
     def config(self) -> dict[str, Any]:
         return {}
@@ -73,10 +73,10 @@ class SimilarityTask(TableTask, PerExampleTask):
         return super().load(splits)
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        if self.task.form is not None and len(self.task.text_columns) >= 2:
+        if self.settings.form is not None and len(self.settings.text_columns) >= 2:
             return self, ()
         try:
-            changes, line = settled_columns(self.task, table)
+            changes, line = settled_columns(self.settings, table)
             return self.with_settings(**changes), (line,)
         except ValueError as error:
             raise DataError(f"task.{error}") from error
@@ -84,25 +84,25 @@ class SimilarityTask(TableTask, PerExampleTask):
     def read_split(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
-        label = self.task.label_column
+        label = self.settings.label_column
         table = table.with_names(filter(None, [label]))
         if label in table.columns:
-            table = labelled(table, str(label), self.task.label_names)
+            table = labelled(table, str(label), self.settings.label_names)
         with noted(faults):
             columns = self.columns_of(table)
         if name != "test" or self._has_labels(table):
             with noted(faults):
-                columns["labels"] = label_values(self.task, table, is_trained=name == "train")
+                columns["labels"] = label_values(self.settings, table, is_trained=name == "train")
         raise_all(faults)
         return Split.of_table(columns, table)
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels, in at least one row."""
-        return not all(map(is_missing, table.columns.get(str(self.task.label_column), ())))
+        return not all(map(is_missing, table.columns.get(str(self.settings.label_column), ())))
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``texts``: a list of texts per row."""
-        names = self.task.text_columns
+        names = self.settings.text_columns
         return {"texts": read_texts(table.with_names(names), names)}
 
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         features["length"] = [max(map(len, row)) for row in features["input_ids"]]
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
-            if self.task.form not in _COMPARED:
+            if self.settings.form not in _COMPARED:
                 features["text_ids"] = [[hash(tuple(ids)) for ids in row] for row in features["input_ids"]]
         return features
 
@@ -140,20 +140,20 @@ class SimilarityTask(TableTask, PerExampleTask):
         from bertkit.tasks.similarity.losses import SentenceForward, add_classifier
 
         size = model.config.hidden_size
-        if self.task.matryoshka_dims and max(self.task.matryoshka_dims) > size:
+        if self.settings.matryoshka_dims and max(self.settings.matryoshka_dims) > size:
             raise DataError(
-                f"task.matryoshka_dims: {max(self.task.matryoshka_dims)} numbers of a vector, which has {size}; give "
-                "smaller ones"
+                f"task.matryoshka_dims: {max(self.settings.matryoshka_dims)} numbers of a vector, which has {size}; "
+                "give smaller ones"
             )
-        if self.task.form == "nli":
+        if self.settings.form == "nli":
             add_classifier(model, _CLASSES)
-        model.forward = SentenceForward(model, self.task)
+        model.forward = SentenceForward(model, self.settings)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
         """Computes the loss as `Task.loss`: the mean of the batch that is computed at once, weighted by its items."""
         from bertkit.tasks.similarity.losses import loss_of_vectors
 
-        if self.task.form == "nli":
+        if self.settings.form == "nli":
             return super().loss(outputs, batch, count)
         if "loss" in outputs:
             mean = outputs["loss"]
@@ -161,7 +161,9 @@ class SimilarityTask(TableTask, PerExampleTask):
             is_labelled = ~batch["labels"].isnan()
             if not is_labelled.any():  # a filler, see `bertkit.training.batches`
                 return outputs["embeddings"].sum() * 0
-            mean = loss_of_vectors(self.task, outputs["embeddings"][is_labelled].float(), batch["labels"][is_labelled])
+            mean = loss_of_vectors(
+                self.settings, outputs["embeddings"][is_labelled].float(), batch["labels"][is_labelled]
+            )
         return mean * self.count(batch) / count
 
     def _vectors(self, outputs: Outputs) -> np.ndarray:
@@ -187,7 +189,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Returns cosines and scores, N each; or the N rows of `_ranked`, and ones."""
-        if self.task.form in _COMPARED:
+        if self.settings.form in _COMPARED:
             return [row[0] for row in self._cosines(outputs, examples)], list(map(float, features["labels"]))
         return list(self._ranked(outputs, examples)), [1.0] * len(examples["texts"])
 
@@ -218,7 +220,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         return np.column_stack([weights, scores, nearer])
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        if self.task.form in _COMPARED:
+        if self.settings.form in _COMPARED:
             scores = metrics.compute("glue/stsb", predictions, references)
             return {name: scores[name] for name in ("spearmanr", "pearson")}
         rows = np.asarray(predictions, dtype=np.float64)
@@ -249,7 +251,7 @@ class SimilarityTask(TableTask, PerExampleTask):
 def _(task: SimilarityTask, examples: Columns) -> dict[str, list[str]]:
     rows = list(examples["texts"])
     columns = range(max(map(len, rows), default=0))
-    names = [*task.task.text_columns, *(f"text {column + 1}" for column in columns)][: len(columns)]
+    names = [*task.settings.text_columns, *(f"text {column + 1}" for column in columns)][: len(columns)]
     return {
         name: [row[column] if column < len(row) else "" for row in rows]
         for name, column in zip(names, columns, strict=True)

@@ -36,7 +36,7 @@ from bertkit.training.distillation.teacher import (
     differing_pieces,
 )
 from bertkit.training.initialization import Initialization
-from bertkit.training.objectives import Objective
+from bertkit.training.steps import Objective
 
 _COMPARED = 200  # training examples that both tokenizers encode
 _CHECKED = 8  # rows whose outputs of the teacher are checked
@@ -112,7 +112,7 @@ class FinetunedTeacher(Teacher):
         return {**outputs, **self.recorder.pop()}
 
 
-class TaughtTask:
+class TaughtTask(Objective):
     """Task with a teacher: ``(1 - alpha) · labels + alpha · (soft + hidden · cosine)``.
 
     See `bertkit.recipe.settings.DistillationSettings`.
@@ -122,7 +122,7 @@ class TaughtTask:
         self._task, self._kind, self._teacher = task, kind, teacher
         self._recorder = OutputRecorder({HIDDEN: computing_all(student)} if teacher.settings.hidden else {})
         extra = [name for name in teacher.inputs if name not in model_inputs(student.config)]
-        self.label_columns = (*task.label_columns, _ROWS, _TOKENS, *extra)
+        self.label_columns: Sequence[str] = (*task.label_columns, _ROWS, _TOKENS, *extra)
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Counts the labelled items, the teacher's, and the tokens whose hidden states are compared, (3,) float32."""

@@ -193,7 +193,7 @@ class DistilledClassification(Distilled):
         return super().loss(outputs, teacher, temperature)
 
     def unfitted(self) -> Task:
-        settings, changes = self.task.task, dict[str, Any]()
+        settings, changes = self.task.settings, dict[str, Any]()
         if getattr(settings, "calibrate", False):
             changes["temperature"] = None
         threshold = getattr(settings, "threshold", None)

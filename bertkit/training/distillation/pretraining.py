@@ -225,26 +225,24 @@ class PretrainedTeacher(Teacher):
             )
 
 
-class TaughtPretraining:
+class TaughtPretraining(PretrainingObjective):
     """The objective of pre-training with a teacher: ``(1 - alpha) · labels + alpha · taught``.
 
     Evaluations and the losses that are reported separately are those of the labels.
     """
 
-    label_columns = PretrainingObjective.label_columns
-
     def __init__(self, teacher: PretrainedTeacher, student: PreTrainedModel):
-        self._teacher, self._labels = teacher, PretrainingObjective()
+        self._teacher = teacher
         self._recorder = teacher.recorder_of(student)
         teacher.freeze_unreached(student, self._recorder)
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Returns the counts of `PretrainingObjective`, and the number of tokens without padding, (2,) or (3,)."""
-        return torch.cat([self._labels.count(batch), batch["attention_mask"].sum()[None]])
+        return torch.cat([super().count(batch), batch["attention_mask"].sum()[None]])
 
     def losses(self, outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> list[Tensor]:
         """Computes the losses of the labels, see `PretrainingObjective.losses`."""
-        return self._labels.losses(outputs, batch, count[:-1])
+        return super().losses(outputs, batch, count[:-1])
 
     def total(self, losses: Sequence[Tensor], outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
         """Computes the loss from the ``losses`` of the labels and the teacher's part, 0-d."""
@@ -253,11 +251,7 @@ class TaughtPretraining:
         taught = self._teacher.loss(outputs, recorded, expected, batch, count[0], count[-1])
         if weight == 1:
             return taught
-        return (1 - weight) * self._labels.total(losses, outputs, batch, count) + weight * taught
-
-    def loss(self, outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
-        """Computes the `total` of `losses`."""
-        return self.total(self.losses(outputs, batch, count), outputs, batch, count)
+        return (1 - weight) * super().total(losses, outputs, batch, count) + weight * taught
 
     def forget(self) -> None:
         """Frees the recorded outputs of a failed micro-batch, whose graph would keep its activations."""

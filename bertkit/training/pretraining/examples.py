@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from torch.utils.data import Dataset
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
 from bertkit.data.corpus.examples.dataset import PhasedExamples, PretrainingExamples
 from bertkit.data.corpus.settings import EPOCHS_OF_A_PHASE, Phase, PretrainingData, plan_phases
 from bertkit.data.corpus.sources import Source
@@ -54,10 +57,35 @@ class RunExamples:
     train: PhasedExamples
     evaluation: list[PretrainingExamples]
 
-    def evaluated_at(self, step: int) -> PretrainingExamples | None:
-        """Returns the held-out examples of the phase of a step, numbered from 0."""
-        begun = [phase.first_step <= step for phase in self.phases]
-        return self.evaluation[sum(begun) - 1] if self.evaluation else None
+
+class HeldOut(Dataset[Any], TrainerCallback):
+    """Data set of the held-out examples of the phase in which a training is; as a callback it follows its steps.
+
+    Args:
+        phases: phases of the run.
+        examples: the held-out examples of each.
+    """
+
+    def __init__(self, phases: Sequence[Phase], examples: Sequence[PretrainingExamples]):
+        self._phases, self._of_phases = phases, examples
+        self._examples = examples[-1]
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._examples[index]
+
+    def __getitems__(self, indices: Sequence[int]) -> Any:
+        """Returns several examples, as `PretrainingExamples`."""
+        return self._examples.__getitems__(indices)
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.on_step_end(args, state, control)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        begun = [phase.first_step <= max(state.global_step - 1, 0) for phase in self._phases]
+        self._examples = self._of_phases[sum(begun) - 1]
 
 
 def plan_examples(recipe: Recipe, text: PretrainingText) -> RunExamples:

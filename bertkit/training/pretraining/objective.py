@@ -10,11 +10,12 @@ from torch import Tensor
 
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy
+from bertkit.training.steps import Objective
 
 _PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")  # names of different families
 
 
-class PretrainingObjective:
+class PretrainingObjective(Objective):
     """Sum of the losses of predicted tokens and of sentence pairs, where a batch has pairs."""
 
     label_columns = ("labels", "next_sentence_label")
@@ -46,7 +47,7 @@ class PretrainingObjective:
         return self.total(self.losses(outputs, batch, count), outputs, batch, count)
 
 
-class ReportedObjective:
+class ReportedObjective(Objective):
     """Objective of pre-training whose losses and accuracies, of tokens and of pairs, are reported separately.
 
     Args:
@@ -56,7 +57,7 @@ class ReportedObjective:
 
     label_columns = PretrainingObjective.label_columns
 
-    def __init__(self, objective: Any, names: Sequence[str]):
+    def __init__(self, objective: PretrainingObjective, names: Sequence[str]):
         self._objective, self._names = objective, names
         self._sums: Tensor | None = None  # (3,) or (6,) float32 on the device: no host sync in a step
         self._sums_before_step: Tensor | None = None
@@ -64,15 +65,13 @@ class ReportedObjective:
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Returns the counts of the objective."""
-        count: Tensor = self._objective.count(batch)
-        return count
+        return self._objective.count(batch)
 
     def loss(self, outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
         """Computes the loss of the objective, 0-d."""
         losses = self._objective.losses(outputs, batch, count)
         self._add(losses, outputs, batch)
-        total: Tensor = self._objective.total(losses, outputs, batch, count)
-        return total
+        return self._objective.total(losses, outputs, batch, count)
 
     @torch.no_grad()
     def _add(self, losses: Sequence[Tensor], outputs: Any, batch: Mapping[str, Tensor]) -> None:
@@ -93,10 +92,9 @@ class ReportedObjective:
     def forget(self) -> None:
         """Resets the sums to those before the step, whose micro-batches are computed again."""
         self._sums = self._sums_before_step
-        if (forget := getattr(self._objective, "forget", None)) is not None:
-            forget()
+        self._objective.forget()
 
-    def report_parts(self, gather: Callable[[Tensor], Tensor]) -> dict[str, float]:
+    def report(self, gather: Callable[[Tensor], Tensor]) -> dict[str, float]:
         """Returns the means since the last report by their names.
 
         Args:

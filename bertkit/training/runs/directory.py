@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bertkit.tasks.splits import Truncation
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
-"""First lines of a run's ``recipe.yaml``, see `bertkit.training.runs.in_progress`."""
+"""First lines of a run's ``recipe.yaml``, see `bertkit.training.runs.run_directory`."""
 _LARGE = 10**8  # bytes of checkpoints that the end of a run names
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
 
@@ -88,7 +88,7 @@ class Run(Summarized):
         return f"disk: {readable_size(of_all)}, {part} that only --resume needs; to free them:\n  {free}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class RunRecord:
     """Contents of ``run.json``; ``wall_time`` is in seconds, for a resumed run since its resumption.
 
@@ -110,15 +110,15 @@ class RunRecord:
 
     recipe: Recipe
     placement: Placement
-    data: dict[str, Any] = field(default_factory=dict)
-    truncation: dict[str, Truncation] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    truncation: Mapping[str, Truncation] = field(default_factory=dict)
     main_metric: str | None = None
     collapse: str | None = None
     verdict: Verdict = NO_VERDICT
-    curves: dict[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, Any] = field(default_factory=dict)
     further_scores: Sequence[str] = ()
     estimate: str | None = None
-    folds: dict[str, Any] = field(default_factory=dict)
+    folds: Mapping[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
 
     def versions(self) -> dict[str, str]:

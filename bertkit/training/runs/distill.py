@@ -170,7 +170,7 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
     """Returns recipe values by dotted key: task, columns and labels of the teacher, and the data of its run."""
     from bertkit.training.distillation.losses import distilled
 
-    settings = dataclasses.asdict(distilled(task).unfitted().task)
+    settings = dataclasses.asdict(distilled(task).unfitted().settings)
     values = {f"task.{key}": value for key, value in settings.items() if key != "metrics"}  # which it does not store
     data: dict[str, Any] = {key: getattr(task.data, key) for key in task.data.stored}
     ran = Path(name) / "recipe.yaml"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from transformers import EvalPrediction
 
 from bertkit.inference.facts import NO_BETTER, Facts
 from bertkit.inference.outcome import Outcome, all_scores
@@ -14,14 +13,14 @@ from bertkit.inference.verdict import Proposal, Verdict, loss_still_falls, sente
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
 from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.placement.processes import failing_together
+from bertkit.runtime.placement.processes import failing_together, is_main_process
 from bertkit.runtime.progress import is_score, say
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.heads import divide_logits
 from bertkit.training.runs.directory import numeric_metrics
-from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.runs.run_directory import RunDirectory
 from bertkit.training.trainer import BertkitTrainer
 
 if TYPE_CHECKING:
@@ -37,15 +36,13 @@ _SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collaps
 
 
 class Scores:
-    """Computes the scores of the split that the trainer has evaluated.
+    """Computes the scores of the splits of a run.
 
-    Attributes:
+    Args:
         task: the task; at the end of the training the one that has learned from the validation set.
+        splits, features: by name; `of_task` gives those of another task.
         further: the metrics of ``task.metrics``.
-        trainer: the trainer, which has the scores as ``compute_metrics``.
     """
-
-    trainer: BertkitTrainer
 
     def __init__(
         self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any], further: FurtherMetrics | None
@@ -53,10 +50,13 @@ class Scores:
         self.task, self.further = task, further
         self._splits, self._features = splits, features
 
-    def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
-        name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
-        columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
-        return self.of(outcome.predictions, *columns)
+    def of_task(self, task: Task) -> Scores:
+        """Returns the scores of the same splits by another task."""
+        return Scores(task, self._splits, self._features, self.further)
+
+    def __call__(self, dataset: Any, outputs: Outputs) -> dict[str, float]:
+        name = next(name for name, inputs in self._features.items() if inputs is dataset)
+        return self.of(outputs, ColumnsOf(dataset), ColumnsOf(self._splits[name].examples))
 
     def of(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         """Computes the scores of outputs; RecipeError if the main metric is not among them."""
@@ -69,8 +69,8 @@ class Scores:
         return scores
 
 
-def learn_from_validation(
-    task: Task, evaluation: Mapping[str, float], run: RunInProgress, trainer: BertkitTrainer
+def fit_decisions(
+    task: Task, evaluation: Mapping[str, float], trainer: BertkitTrainer, directory: RunDirectory
 ) -> Task:
     """Returns the task with the settings fitted to the validation set, and saves them with the model.
 
@@ -86,11 +86,11 @@ def learn_from_validation(
         task = task.with_settings(temperature=1.0)
     config = trainer.model.config
     config.bertkit_task = task_record(task)
-    with run.files() as folder:
+    with directory.files() as folder:
         if is_in_weights:
             trainer.save_weights(folder)
             trainer.forget_outputs()
-        elif run.is_main_process:
+        elif is_main_process():
             config.save_pretrained(folder)
     return task
 
@@ -106,11 +106,11 @@ def validation_outcome(
     return Outcome(task, outputs, *columns, *source, training, *places)
 
 
-def record_outcome(outcome: Outcome, run: RunInProgress) -> None:
-    """Records and warns of predictions that are all the same."""
+def collapse_of(outcome: Outcome) -> str | None:
+    """Returns what predictions are, and warns of them, if all are the same; None otherwise."""
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on {outcome.scored}; {_AGAINST_COLLAPSE}")
-        run.record.collapse = outcome.collapse
+    return outcome.collapse
 
 
 # ---- verdict --------------------------------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
 
 
 def score_and_predict_the_rest(
-    task: Task,
-    run: RunInProgress,
+    scores: Scores,
+    directory: RunDirectory,
     trainer: BertkitTrainer,
     splits: dict[str, Split],
     features: dict[str, Any],
@@ -203,29 +203,44 @@ def score_and_predict_the_rest(
 ) -> dict[str, float]:
     """Adds the scores of the other validation sets to ``evaluation``; predicts test sets; writes `splits_to_write`."""
     predicted: dict[str, Any] = {}
-    written = splits_to_write(task, list(features))
-    for name in [name for name in features if name != "train"]:
-        scored = is_scored(name)
+    for name, inputs in features.items():
+        if name == "train":
+            continue
         if name != "validation":
-            outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
-            if scored:
-                suffix = name.removeprefix("validation")
-                scores = {
-                    f"{key}{suffix}": value for key, value in numeric_metrics(outcome.metrics).items() if is_score(key)
-                }
-                evaluation = run.write("eval", evaluation | scores)
+            prefix = "eval" if is_scored(name) else "predict"
+            results = results_of_split(name, trainer.score(inputs, scores, prefix), len(inputs))
+            if is_scored(name):
+                evaluation = directory.write_results("eval", evaluation | results)
             else:
-                suffix = suffix_of(name)
-                predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
-                predicted[f"predict_samples{suffix}"] = len(features[name])
-                run.write("predict", predicted)
-        if name in written:
-            outputs = trainer.outputs(features[name])  # a collective call: all processes take part
-            columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
+                predicted |= results
+                directory.write_results("predict", predicted)
+        if name in splits_to_write(scores.task, list(features)):
+            outputs = trainer.outputs(inputs)  # a collective call: all processes take part
+            columns = ColumnsOf(inputs), ColumnsOf(splits[name].examples)
             with failing_together():
-                if run.is_main_process:
-                    say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
+                if is_main_process():
+                    write_split(scores.task, name, outputs, *columns, directory.path)
     return evaluation
+
+
+def results_of_split(name: str, metrics: Mapping[str, Any], inputs: int) -> dict[str, Any]:
+    """Returns the results of a split beside ``validation`` under the names that they have in files.
+
+    Args:
+        name: the split.
+        metrics: ``eval_…`` of a further validation set, of which the scores are kept; ``predict_…`` of another one.
+        inputs: number of inputs.
+    """
+    if is_scored(name):
+        suffix, numbers = name.removeprefix("validation"), numeric_metrics(metrics)
+        return {f"{key}{suffix}": value for key, value in numbers.items() if is_score(key)}
+    suffix = suffix_of(name)
+    return {**{f"{key}{suffix}": value for key, value in metrics.items()}, f"predict_samples{suffix}": inputs}
+
+
+def write_split(task: Task, name: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path) -> None:
+    """Writes the predictions of a split, and says where."""
+    say(f"{name} predictions: {task.write_predictions(name, outputs, features, examples, folder)}")
 
 
 def suffix_of(name: str) -> str:

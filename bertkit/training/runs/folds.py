@@ -12,14 +12,13 @@ from __future__ import annotations
 import io
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import (
-    EarlyStoppingCallback,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -28,77 +27,25 @@ from transformers import (
 )
 
 from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
-from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import has_teacher, is_warm
-from bertkit.runtime.errors import RecipeError, quoted
+from bertkit.recipe.settings import is_warm
+from bertkit.runtime.errors import quoted
 from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, inflected, quietly, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import best_temperatures, log_loss
-from bertkit.tasks.folds import fold_of_each, scored_by_folds, text_numbers
+from bertkit.tasks.folds import fold_of_each, scored_by_folds
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.recovery import FOLDS_FOLDER
-from bertkit.training.runs.assembly import Assembly
 from bertkit.training.runs.evaluate import Scores
-from bertkit.training.runs.in_progress import RunInProgress
-from bertkit.training.schedule import FITS_DATA
+from bertkit.training.runs.training import Assembly
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start import has_exclusive_classes, warm_start
 
-MOST_ROWS = 1000
-"""Training rows up to which all are scored by folds."""
-
-_FOLDS = 5
 _DIGITS = 5  # of logits in a file
 # Shares of the steps of a training. In the first of several steps of warm-up the rate is 0, so that the model after it
 # is that of the linear probe.
 _MOMENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
-
-
-def may_score_by_folds(
-    recipe: Recipe, task: Task, run: RunInProgress, callbacks: Sequence[TrainerCallback] = ()
-) -> bool:
-    """Returns whether the rows of a table are scored by folds if they are few, or because the recipe says so.
-
-    Raises:
-        RecipeError: the recipe says so, and the task or the placement cannot.
-    """
-    data, train = recipe.data, recipe.train
-    if data.fold is not None or data.folds == 0:
-        return False
-    reason = ""
-    if not getattr(task, "can_score_by_folds", False):
-        reason = f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
-    elif run.placement.num_processes > 1 or run.placement.device == "xla":
-        reason = "several processes need a validation set; set data.folds to 0"
-    elif has_teacher(train):
-        reason = "a teacher needs a validation set; set data.folds to 0"
-    elif asked := [key for key in _OF_VALIDATION if train.get(key)]:
-        reason = f"train.{asked[0]} needs a validation set; remove one of both"
-    elif any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
-        reason = "early stopping needs a validation set; remove one of both"
-    if data.folds and reason:
-        raise RecipeError(f"recipe {recipe.name}: data.folds: {data.folds} folds score all rows, and {reason}")
-    if data.folds:
-        return True
-    has_limits = data.max_train_samples is not None or data.max_eval_samples is not None
-    if reason or has_limits or data.has_validation_set or not train.get(FITS_DATA):
-        return False
-    if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
-        return False
-    # A run that was started otherwise goes on so.
-    return not run.resume or bool(run.started_with("data", "folds"))
-
-
-def number_of_folds(task: Task, train: Split) -> int:
-    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
-    if task.data.folds:
-        return int(task.data.folds)
-    if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
-        return 0
-    return _FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _FOLDS else 0
 
 
 @dataclass
@@ -107,6 +54,7 @@ class ModelsOfFolds:
 
     Attributes:
         assembly: makes the trainers.
+        folder: the run directory.
         rows: the training rows.
         features: rows of `Task.encode`.
         arguments: those of every fold.
@@ -115,6 +63,7 @@ class ModelsOfFolds:
     """
 
     assembly: Assembly
+    folder: Path
     rows: Split
     features: Any
     arguments: TrainingArguments
@@ -145,8 +94,7 @@ class ModelsOfFolds:
 
     def train(self) -> None:
         """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict."""
-        run, begun = self.assembly.run, time.monotonic()
-        folder = run.output_dir / FOLDS_FOLDER
+        begun, folder = time.monotonic(), self.folder / FOLDS_FOLDER
         say(
             f"{self.number} folds: each row is scored by a model that has not seen it, then a model is trained on all. "
             f"Together that takes about {self.number + 1} times as long as one model; --folds 0 holds rows out instead"
@@ -169,7 +117,7 @@ class ModelsOfFolds:
         self.logits = np.empty((len(_MOMENTS), len(self.of_rows), predicted[0].shape[-1]), dtype=np.float32)
         for fold, logits in predicted.items():
             self.logits[:, self.of_rows == fold] = logits
-        set_seed(run.recipe.train["seed"])  # the same for a run that was resumed
+        set_seed(self.assembly.recipe.train["seed"])  # the same for a run that was resumed
         say(self._sentence())
         _ = self.evaluation  # a main metric that is no score ends the run here
 
@@ -180,11 +128,11 @@ class ModelsOfFolds:
         what = f"fold {fold + 1} of {self.number}"
         trainer, _ = self.assembly.trainer(self.features.select(others), self.arguments, what, callbacks=[moments])
         moments.trainer = trainer
-        run = self.assembly.run
-        speed_ups = cpu_speed_ups(run.placement, compiles=self.arguments.torch_compile)
+        recipe = self.assembly.recipe
+        speed_ups = cpu_speed_ups(self.assembly.placement, compiles=self.arguments.torch_compile)
         with speed_ups.applied(trainer.model), quietly():
-            if is_warm(run.recipe.train):
-                warm_start(trainer, run.recipe)
+            if is_warm(recipe.train):
+                warm_start(trainer, recipe)
             trainer.train()
         trainer.check_finite(weights=True)
         return np.stack(moments.outputs)
@@ -193,8 +141,7 @@ class ModelsOfFolds:
         """Ends the training of the run's own model at the moment that was best for the models of the folds."""
         share = _MOMENTS[self.best]
         if share < 1:
-            trainer.steps_of_schedule = trainer.planned_steps()
-            trainer.args.max_steps = step_of(share, trainer.steps_of_schedule)
+            trainer.end_before(partial(step_of, share))
 
     # ---- what they predict ------------------------------------------------------------------------------------------
 
@@ -254,25 +201,27 @@ class ModelsOfFolds:
         return Outcome(task, logits, *self._columns(), *source, training, *places, OUT_OF_FOLD)
 
     def write(self, outcome: Outcome) -> None:
-        """Writes the predictions for all rows, `OUT_OF_FOLD_FILE`, and records how they were made."""
-        run = self.assembly.run
+        """Writes the predictions for all rows, `OUT_OF_FOLD_FILE`."""
         logits = np.asarray(outcome.outputs, np.float64).round(_DIGITS).reshape(len(self.of_rows), -1).tolist()
         rows = out_of_fold_rows(outcome, range(len(logits)), self.of_rows.tolist())
         rows = [{**row, "logits": of_row} for row, of_row in zip(rows, logits, strict=True)]
-        write_json_lines(run.output_dir / OUT_OF_FOLD_FILE, rows)
-        shutil.rmtree(run.output_dir / FOLDS_FOLDER, ignore_errors=True)
-        run.record.folds = {
+        write_json_lines(self.folder / OUT_OF_FOLD_FILE, rows)
+        shutil.rmtree(self.folder / FOLDS_FOLDER, ignore_errors=True)
+
+    def facts(self) -> dict[str, Any]:
+        """Returns how the predictions were made, for ``run.json``."""
+        return {
             "folds": self.number,
             "losses": {f"{100 * share:.0f} %": loss for share, loss in zip(_MOMENTS, self.losses, strict=True)},
             "trained_for": f"{100 * _MOMENTS[self.best]:.0f} %",
         }
 
-    def record_data(self) -> None:
-        """Records the scored rows as the other splits of the run."""
-        notes, record = [*self.split.notes, *self._unseen_classes()], self.assembly.run.record
-        record.data["validation"] = {**record.data["train"], "notes": notes}
+    def notes(self) -> list[str]:
+        """Returns notes on the scored rows, and prints them."""
+        notes = [*self.split.notes, *self._unseen_classes()]
         for note in notes:
             say(f"validation: {note}")
+        return notes
 
     def _unseen_classes(self) -> list[str]:
         """Returns a note on the classes whose rows are all in one fold; none for other labels."""
@@ -280,7 +229,7 @@ class ModelsOfFolds:
             return []
         folds = {
             name: np.unique(self.of_rows[self.labels == number])
-            for number, name in enumerate(self.task.task.label_names)
+            for number, name in enumerate(self.task.settings.label_names)
         }
         names = [name for name, of_class in folds.items() if len(of_class) == 1]
         if not names:

@@ -21,7 +21,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_teacher
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
-from bertkit.runtime.placement.resolve import check_processes
+from bertkit.runtime.placement.resolve import Placement, check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import check_callbacks, schedule_in_steps
@@ -29,14 +29,14 @@ from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
 from bertkit.training.pretraining.encoders import reaches_all_weights
-from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
+from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
 from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.runs.assembly import trainer_class
-from bertkit.training.runs.directory import Run, writes_run
-from bertkit.training.runs.in_progress import RunInProgress
+from bertkit.training.runs.directory import Run, RunRecord, writes_run
+from bertkit.training.runs.run_directory import RunSetup, set_up
+from bertkit.training.runs.training import finish, set_attention, train, trainer_class
 from bertkit.training.trainer import BertkitTrainer
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
@@ -99,23 +99,34 @@ def pretrain(
         push_to_hub=push_to_hub,
         callbacks=callbacks,
     )
-    run, trainer, start = prepared.run, prepared.trainer, prepared.start
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
-    metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
-    return run.finish(trainer, metrics, start=start, note=card_note)
+    metrics, facts, _ = train(
+        prepared.setup,
+        prepared.record,
+        prepared.trainer,
+        prepared.start.tokenizer,
+        command,
+        logits_per_sequence=prepared.logits_per_sequence,
+        teacher_bytes=prepared.teacher_bytes,
+    )
+    return finish(
+        prepared.setup, prepared.record, prepared.trainer, facts, metrics, start=prepared.start, note=card_note
+    )
 
 
 @dataclass(frozen=True)
 class PreparedPretraining:
     """A run that is ready for its first step, with nothing written but the cache."""
 
-    run: RunInProgress
+    setup: RunSetup
+    record: RunRecord
     trainer: BertkitTrainer
     start: Initialization
     sources: list[Source]
     corpora: PretrainingCorpus
     examples: RunExamples
     logits_per_sequence: int
+    teacher_bytes: int
 
 
 def prepare_pretraining(
@@ -133,7 +144,7 @@ def prepare_pretraining(
 
     Args:
         recipe: a pre-training recipe.
-        output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
+        output_dir, resume, push_to_hub, scratch: as for `set_up`.
         callbacks: as for `pretrain`.
         cache_dir: cache folder; by default `cache_folder`.
         sample: returns sources to read instead of those of the corpus, and their share of it, for a run that is only
@@ -142,10 +153,18 @@ def prepare_pretraining(
     check_processes(recipe.placement)
     recipe = checked_recipe(recipe)
     pairs = recipe.task.pair_objective
-    run = RunInProgress(recipe, output_dir, resume, push_to_hub, scratch, **_fixed_arguments(pairs))
-    _check_phases_resumed(run, recipe.data)
-    run.check_arguments()
-    text = _text(recipe, run, cache_dir or cache_folder(), sample)
+    setup = set_up(
+        recipe,
+        output_dir,
+        resume=resume,
+        push_to_hub=push_to_hub,
+        scratch=scratch,
+        train_sampling_strategy="sequential",  # the data set has the order of the run; see PretrainingExamples
+        label_names=["labels"] if pairs == "none" else list(PretrainingObjective.label_columns),
+        remove_unused_columns=False,
+    )
+    _check_phases_resumed(setup.directory.check_recipe(recipe), recipe.data)
+    text = _text(recipe, setup, cache_dir or cache_folder(), sample)
     start = text.start
     examples = plan_examples(recipe, text)
     _print_data(text, examples)
@@ -158,60 +177,58 @@ def prepare_pretraining(
 
         objective = TaughtPretraining(text.teacher, network)
     reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
-    arguments = run.training_arguments(reaches_all_weights=reaches_all, **_fitted(recipe, examples, start.config))
+    arguments = setup.arguments(recipe, reaches_all_weights=reaches_all, **_fitted(recipe, examples, start.config))
     check_early_stopping(callbacks, arguments)
-    run.set_attention(network)
-    run.record.data["corpus"] = {"files": recipe.data.corpus, **text.corpora.facts}
-    run.record.curves = curve_facts(
-        text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective
-    )
-    trainer = trainer_class(run.placement)(
+    set_attention(network, recipe, setup.placement)
+    data: dict[str, Any] = {"corpus": {"files": recipe.data.corpus, **text.corpora.facts}}
+    if text.teacher is not None:
+        data = {"teacher": {"source": text.teacher.name, "fingerprint": text.teacher.digest}, **data}
+    curves = curve_facts(text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective)
+    record = RunRecord(recipe, setup.placement, data=data, curves=curves, started=setup.started)
+    vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
+    held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
+    trainer = trainer_class(setup.placement)(
         what="pretrain",
         model=network,
         args=arguments,
         objective=ReportedObjective(objective, score_names(pairs, start.token_objective)),
         evaluation=PretrainingObjective(),
         scores_the_loss=True,
-        precision=run.placement.autocast_dtype,
+        precision=setup.placement.autocast_dtype,
         train_dataset=examples.train,
-        eval_dataset=examples.evaluation[-1] if examples.evaluation else None,
-        evaluated_at=examples.evaluated_at,
+        eval_dataset=held_out,
         preprocess_logits_for_metrics=reduce_logits,
-        compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pairs, start.token_objective),
+        scores=lambda _, outputs: score(np.asarray(outputs), pairs, start.token_objective),
+        logs_often=recipe.train["logging_steps"] is None,
+        drop_last=bool(recipe.train.get("dataloader_drop_last")),
         data_collator=collate,
         processing_class=start.tokenizer,
-        callbacks=[VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0), *callbacks],
-        regroup=cpu_speed_ups(run.placement, compiles=arguments.torch_compile).micro_batches,
+        callbacks=[vocabulary_first, *([] if held_out is None else [held_out]), *callbacks],
+        regroup=cpu_speed_ups(setup.placement, compiles=arguments.torch_compile).micro_batches,
     )
-    trainer.teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
     logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
-    return PreparedPretraining(run, trainer, start, text.sources, text.corpora, examples, logits)
-
-
-def _fixed_arguments(pair_objective: str) -> dict[str, Any]:
-    """Returns the Trainer arguments of every pre-training."""
-    return {
-        "train_sampling_strategy": "sequential",  # the data set has the order of the run; see PretrainingExamples
-        "label_names": ["labels"] if pair_objective == "none" else list(PretrainingObjective.label_columns),
-        "remove_unused_columns": False,
-    }
+    teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
+    return PreparedPretraining(
+        setup, record, trainer, start, text.sources, text.corpora, examples, logits, teacher_bytes
+    )
 
 
 def _text(
     recipe: Recipe,
-    run: RunInProgress,
+    setup: RunSetup,
     cache_dir: Path,
     sample: Callable[[list[Source]], tuple[list[Source], float]] | None,
 ) -> PretrainingText:
     """Reads the corpus, loads or trains the tokenizer, and tokenizes the text unless it is cached."""
     data: DataSettings = recipe.data
+    directory = setup.directory
     with first_on_machine(), Bar("tokenizing", "B") as progress:
         store = open_store(data.corpus[0], cache_dir) if data.is_stored() else None
         sources, share = ([] if store else data.sources()), 1.0
         if sample is not None:
             sources, share = sample(sources)
-        start = pretraining_start(recipe, sources, cache_dir, run.output_dir if run.resume else None, store)
-        teacher = _teacher(recipe, start, run)
+        start = pretraining_start(recipe, sources, cache_dir, directory.path if directory.is_resumed else None, store)
+        teacher = _teacher(recipe, start, setup.placement)
         corpora = load_corpus(
             data,
             start.tokenizer,
@@ -220,7 +237,7 @@ def _text(
             sources=sources,
             store=store,
             pair_objective=recipe.task.pair_objective,
-            num_workers=run.placement.preprocessing_num_workers,
+            num_workers=setup.placement.preprocessing_num_workers,
             progress=progress,
         )
     vocabulary = Vocabulary.of(start.tokenizer)
@@ -232,21 +249,20 @@ def _text(
     return PretrainingText(sources, share, start, teacher, corpora, vocabulary)
 
 
-def _teacher(recipe: Recipe, start: Initialization, run: RunInProgress) -> Any | None:
-    """Returns the teacher of the recipe, and records it; None without one."""
+def _teacher(recipe: Recipe, start: Initialization, placement: Placement) -> Any | None:
+    """Returns the teacher of the recipe; None without one."""
     if not has_teacher(recipe.train):
         return None
     from bertkit.training.distillation.pretraining import pretrained_teacher
 
-    teacher = pretrained_teacher(recipe, start, run.placement)
-    run.set_attention(teacher.model)
-    run.record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
+    teacher = pretrained_teacher(recipe, start, placement)
+    set_attention(teacher.model, recipe, placement)
     return teacher
 
 
-def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:
+def _check_phases_resumed(changes: Sequence[str], data: DataSettings) -> None:
     """Rejects a resumed run that moves the boundaries of phases, since it could return to a finished phase."""
-    steps = [change for change in run.changed if change.startswith(("train.max_steps", "train.num_train_epochs"))]
+    steps = [change for change in changes if change.startswith(("train.max_steps", "train.num_train_epochs"))]
     if steps and len(data.lengths()) > 1:
         raise RecipeError(
             f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "

@@ -74,7 +74,7 @@ def test_pooled_windows_are_attributed_alone(fine_tuned):
     network = load_network(str(run))
     data = network.task.data
     windows = encode_in_windows([LONG], network.tokenizer, data.max_seq_length, data.overlap)[0].inputs
-    label = network.task.task.label_names.index(predicted["label"])
+    label = network.task.settings.label_names.index(predicted["label"])
     with torch.inference_mode():
         logits = [float(network.model(torch.tensor([each["input_ids"]])).logits[0, label]) for each in windows]
     inside = explain(run, LONG)

@@ -61,7 +61,7 @@ def test_numbers_are_those_of_results_and_scikit_learn(hostile_run, page):
     assert shown.keys() == results.keys()
     assert found.tiles["accuracy"] == f"{results['eval_accuracy']:.4f}"
     outcome = outcome_of(hostile_run.output_dir)
-    labels, names = np.asarray(outcome.features["labels"]), outcome.task.task.label_names
+    labels, names = np.asarray(outcome.features["labels"]), outcome.task.settings.label_names
     probabilities = softmax(outcome.outputs)
     predicted = probabilities.argmax(axis=1)
     scores = precision_recall_fscore_support(labels, predicted, labels=range(len(names)), zero_division=0)
@@ -319,7 +319,7 @@ def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
 def test_a_collapsed_run_is_named(hostile_run, texts, expected):
     run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
     labels = np.asarray(outcome.features["labels"])
-    good = np.full_like(labels, outcome.task.task.label_names.index("good"))
+    good = np.full_like(labels, outcome.task.settings.label_names.index("good"))
     outcomes = [replace(outcome, outputs=np.eye(4)[each]) for each in (good, labels)]
     contents = [content_of(run, each, texts=texts, finished=True) for each in outcomes]
     assert expected in contents[0].notices[0]

@@ -46,7 +46,7 @@ def test_other_packages_register_their_sections(levels):
         pass
 
     reported.register(OwnTask, ReportedLevels)
-    own = OwnTask(levels.task.task, levels.task.data)
+    own = OwnTask(levels.task.settings, levels.task.data)
     assert reported(own).sections(levels)[0].parts[0].rows == [("reading_level",)]
     assert type(reported(levels.task)) is Reported
 

@@ -253,7 +253,7 @@ def client_of_levels(checkpoint, serve_extra, monkeypatch):
         if served_class is not None:
             served.register(task_class, served_class)
         config = BertkitConfig.from_pretrained(checkpoint, num_labels=3)
-        task = task_class(task_class.settings(levels=3), task_class.data_settings(max_seq_length=12))
+        task = task_class(task_class.Settings(levels=3), task_class.data_settings(max_seq_length=12))
         predictor = Predictor(task, BertForSequenceClassification(config), load_tokenizer(str(checkpoint)), 8)
         return Client(build_app(PredictService(predictor, 32, 1000), "levels", Limits())), predictor
 

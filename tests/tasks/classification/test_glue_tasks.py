@@ -86,15 +86,15 @@ def test_every_task_of_glue_has_a_recipe_and_a_layout_here():
 def test_each_task_reads_its_own_layout(name, tmp_path):
     header, rows, texts, labels = LAYOUTS[name]
     glue = glue_task(name, tmp_path)
-    folder = tmp_path / glue.task.folder
+    folder = tmp_path / glue.settings.folder
     folder.mkdir()
-    for split, file in glue.task.files.items():
+    for split, file in glue.settings.files.items():
         if split == "train" or split.startswith("validation"):
             (folder / file).write_text(header + rows, encoding="utf-8")
     _, splits = glue.load()
     assert set(splits) == {split for split in glue.splits if split == "train" or split.startswith("validation")}
     for split in splits.values():
-        assert [split.examples[column][:] for column in glue.task.text_columns] == texts
+        assert [split.examples[column][:] for column in glue.settings.text_columns] == texts
         assert split.examples["labels"][:] == labels
     assert splits["train"].notes == (("1 broken rows skipped",) if name == "qqp" else ())
 
@@ -103,8 +103,8 @@ def test_each_task_reads_its_own_layout(name, tmp_path):
 def test_each_task_is_scored_as_glue_does(name):
     """Two right, one wrong: what the metric makes of it stands in its main metric too."""
     glue = glue_task(name)
-    if glue.task.label_names:
-        width = len(glue.task.label_names)
+    if glue.settings.label_names:
+        width = len(glue.settings.label_names)
         logits, labels = np.eye(width)[[0, 1, 1]], np.array([0, 1, 0])
     else:
         logits, labels = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.0, 3.0])
@@ -134,7 +134,7 @@ def test_each_task_is_scored_as_glue_does(name):
 )
 def test_predictions_are_written_as_the_leaderboard_takes_them(name, split, file, written, tmp_path):
     glue = glue_task(name)
-    logits = np.eye(max(2, len(glue.task.label_names)))[:2]
+    logits = np.eye(max(2, len(glue.settings.label_names)))[:2]
     path = glue.write_predictions(split, logits, {}, {"idx": ["7", "3"]}, tmp_path)
     assert path.name == file
     assert path.read_text() == f"index\tprediction\n7\t{written[0]}\n3\t{written[1]}\n"

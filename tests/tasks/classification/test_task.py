@@ -96,10 +96,10 @@ def test_problem_and_classes_are_found_in_the_training_data(task, train, problem
     unsettled = found
     found, splits = found.load(["train"])
     assert splits["train"].examples["labels"][:] == labels
-    assert unsettled.task == TaskSettings()
+    assert unsettled.settings == TaskSettings()
     threshold = "tuned" if problem == "multi_label" else None
     columns = {"text_columns": ["text"], "label_column": "label"}
-    assert found.task == TaskSettings(problem=problem, **columns, label_names=names, threshold=threshold)
+    assert found.settings == TaskSettings(problem=problem, **columns, label_names=names, threshold=threshold)
     assert found.main_metric == main_metric
 
 
@@ -123,7 +123,7 @@ def test_the_line_on_the_classes_is_always_there(task, settings):
 def test_other_splits_may_spell_whole_numbers_otherwise(task):
     train, later = "text,label\na,1.0\nb,0.0\n", "text,label\nc,1\nd,0\n"
     found, splits = task(train_csv=train, validation_csv=later, test_csv=train).load()
-    assert found.task.label_names == ["0", "1"]
+    assert found.settings.label_names == ["0", "1"]
     assert found.config()["id2label"] == {0: "0", 1: "1"}
     assert splits["validation"].examples["labels"][:] == [1, 0]
     assert splits["test"].notes == ("'0.0', '1.0' are read as '0', '1'",)
@@ -142,7 +142,7 @@ def test_several_labels_stand_in_one_field_with_a_separator(task):
     found = task(train_tsv="text\tlabel\na\tx|y\nb\t\nc\ty\n", label_separator="|")
     found, splits = found.load(["train"])
     assert splits["train"].examples["labels"][:] == [[1, 1], [0, 0], [0, 1]]
-    assert found.task.problem == "multi_label"
+    assert found.settings.problem == "multi_label"
 
 
 def test_names_that_are_given_set_the_order_and_refuse_others(task, tmp_path):
@@ -251,7 +251,7 @@ def test_a_set_without_a_class_of_training_is_no_validation_set_and_not_scored_a
 
 def test_classes_in_another_order_are_the_same(task):
     found, splits = task(train_csv=many(), test_csv="text,label\na,pos\nb,neg\n").load()
-    assert found.task.label_names == ["neg", "pos"]
+    assert found.settings.label_names == ["neg", "pos"]
     assert splits["test"].examples["labels"][:] == [1, 0]
 
 
@@ -382,7 +382,7 @@ def test_columns_are_found_in_any_case_in_every_split(task):
     loaded, splits = task(
         train_csv="ID,Body ,Category\n1,good,pos\n2,bad,neg\n", validation_csv="body,CATEGORY\na,pos\n"
     ).load()
-    assert (loaded.task.text_columns, loaded.task.label_column) == (["Body "], "Category")
+    assert (loaded.settings.text_columns, loaded.settings.label_column) == (["Body "], "Category")
     assert splits["train"].notes[0] == "columns: texts in 'Body ', labels in 'Category'"
     assert splits["validation"].examples.to_dict() == {"Body ": ["a"], "labels": [1]}
     assert loaded.columns_of(Table({"BODY": ["b"], "n": ["1"]}, "x.csv", "")) == {"Body ": ["b"]}
@@ -453,7 +453,7 @@ def test_a_set_of_the_hub_keeps_the_order_of_its_classes_and_minus_one_is_missin
     )
     found = task(dataset_name="org/x")
     found, splits = found.load()
-    assert found.task.label_names == ["zebra", "ant", "never"]
+    assert found.settings.label_names == ["zebra", "ant", "never"]
     assert splits["train"].examples["labels"][:] == [1, 0]
     assert splits["test"].examples.column_names == ["text"]
     assert list(splits) == ["train", "validation", "test"]
@@ -472,7 +472,7 @@ def test_rows_without_a_class_in_a_hub_set_are_left_out(hub, task, capsys):
     hub({"label": ["n", "y"]}, train={"text": ["a", "b", "c"], "label": [1, -1, 0]})
     found, splits = task(dataset_name="org/x").load(["train"])
     assert splits["train"].examples["text"][:] == ["a", "c"]
-    assert found.task.label_names == ["n", "y"]
+    assert found.settings.label_names == ["n", "y"]
     assert splits["train"].place(1) == "row 3"
     assert "left out 1 of 3 rows, which have no label (label is -1)" in capsys.readouterr().err
 
@@ -482,7 +482,7 @@ def test_rows_whose_annotators_disagreed_are_left_out(task, capsys):
     found, splits = task(
         train_csv="\n".join(["sentence1,sentence2,gold_label", *lines]), label_column="gold_label"
     ).load(["train"])
-    assert found.task.label_names == ["entailment", "neutral"]
+    assert found.settings.label_names == ["entailment", "neutral"]
     assert splits["train"].examples["sentence1"][:] == ["a", "e"]
     assert "left out 1 of 3 rows, which have no label (gold_label is -)" in capsys.readouterr().err
 
@@ -499,7 +499,7 @@ def test_several_classes_of_a_hub_set_have_its_names(hub, task):
     found = task(dataset_name="org/x")
     found, splits = found.load(["train"])
     assert splits["train"].examples["labels"][:] == [[1, 1], [0, 0]]
-    assert (found.task.problem, found.task.label_names) == ("multi_label", ["joy", "anger"])
+    assert (found.settings.problem, found.settings.label_names) == ("multi_label", ["joy", "anger"])
 
 
 # ---- the checkpoint -------------------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def test_a_checkpoint_knows_the_columns_and_classes(task, train, problem_type, i
     assert (config.num_labels, config.problem_type, config.id2label) == (len(id2label), problem_type, id2label)
     assert config.label2id == {name: index for index, name in id2label.items()}
     later = through_checkpoint(trained)
-    assert asdict(later.task) == asdict(trained.task)
+    assert asdict(later.settings) == asdict(trained.settings)
     assert later.data.max_seq_length == 77
     assert later.data.train_file is None
 
@@ -543,7 +543,7 @@ def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
     found = task_inference(later).with_columns({"text_columns": ["body"], "label_column": "kind"})
     assert found.load(["validation"])[1]["validation"].examples.to_dict() == {"body": ["c"], "labels": [0]}
-    assert later.task.text_columns == ["text"]
+    assert later.settings.text_columns == ["text"]
     with pytest.raises(RecipeError, match=r"task\.text_columns: a, b; classification reads 1 column of texts"):
         task_inference(later).with_columns({"text_columns": ["a", "b"]})
     with pytest.raises(RecipeError, match=r"task\.token_column: not a column of classification"):
@@ -620,7 +620,7 @@ def test_thresholds_of_several_labels_are_tuned_unless_given(task):
 def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, table):
     fitting = loaded(task(**table, threshold="tuned", calibrate=True))
     rng = np.random.default_rng(0)
-    several = fitting.task.problem == "multi_label"
+    several = fitting.settings.problem == "multi_label"
     labels = rng.integers(0, 2, (50, 2)) if several else rng.integers(0, 2, 50)
     of_second = (labels if several else np.stack([1 - labels, labels], 1)) - 0.8
     logits = 4 * (of_second + rng.normal(size=(50, 2)))
@@ -629,7 +629,7 @@ def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, ta
     assert scores["ece"] < scores["ece_uncalibrated"]
     fitted, message = fitting.learn_from({f"eval_{name}": value for name, value in scores.items()})
     assert message.startswith("fitted to the validation set: temperature ")
-    assert set(fitted.task.threshold) == ({"x", "y"} if several else {"pos"})
+    assert set(fitted.settings.threshold) == ({"x", "y"} if several else {"pos"})
     again = through_checkpoint(fitted)
     same = again.score(logits, features, {})
     assert same == {name: pytest.approx(scores[name]) for name in same}

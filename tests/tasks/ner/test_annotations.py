@@ -104,8 +104,8 @@ def test_every_form_gives_words_and_tags(task, tmp_path, form, as_list):
     found, splits = found.load(["train"])
     examples = splits["train"].examples
     assert examples["tokens"][:] == [[word.text for word in split_words(text)] for text in (ANN, OSLO)]
-    assert [[found.task.label_names[label] for label in row] for row in examples["labels"][:]] == TAGS
-    assert found.task.scheme == "IOB2"
+    assert [[found.settings.label_names[label] for label in row] for row in examples["labels"][:]] == TAGS
+    assert found.settings.scheme == "IOB2"
     assert splits["train"].notes == ("tags in IOB2: 2 types of entities ('LOC' 3, 'PER' 1)",)
 
 
@@ -121,7 +121,7 @@ def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
         )
     (tmp_path / "annotation.conf").write_text("[entities]\nPER\n")
     found, splits = task(train_file=str(tmp_path)).load(["train"])
-    tags = [[found.task.label_names[label] for label in row] for row in splits["train"].examples["labels"][:]]
+    tags = [[found.settings.label_names[label] for label in row] for row in splits["train"].examples["labels"][:]]
     assert tags == [[*TAGS[1], "B-PER", "O"], [*TAGS[0], "B-PER", "O"]]
     (tmp_path / "a.ann").write_text("T1\tPER 0 2;3 5\tin parts")
     refused = message(task(train_file=str(tmp_path)), tmp_path.parent)
@@ -160,7 +160,7 @@ def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
         "--offset-unit utf16, with which there are 0",
     ]
     found, splits = task(train_jsonl=lines(doccano(ANN, in_utf16)), offset_unit="utf16").load(["train"])
-    assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+    assert [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
     row = {"text": ANN, "entities": predicted(ANN, SPANS[0])["entities"]}
     assert EntityInference(found).to_form("doccano", row) == {"text": ANN, "label": [list(each) for each in in_utf16]}
     snapped = task(train_jsonl=lines(doccano(ANN, [(0, 7, "PER"), (18, 21, "LOC")])), snap=True).load(["train"])[1]
@@ -273,7 +273,7 @@ def test_missing_columns_are_asked_for(task, tmp_path, given, expected):
 def test_columns_of_other_names(task):
     rows = lines({"body": ANN, "ents": spans(ANN, SPANS[0])["spans"], "text": "no"})
     found, splits = task(train_jsonl=rows, token_column="body", tag_column="ents").load(["train"])
-    assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+    assert [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
     table = Table({"body": [ANN], "text": ["no"]}, "x.csv", "")
     assert found.columns_of(table)["text"] == [ANN]
     of_columns = found.with_settings(token_column=2)  # trained on a column file
@@ -311,7 +311,7 @@ def test_span_labels_of_a_hub_set_are_named(task, monkeypatch, of_lists):
     monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
     monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
     found, splits = task(dataset_name="org/set").load(["train"])
-    assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+    assert [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
 
 
 # ---- file → words → model → file ------------------------------------------------------------------------------------

@@ -77,12 +77,12 @@ def test_scheme_and_labels_come_from_training_data(task, train, scheme, names, l
     unsettled = found
     found, splits = found.load(["train"])
     assert splits["train"].examples["labels"][:] == labels
-    assert unsettled.task == TaskSettings()
-    assert (found.task.scheme, found.task.label_names) == (scheme, names.split())
+    assert unsettled.settings == TaskSettings()
+    assert (found.settings.scheme, found.settings.label_names) == (scheme, names.split())
     assert found.main_metric == ("accuracy" if scheme == "plain" else "overall_f1")
     config = BertConfig(**found.config(), bertkit_task=task_record(found))
     again = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
-    assert again.task == found.task
+    assert again.settings == found.settings
     assert list(config.id2label.values()) == names.split()
 
 
@@ -121,14 +121,14 @@ def test_tags_of_other_forms_are_entities(task, tmp_path, change, note):
     found = task(train_conll=change(TRAIN), validation_conll=change("x O\n\ny B-PER\n"))
     settled, splits = found.load()
     kinds = ("loc", "per") if change is str.lower else ("LOC", "PER")
-    assert settled.task.scheme == "IOB2"
-    assert settled.task.label_names == ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI")]
+    assert settled.settings.scheme == "IOB2"
+    assert settled.settings.label_names == ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI")]
     assert splits["train"].examples["labels"][:] == [[3, 4, 0], [0, 1]]
     assert splits["train"].notes[1:] == (note,)
     assert splits["validation"].examples["labels"][:] == [[0], [3]]
     assert settled.main_metric == "overall_f1"
     plain = task(train_conll=change(TRAIN), scheme="plain").load(["train"])[0]
-    assert set(plain.task.label_names) == {line.split()[1] for line in change(TRAIN).splitlines() if line}
+    assert set(plain.settings.label_names) == {line.split()[1] for line in change(TRAIN).splitlines() if line}
 
 
 def test_tags_unknown_in_training_are_refused_with_places(task, tmp_path):
@@ -222,9 +222,9 @@ def test_hub_set_has_the_names_of_its_features(task, monkeypatch):
     found = task(dataset_name="org/set")
     found, splits = found.load(["train"])
     assert splits["train"].examples["labels"][:] == [[3, 0], [0]]
-    assert found.task.label_names == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]  # also one that no row has
+    assert found.settings.label_names == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]  # also one that no row has
     speech, _ = task(dataset_name="org/set", tag_column="pos_tags").load(["train"])
-    assert (speech.task.scheme, speech.task.label_names) == ("plain", ["NN", "DT"])
+    assert (speech.settings.scheme, speech.settings.label_names) == ("plain", ["NN", "DT"])
 
 
 def test_validation_is_held_out_without_test_tags(task):
@@ -415,7 +415,7 @@ def test_published_sets_are_sound_iob2(real_data, files, types):
     data = {name: str(real_data / "ner" / file) for name, file in places if file}
     task = task_of_recipe(load_recipe("finetune/ner", {f"data.{name}": place for name, place in data.items()}))
     task, found = task.load()
-    assert len(task.task.label_names) == 2 * types + 1
+    assert len(task.settings.label_names) == 2 * types + 1
     for name, split in found.items():
         if name != "validation" or files[1]:
             assert split.notes[0].startswith("tags in IOB2")
@@ -440,6 +440,6 @@ def test_dropped_words_of_a_published_set_are_tagged(real_data):
 
 def test_columns_that_are_one_column_are_refused():
     task = NerTask(TaskSettings(), DataSettings())
-    assert task_inference(task).with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
+    assert task_inference(task).with_columns({"token_column": 1, "tag_column": 2}).settings.tag_column == 2
     with pytest.raises(RecipeError, match=r"task\.tag_column: 1 is the column of the tokens"):
         task_inference(task).with_columns({"token_column": 1, "tag_column": 1})

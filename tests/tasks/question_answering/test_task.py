@@ -76,10 +76,10 @@ def test_checkpoint_answers_by_its_best_threshold():
         "predicting no answer for every question scores best on the validation set (F1 50.00)"
         in task.learn_from(untaught)[1]
     )
-    assert task.learn_from(untaught)[0].task.predict_threshold is None
+    assert task.learn_from(untaught)[0].settings.predict_threshold is None
     learnt, message = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
     assert "exceeds the best span's by more than 3," in message
-    assert task.task.predict_threshold is None
+    assert task.settings.predict_threshold is None
     config = BertConfig(bertkit_task=task_record(learnt))
     later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
     (found,) = later.decode(outputs, features, columns)

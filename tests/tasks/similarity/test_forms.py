@@ -58,7 +58,7 @@ def loaded(task: Any) -> tuple[Any, list[list[str]], list[Any], str]:
 def test_class_names_of_parquet_are_read(task, parquet, order, capsys):
     path = parquet({"premise": [*"aceg"], "hypothesis": [*"bdfh"], "label": [0, 1, 2, -1]}, order)
     settled, texts, labels, _ = loaded(task(train_file=path))
-    assert settled.task.form == "nli"
+    assert settled.settings.form == "nli"
     assert texts == [["a", "b"], ["c", "d"], ["e", "f"]]
     assert labels == [{"contradiction": 0, "neutral": 1, "entailment": 2}[name] for name in order]
     assert capsys.readouterr().err.count("left out 1 of 4 rows, which have no label (label is -1)") == 1
@@ -73,7 +73,7 @@ def test_class_names_of_a_data_set_in_memory_are_read(task, tmp_path, monkeypatc
     data = datasets.Dataset.from_dict(rows).cast_column("label", datasets.ClassLabel(names=INFERENCE))
     monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path))
     settled, _, labels, _ = loaded(task(train_file=table_path(data, "train_file")))
-    assert (settled.task.form, labels) == ("nli", [2, 1, 0])
+    assert (settled.settings.form, labels) == ("nli", [2, 1, 0])
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,16 @@ def test_a_guess_that_may_turn_the_meaning_around_is_a_question(task, content, m
 )
 def test_what_is_clear_is_not_asked(task, content, form):
     settled, _, _, note = loaded(task(train_csv=content))
-    assert settled.task.form == form
+    assert settled.settings.form == form
     assert ("larger for texts that are more alike" in note) == (form == "scored_pairs")
 
 
 def test_names_that_are_given_settle_the_form(task):
     settled, texts, labels, _ = loaded(task(train_csv=NLI, label_names=INFERENCE))
-    assert (settled.task.form, labels, len(texts)) == ("nli", [2, 1, 0], 3)
+    assert (settled.settings.form, labels, len(texts)) == ("nli", [2, 1, 0], 3)
     content, names = "premise,hypothesis,label\na,b,0\nc,d,1\n", ["duplicate", "not_duplicate"]
     settled, _, labels, _ = loaded(task(train_csv=content, label_names=names))
-    assert (settled.task.form, labels) == ("scored_pairs", [1.0, 0.0])
+    assert (settled.settings.form, labels) == ("scored_pairs", [1.0, 0.0])
 
 
 def test_a_form_that_is_given_settles_the_meaning(task):

@@ -83,7 +83,7 @@ def run(checkpoint, tmp_path_factory):
 @pytest.mark.parametrize("form", CONTENTS)
 def test_the_form_is_inferred(task, form):
     settled, splits = task(train_csv=CONTENTS[form]).load(["train"])
-    assert settled.task.form == form
+    assert settled.settings.form == form
     assert any(f"form: {form} " in note for note in splits["train"].notes)
     examples = splits["train"].examples
     assert examples["texts"][0][:2] == TEXTS[:2]
@@ -96,7 +96,7 @@ def test_columns_are_found_in_any_case(task, form):
     header, lines = CONTENTS[form].split("\n", 1)
     _, usual = task(train_csv=CONTENTS[form]).load(["train"])
     settled, splits = task(train_csv=f"{header.title()}\n{lines}", validation_csv=CONTENTS[form]).load()
-    assert settled.task.text_columns == header.title().split(",")[: len(settled.task.text_columns)]
+    assert settled.settings.text_columns == header.title().split(",")[: len(settled.settings.text_columns)]
     for name in ("train", "validation"):
         assert splits[name].examples["texts"] == usual["train"].examples["texts"]
         assert splits[name].examples["labels"] == usual["train"].examples["labels"]

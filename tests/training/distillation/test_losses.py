@@ -183,4 +183,4 @@ def test_equal_vectors_have_equal_relations():
 def test_a_student_tunes_thresholds_of_its_own(problem, threshold, expected):
     settings = TaskSettings(problem=problem, label_names=["a", "b"], threshold=threshold)
     task = distilled(ClassificationTask(settings, DataSettings())).unfitted()
-    assert task.task.threshold == expected
+    assert task.settings.threshold == expected

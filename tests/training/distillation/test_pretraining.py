@@ -352,7 +352,7 @@ def test_a_step_that_is_repeated_keeps_no_graph(prepared, given):
     trainer.model(**{name: batch[name] for name in ("input_ids", "attention_mask", "masked_positions")})
     recorder = trainer.objective._objective._recorder
     assert recorder._outputs
-    trainer.forget_step()
+    trainer.objective.forget()
     assert not recorder._outputs
 
 

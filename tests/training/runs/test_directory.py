@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,8 +17,8 @@ from bertkit.training.runs.directory import (
     numeric_metrics,
     write_results,
 )
-from bertkit.training.runs.in_progress import RunInProgress
 from bertkit.training.runs.resuming import check_same_recipe
+from bertkit.training.runs.run_directory import heading
 
 
 def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
@@ -48,7 +47,7 @@ def test_only_a_run_can_be_resumed(tmp_path):
 def test_a_recipe_that_a_full_disk_cut_off_is_no_run(name, tmp_path):
     """At any byte: a new run and a resumed one replace it, unless there are checkpoints."""
     recipe, file = load_recipe(name), tmp_path / "recipe.yaml"
-    recipe.save(file, RunInProgress._heading(SimpleNamespace(changed=[], recipe=recipe), "bertkit …"))
+    recipe.save(file, heading(recipe, [], "bertkit …"))
     whole = file.read_bytes()
     rng = random.Random(8)
     hub = whole.rindex(b"\nhub:")

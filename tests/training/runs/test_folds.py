@@ -12,9 +12,9 @@ from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.training.recovery import folds_done, how_to_continue
-from bertkit.training.runs import folds
-from bertkit.training.runs.assembly import Assembly
+from bertkit.training.runs import resolve
 from bertkit.training.runs.folds import ModelsOfFolds, step_of
+from bertkit.training.runs.training import Assembly
 
 pytestmark = pytest.mark.numeric
 
@@ -110,7 +110,7 @@ def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
     run = train(task__calibrate=True)
     scores = run.metrics
     assert scores["eval_ece"] <= scores["eval_ece_uncalibrated"] + 0.1
-    assert load(run.output_dir).task.task.temperature == 1.0
+    assert load(run.output_dir).task.settings.temperature == 1.0
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
 
 
@@ -169,7 +169,7 @@ def test_rows_are_held_out_where_that_is_asked_for(train, given):
 
 
 def test_large_tables_hold_rows_out(train, monkeypatch):
-    monkeypatch.setattr(folds, "MOST_ROWS", 41)
+    monkeypatch.setattr(resolve, "MOST_ROWS", 41)
     assert train().metrics["eval_samples"] < 42
     assert train("three", data__folds=3).metrics["eval_samples"] == 42
 
