@@ -157,10 +157,14 @@ def class_ids(table: Table, column: str, names: Sequence[str], others: Collectio
 
 
 def rows_of_other_classes(table: Table, column: str, names: Sequence[str]) -> dict[int, str]:
-    """Returns the rows whose label is none of ``names``, with their labels; not those without a label."""
+    """Returns the rows with a label that is none of ``names``, with the first such label; not those without a label."""
     classes = Classes(names)
-    values = enumerate(values_of(table, column))
-    return {row: str(value) for row, value in values if _is_label(value) and classes.find(str(value)) is None}
+    found: dict[int, str] = {}
+    for row, value in enumerate(values_of(table, column)):
+        for label in label_texts([value]):
+            if classes.find(label) is None:
+                found.setdefault(row, label)
+    return found
 
 
 def other_classes_in_words(table: Table, rows: Mapping[int, str], names: Sequence[str]) -> str:
@@ -178,15 +182,25 @@ def other_classes_in_words(table: Table, rows: Mapping[int, str], names: Sequenc
     return f"{len(rows):,} of {len(table):,} rows have a class that is not in training: {'; '.join(listed)}{more}"
 
 
-def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[float]]:
+def class_sets(table: Table, column: str, names: Sequence[str], others: Collection[int] = ()) -> list[list[float]]:
     """Returns one multi-hot list per row: 1.0 for each of ``names`` that the row has, 0.0 for the others.
+
+    Args:
+        table, column: the lists of labels.
+        names: the classes.
+        others: rows with other labels too, see `rows_of_other_classes`, which are left out.
 
     Raises:
         DataError: a row does not have a list, or has a label that is not one of ``names``; the message lists the first
             ten faults.
     """
     classes = Classes(names)
-    values = values_of(table, column)
+    values = [
+        [label for label in value if not _is_label(label) or classes.find(str(label)) is not None]
+        if row in others
+        else value
+        for row, value in enumerate(values_of(table, column))
+    ]
     faults: list[str] = []
     for row, value in enumerate(values):
         if isinstance(value, list):

@@ -305,7 +305,7 @@ class ClassificationTask(TableTask, TextClassification):
             with noted(faults):
                 columns[column] = texts(table, column)
         others: dict[int, str] = {}
-        if name != "train" and self.settings.problem == "single_label" and label in table.columns:
+        if name != "train" and self.settings.problem != "regression" and label in table.columns:
             others = rows_of_other_classes(table, label, self.settings.label_names)
         line = other_classes_in_words(table, others, self.settings.label_names) if others else ""
         are_all = bool(others) and len(others) == len(table)
@@ -317,7 +317,10 @@ class ClassificationTask(TableTask, TextClassification):
         raise_all(faults)
         notes = [] if name == "train" else [other_spellings(table.columns.get(label, ()), self.settings.label_names)]
         if line:
-            notes.append(f"warning: {line}; {'so no row is scored' if are_all else 'they count as wrong'}")
+            counted_as = "they count as wrong"
+            if self.settings.problem == "multi_label":
+                counted_as = "such labels are left out, so the scores are too high"
+            notes.append(f"warning: {line}; {'so no row is scored' if are_all else counted_as}")
         doubts = {"labels-in-one-split": line} if line else {}
         return Split.of_table(columns, table, tuple(filter(None, notes)), doubts)
 
@@ -331,7 +334,7 @@ class ClassificationTask(TableTask, TextClassification):
         if self.settings.problem == "regression":
             return table.numbers(column)
         if self.settings.problem == "multi_label":
-            return class_sets(table, column, names)
+            return class_sets(table, column, names, others)
         return class_ids(table, column, names, others)
 
     def _compared(self, train: Split, validation: Split) -> Split:

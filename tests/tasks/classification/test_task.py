@@ -225,6 +225,15 @@ def test_rows_of_a_class_that_training_has_not_are_counted_and_wrong(task, tmp_p
     assert found.to_labels(features["labels"]) == ["pos", "(not in training)", "neg", *["(not in training)"] * 2]
 
 
+def test_labels_that_training_has_not_are_left_out_of_rows_with_several(task):
+    later = rows(text=["a", "b", "c"], labels=[["x", "new"], ["y"], ["new"]])
+    _, splits = task(train_jsonl=SEVERAL, validation_jsonl=later, test_jsonl=later).load()
+    for name in ("validation", "test"):
+        assert splits[name].examples["labels"][:] == [[1, 0], [0, 1], [0, 0]]
+        [note] = [note for note in splits[name].notes if note.startswith("warning: 2 of 3 rows have a class")]
+        assert "'new' 2, first in line 1; such labels are left out, so the scores are too high" in note
+
+
 def test_calibration_and_thresholds_are_fitted_to_known_classes(task):
     both = task(calibrate=True, threshold="tuned", train_csv=many())
     logits, labels = np.eye(2)[[1, 1, 0, 0, 1]] * 3, [1, 0, 0, 1, 1]
