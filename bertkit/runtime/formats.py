@@ -149,7 +149,9 @@ def draw(table: Table, width: int | None = None) -> list[str]:
     screen = console(width)
     screen.print(table)
     assert isinstance(screen.file, io.StringIO)
-    return [line.rstrip() for line in screen.file.getvalue().rstrip().split("\n")]
+    text = screen.file.getvalue()
+    # With a box there are blank lines below; without one the last may be a row of empty cells.
+    return [line.rstrip() for line in (text.removesuffix("\n") if table.box is None else text.rstrip()).split("\n")]
 
 
 def aligned(columns: Mapping[str, Sequence[str]]) -> list[str]:

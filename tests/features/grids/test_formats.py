@@ -36,6 +36,12 @@ def test_text_leaves_out_what_does_not_fit():
     assert TABLE.formatted(width=32).endswith("note: 50 %\nof it")
 
 
+def test_text_keeps_cells_as_they_are():
+    """Brackets are no markup, an empty last row is a row, and wide characters take two columns."""
+    table = ResultTable({"name": ["[red]東京[/red]", ""], "n": ["1", ""]})
+    assert table.formatted().split("\n") == ["name             n", "[red]東京[/red]  1", ""]
+
+
 def test_latex_by_eye():
     assert TABLE.formatted("latex").splitlines() == [
         "% accuracy of a_b",
