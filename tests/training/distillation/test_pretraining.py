@@ -315,9 +315,9 @@ def test_wrong_arguments_are_refused_and_nothing_is_written(run, tmp_path, given
 def test_placements_without_teachers_are_refused(prepared):
     ready = prepared()
     for changes, name in (({"strategy": "fsdp"}, "fsdp"), ({"device": "xla"}, "XLA")):
-        placement = dataclasses.replace(ready.run.placement, **changes)
+        placement = dataclasses.replace(ready.setup.placement, **changes)
         with pytest.raises(PlacementError, match=f"a teacher in pre-training is not supported on {name}"):
-            pretrained_teacher(ready.run.recipe, ready.start, placement)
+            pretrained_teacher(ready.record.recipe, ready.start, placement)
 
 
 def test_a_teacher_without_a_masked_lm_head_is_refused_unless_relations_need_none(run, fine_tuned):
