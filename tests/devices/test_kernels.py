@@ -15,7 +15,7 @@ from bertkit.runtime.placement.resolve import Placement, PlacementSettings, plac
 from bertkit.tasks.registry import load_recipe
 from bertkit.training import arguments
 from bertkit.training.evaluation import float32_products, in_float32
-from bertkit.training.runs import assembly
+from bertkit.training.runs import training as runs_training
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune
@@ -86,7 +86,7 @@ def test_gpus_get_lengths_of_multiples_of_8(
     class Stopped(Exception):
         pass
 
-    of_device: Any = assembly._in_fixed_shapes
+    of_device: Any = runs_training._in_fixed_shapes
 
     def in_fixed_shapes(*values: Any) -> Any:
         return of_device(*(replace(each, device=device) if isinstance(each, Placement) else each for each in values))
@@ -96,7 +96,7 @@ def test_gpus_get_lengths_of_multiples_of_8(
             assert next(iter(loader))["input_ids"].shape[1] == expected
         raise Stopped
 
-    monkeypatch.setattr(assembly, "_in_fixed_shapes", in_fixed_shapes)
+    monkeypatch.setattr(runs_training, "_in_fixed_shapes", in_fixed_shapes)
     monkeypatch.setattr(BertkitTrainer, "train", first_batches)
     with pytest.raises(Stopped):
         finetune("classification", tmp_path, checkpoint, {"placement.cpu_speed_ups": False, "data.folds": 0})
