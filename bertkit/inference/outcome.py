@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -218,6 +218,7 @@ class Outcome:
         training: the training examples; None if they were not read.
         numbers, unit: as of `bertkit.tasks.splits.Split`.
         scored: what the examples are.
+        results: those of the run by their keys, such as the temperature that its weights are divided by, if read.
     """
 
     task: Task
@@ -230,6 +231,7 @@ class Outcome:
     numbers: Sequence[int] | Sequence[str] | None = None
     unit: str = "row"
     scored: str = VALIDATION_SET
+    results: Mapping[str, float] = field(default_factory=dict)
 
     def number(self, row: int) -> int | str:
         """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""

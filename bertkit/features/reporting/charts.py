@@ -274,7 +274,14 @@ def confusion_chart(
     return Chart("confusion", title, alt, draw, (side + 0.5, side), note, for_card=True)
 
 
-def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins: int, counts_of: str) -> Chart:
+def reliability_chart(
+    stated: np.ndarray,
+    is_right: np.ndarray,
+    ece: float,
+    bins: int,
+    counts_of: str,
+    before: tuple[np.ndarray, float] | None = None,
+) -> Chart:
     """Returns a reliability diagram: the accuracy by stated probability, with the number of probabilities of each bin.
 
     Args:
@@ -283,6 +290,7 @@ def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins
         ece: expected calibration error of these values.
         bins: number of bins of equal width.
         counts_of: what has one of these probabilities each, in the plural.
+        before: probabilities (N,) of the same predictions before they were calibrated, and their calibration error.
     """
 
     def draw(axes: Axes) -> None:
@@ -291,8 +299,14 @@ def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins
         share = np.full(len(stated), 1 / len(stated))
         axes.hist(stated, bins, range=(0, 1), weights=share, rwidth=0.9, alpha=0.25, label=f"share of the {counts_of}")
         CalibrationDisplay.from_predictions(is_right, stated, n_bins=bins, ax=axes, name=f"model, ECE {ece:.4f}")
+        if before is not None:
+            name, grey = f"before calibration, ECE {before[1]:.4f}", {"color": "0.5", "linestyle": "--"}
+            CalibrationDisplay.from_predictions(
+                is_right, before[0], n_bins=bins, ax=axes, name=name, ref_line=False, **grey
+            )
         axes.set(xlabel="stated probability", ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1.02))
         axes.legend(loc="upper left")
 
-    alt = f"Reliability diagram with {bins} bins; expected calibration error {ece:.4f}."
+    earlier = "" if before is None else f", {before[1]:.4f} before calibration"
+    alt = f"Reliability diagram with {bins} bins; expected calibration error {ece:.4f}{earlier}."
     return Chart("reliability", "Reliability of the probabilities", alt, draw, (4.3, 3.8))

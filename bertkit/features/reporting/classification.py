@@ -6,7 +6,7 @@ Dimension letters: N examples, C classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from bertkit.inference.outcome import Outcome
 from bertkit.metrics import CALIBRATION_BINS, expected_calibration_error, pearson, spearman
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import one_array
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.classification.text_classification import TextClassification
 
 if TYPE_CHECKING:
@@ -54,9 +55,17 @@ class ReportedClassification(Reported):
         if outcome.training is not None and "labels" in outcome.training:
             known = np.asarray(outcome.training["labels"]).astype(np.int64)
             counts = known.sum(axis=0) if known.ndim == 2 else np.bincount(known, minlength=len(names))
-        probabilities = self.task.probabilities(one_array(outcome.outputs))
+        logits = one_array(outcome.outputs)
         what = ("label", "labels") if np.ndim(labels) == 2 else ("class", "classes")
-        return class_sections(np.asarray(predicted), probabilities, np.asarray(labels), names, counts, what)
+        return class_sections(
+            np.asarray(predicted),
+            self.task.probabilities(logits),
+            np.asarray(labels),
+            names,
+            counts,
+            what,
+            before=_before_calibration(self.task, logits, outcome.results),
+        )
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         """Returns the mistakes by the probability of the predicted class, for several labels by that of the worst
@@ -86,6 +95,20 @@ class ReportedClassification(Reported):
         return self.mistakes_of(outcome, rows, suspects, "error" if is_number else "confidence")
 
 
+def _before_calibration(
+    task: TextClassification, logits: np.ndarray, results: Mapping[str, float]
+) -> np.ndarray | None:
+    """Returns the probabilities that logits (N, C) had without the temperatures of the results; None without any."""
+    if not isinstance(task, ClassificationTask):
+        return None
+    plain = task.with_settings(temperature=None)
+    fitted = plain.learn_from(results)[0].temperatures
+    if fitted is None:
+        return None
+    is_in_weights = task.temperatures is not None and np.all(task.temperatures == 1)
+    return plain.probabilities(logits * fitted if is_in_weights else logits)
+
+
 def class_sections(
     predicted: np.ndarray,
     probabilities: np.ndarray,
@@ -94,6 +117,8 @@ def class_sections(
     training: np.ndarray | None,
     what: tuple[str, str] = ("class", "classes"),
     unit: str = "example",
+    *,
+    before: np.ndarray | None = None,
 ) -> list[Section]:
     """Returns the sections of single-label and multi-label classification.
 
@@ -105,6 +130,7 @@ def class_sections(
         training: number of training examples of each class, (C,); None if unknown.
         what: singular and plural of what is predicted.
         unit: what is classified.
+        before: probabilities before they were calibrated, (N, C); None if they were not.
     """
     is_single = labels.ndim == 1
     true, own = labels, predicted
@@ -128,12 +154,14 @@ def class_sections(
         columns = [what[0], "precision", "recall", "F1", "average precision", f"{unit}s", "predicted"]
         columns += [] if training is None else ["in training"]
         parts.append(DataTable(f"Scores of each {what[0]}", tuple(columns), scores, few, for_card=True))
-    ece = expected_calibration_error(probabilities, labels)
-    if is_single:
-        stated, is_right, of = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, f"{unit}s"
-    else:
-        stated, is_right, of = probabilities.ravel(), true.ravel() == 1, "labels"
-    reliability = reliability_chart(stated, is_right, ece, CALIBRATION_BINS, of)
+    sides = [
+        (each.max(axis=-1) if is_single else each.ravel(), expected_calibration_error(each, labels))
+        for each in (probabilities, before)
+        if each is not None
+    ]
+    is_right = probabilities.argmax(axis=-1) == labels if is_single else true.ravel() == 1
+    of = f"{unit}s" if is_single else "labels"
+    reliability = reliability_chart(sides[0][0], is_right, sides[0][1], CALIBRATION_BINS, of, *sides[1:])
     return [
         Section(upper_first(what[1]), [part for part in parts if isinstance(part, Chart) or part.rows]),
         Section("Probabilities", [*([] if in_groups else _curves(true, probabilities, names, is_single)), reliability]),

@@ -102,6 +102,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     sections = [] if curves is None else [curves]
     mistakes: Sequence[Mistake] = ()
     if outcome is not None and view is not None:
+        outcome = replace(outcome, results=run.results)
         by_length = _by_length(outcome)
         sections += [*view.sections(outcome), *([] if by_length is None else [Section("Lengths", [by_length])])]
         mistakes = [replace(each, number=outcome.number(each.row)) for each in view.mistakes(outcome)] if texts else ()

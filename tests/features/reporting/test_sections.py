@@ -171,6 +171,15 @@ def test_a_reliability_diagram_says_what_it_counts():
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(1)
 
 
+def test_a_reliability_diagram_shows_what_calibration_changed():
+    labels = np.array([0, 1, 1])
+    after, before = np.array([[0.7, 0.3], [0.4, 0.6], [0.8, 0.2]]), np.array([[0.99, 0.01], [0.05, 0.95], [1.0, 0.0]])
+    sections = class_sections(after.argmax(axis=1), after, labels, ["a", "b"], None, before=before)
+    chart = parts(sections)["Reliability of the probabilities"]
+    assert chart.alt.endswith("error 0.5000, 0.3133 before calibration.")
+    assert "before calibration, ECE 0.3133" in [text.get_text() for text in drawn(chart).get_legend().get_texts()]
+
+
 def test_wrong_answers_are_marked_in_the_context():
     context = f"{'before ' * 100}Rome and {'between ' * 3}May {'after ' * 100}"
     answers = [{"text": ["May"], "answer_start": [context.index("May")]}]
