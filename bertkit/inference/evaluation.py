@@ -346,7 +346,7 @@ def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
 
     Args:
         checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
-        probability: as of `with_unsure`.
+        probability: as of `PredictOptions.mark_unsure`.
     """
     try:
         outcome = outcome_of(checkpoint)

@@ -34,6 +34,9 @@ _TRIED = 20  # examples
 _CORRELATIONS = ("spearmanr", "pearson", "combined_score")
 
 
+EARLIER_METHODS = {"repeated": "columns_beside", "in_form": "to_form", "highlighted": "highlight"}
+
+
 class TaskInference:
     """What inference knows of a kind of task, for ``bertkit predict`` and ``compare``: inputs, forms of predictions,
     and scores as functions of means. By default it reads lines and tables, repeats all columns of the input, and is
@@ -46,6 +49,13 @@ class TaskInference:
         leaves_out_labels: whether predictions hold the probabilities of some labels only, which differ between rows.
         example: what an example is called, in the singular.
     """
+
+    def __init_subclass__(cls, **kwargs: Any):
+        """Gives the methods of other packages that have earlier names their present ones."""
+        super().__init_subclass__(**kwargs)
+        for earlier, name in EARLIER_METHODS.items():
+            if earlier in cls.__dict__ and name not in cls.__dict__:
+                setattr(cls, name, cls.__dict__[earlier])
 
     column_settings: ClassVar[frozenset[str]] = frozenset()
     forms: Sequence[str] = ()

@@ -132,7 +132,8 @@ class ResultTable:
             table.add_column(Text(words), overflow="fold" if folds else "ellipsis", no_wrap=not folds)
         styled = (zip_longest(column, self.styles.get(name, ()), fillvalue="") for name, column in columns.items())
         for row in zip(*styled, strict=True):
-            table.add_row(*(Text(printable(cell), style) for cell, style in row))
+            # rich measures a cell before it expands the tabs in it.
+            table.add_row(*(Text(printable(cell).expandtabs(4), style) for cell, style in row))
         return table
 
 

@@ -87,7 +87,9 @@ class Task(ABC):
         if isinstance(cls.__dict__.get("settings"), type):
             cls.Settings = cls.__dict__["settings"]
         if not hasattr(cls, "task"):
-            cls.task = property(lambda self: self.settings)  # type: ignore[attr-defined]
+            cls.task = property(  # type: ignore[attr-defined]
+                lambda self: self.settings, lambda self, values: setattr(self, "settings", values)
+            )
 
     def with_settings(self, **changes: Any) -> Self:
         """Returns a copy of the task with changed settings."""

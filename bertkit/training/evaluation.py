@@ -3,7 +3,7 @@
 Inputs of similar length are evaluated together to reduce padding. Predictions and scores do not depend on the order
 beyond rounding, since padding is masked in attention. The loss is a mean over all items, independent of batches and
 processes. The best checkpoint is chosen by the main metric of the task; of equal values the one with the lower loss is
-kept: see `BertkitTrainer`.
+kept: see `EqualsByLoss`.
 """
 
 from __future__ import annotations

@@ -251,6 +251,7 @@ class TrainerHooks(TrainerCallback):
         self._trainer, self._forward = trainer, vars(model).get("forward")
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        self._trainer.put_equals_last()
         self._trainer.record.begin(state.num_input_tokens_seen)
         if args.process_index:  # with a shared seed, all processes would drop the same units
             torch.manual_seed(args.seed + args.process_index)

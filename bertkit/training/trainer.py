@@ -113,6 +113,10 @@ class BertkitTrainer(Trainer):
         self.remove_callback(ProgressCallback)
         self.model_accepts_loss_kwargs = False  # transformers would count items of its own
 
+    def put_equals_last(self) -> None:
+        """Moves the callback on equals behind those that transformers has put there with the state of a checkpoint."""
+        self.add_callback(self.pop_callback(EqualsByLoss))
+
     def for_other_rows(
         self, rows: Any, args: TrainingArguments, callbacks: list[TrainerCallback] | None = None
     ) -> BertkitTrainer:
@@ -128,6 +132,7 @@ class BertkitTrainer(Trainer):
             regroup=self._regroup,
             scores_the_loss=self._scores_the_loss,
             callbacks=callbacks,
+            preprocess_logits_for_metrics=self.preprocess_logits_for_metrics,
             train_dataset=rows,
             data_collator=self.data_collator,
             processing_class=self.processing_class,

@@ -37,6 +37,12 @@ def test_earlier_names_within_a_module():
 
     assert (Predicted, predicted) == (TaskInference, task_inference)
 
+    class Own(Predicted):
+        def repeated(self, columns):
+            return {"id": columns["id"]}
+
+    assert Own(None).columns_beside({"id": [1], "text": ["a"]}) == {"id": [1]}
+
 
 def test_other_names_are_not_found():
     for name in ("bertkit.nothing", "bertkit.errors.nothing", "bertkit.reporting.nothing"):

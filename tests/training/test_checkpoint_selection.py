@@ -135,6 +135,19 @@ def test_a_resumed_run_compares_losses_of_before(train, rated):
     assert same_weights(out, out / f"checkpoint-{2 * STEPS}")
 
 
+def test_a_resumed_run_has_the_patience_of_before(train, rated):
+    scores, losses = [0.5, 0.9, 0.9, 0.8, 0.8], [0.1, 0.3, 0.2, 0.4, 0.4]
+    with rated(scores, losses):
+        out = train("run", early_stopping_patience=2, save_total_limit=9)
+    assert steps_of_checkpoints(out) == [STEPS * epoch for epoch in (1, 2, 3, 4)]
+    (out / "model.safetensors").unlink()
+    for lost in (3, 4):
+        shutil.rmtree(out / f"checkpoint-{lost * STEPS}")
+    with rated(scores[2:], losses[2:]):
+        train("run", resume=True, early_stopping_patience=2, save_total_limit=9)
+    assert steps_of_checkpoints(out) == [STEPS * epoch for epoch in (1, 2, 3, 4)]
+
+
 def test_only_better_losses_are_saved_of_equal_scores(train, rated):
     with rated([0.5, 0.9, 0.9, 0.9], [0.1, 0.3, 0.4, 0.2]):
         out = train("run", save_strategy="best", num_train_epochs=4, save_total_limit=9)

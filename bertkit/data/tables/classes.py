@@ -167,6 +167,12 @@ def rows_of_other_classes(table: Table, column: str, names: Sequence[str]) -> di
     return found
 
 
+def has_class(table: Table, column: str, names: Sequence[str]) -> bool:
+    """Returns whether a row has one of ``names``."""
+    classes = Classes(names)
+    return any(classes.find(label) is not None for label in label_texts(values_of(table, column)))
+
+
 def other_classes_in_words(table: Table, rows: Mapping[int, str], names: Sequence[str]) -> str:
     """Returns the line on the rows of `rows_of_other_classes`: each class, its number of rows and the first of them."""
     first: dict[str, int] = {}

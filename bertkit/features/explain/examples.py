@@ -92,7 +92,7 @@ class SeenExamples(Result):
     kinds: dict[str, int]
     random_pairs: float | None
 
-    template = "seen.html"
+    template = "examples.html"
 
     @property
     def title(self) -> str:

@@ -6,8 +6,8 @@ inputs.py       folders, patterns and URLs → files → shards, ranges of rows 
 rows.py         the rows of a shard, one by one, with the reason where one cannot be read
 computing.py    the computation of one shard and the bytes of its results, the same for all engines
 output.py       the output folder: finished shards, rejected rows, the record of the command
-pool.py         workers that take shards and are replaced when they die
-workers.py      workers that are processes of this machine, or actors of Ray
+
+Workers are those of `bertkit.runtime.placement.pool` and `bertkit.runtime.placement.workers`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from bertkit.data.tables import Table
 from bertkit.data.tables.classes import (
     class_ids,
     class_sets,
+    has_class,
     is_missing,
     other_classes_in_words,
     other_spellings,
@@ -309,6 +310,8 @@ class ClassificationTask(TableTask, TextClassification):
             others = rows_of_other_classes(table, label, self.settings.label_names)
         line = other_classes_in_words(table, others, self.settings.label_names) if others else ""
         are_all = bool(others) and len(others) == len(table)
+        if are_all and self.settings.problem == "multi_label":
+            are_all = not has_class(table, label, self.settings.label_names)
         if are_all and needs_labels:
             faults.append(f"{table.source}: {line}; expected {quoted(self.settings.label_names, 10)}")
         elif needs_labels or (self._has_labels(table) and not are_all):

@@ -234,6 +234,13 @@ def test_labels_that_training_has_not_are_left_out_of_rows_with_several(task):
         assert "'new' 2, first in line 1; such labels are left out, so the scores are too high" in note
 
 
+def test_each_row_with_several_labels_may_have_one_that_training_has_not(task, tmp_path):
+    _, splits = task(train_jsonl=SEVERAL, validation_jsonl=rows(text=["a"], labels=[["x", "new"]])).load()
+    assert splits["validation"].examples["labels"][:] == [[1, 0]]
+    refused = message(task(train_jsonl=SEVERAL, validation_jsonl=rows(text=["a"], labels=[["new"]])), tmp_path)
+    assert "1 of 1 rows have a class that is not in training" in refused
+
+
 def test_calibration_and_thresholds_are_fitted_to_known_classes(task):
     both = task(calibrate=True, threshold="tuned", train_csv=many())
     logits, labels = np.eye(2)[[1, 1, 0, 0, 1]] * 3, [1, 0, 0, 1, 1]
