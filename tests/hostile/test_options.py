@@ -47,6 +47,7 @@ def test_every_number_has_a_range():
         ("log_level", "word"),
         ("max_steps", "1e18"),
         ("dataloader_prefetch_factor", "1e18"),
+        ("contrast_steps", "1e18"),  # went on for ever
     ],
 )
 def test_known_faults_of_options(walk, capfd, command, option, value):
