@@ -32,7 +32,7 @@ NO_BETTER = "That is not more than guessing."
 
 @dataclass(frozen=True)
 class Facts:
-    """What the predictions of a model for labelled examples say.
+    """Facts about the predictions of a model for labelled examples.
 
     Attributes:
         sentences: the facts, a sentence each.

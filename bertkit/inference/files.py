@@ -167,7 +167,7 @@ def predict_stream(
 
 
 class StreamInput:
-    """What `predict_stream` predicts for: its arguments of the same names, read in blocks.
+    """Input of `predict_stream`: its arguments of the same names, read in blocks.
 
     Attributes:
         table: the rows of a table object, if that is what is given.
@@ -261,7 +261,7 @@ class StreamInput:
 
 @dataclass(frozen=True)
 class StreamOutput:
-    """How `predict_stream` gives predictions: its arguments of the same names.
+    """Output of `predict_stream`: its arguments of the same names.
 
     Raises:
         DataError: two of them exclude each other.

@@ -51,7 +51,7 @@ class MaskedWord(NamedTuple):
 
 
 class WordPrediction(NamedTuple):
-    """What a model predicts in place of a word.
+    """Prediction of a model in place of a word.
 
     Attributes:
         log_probability: of its pieces, natural logarithm; the sum over several.

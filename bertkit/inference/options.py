@@ -18,7 +18,7 @@ UNSURE = "unsure"
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """How a checkpoint predicts.
+    """Options of predictions.
 
     Attributes:
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
@@ -78,7 +78,7 @@ class PredictOptions:
 
 @dataclass(frozen=True)
 class EmbedOptions:
-    """Which vectors of texts are computed; see `bertkit.inference.loaded.LoadedCheckpoint.embed`.
+    """Options of vectors of texts; see `bertkit.inference.loaded.LoadedCheckpoint.embed`.
 
     Attributes:
         text_column: of a table; None for one of a usual name.

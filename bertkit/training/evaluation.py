@@ -234,9 +234,9 @@ def is_better_of_equals(metrics: Mapping[str, float], state: TrainerState, metri
 
 
 class EqualsByLoss(TrainerCallback):
-    """Of evaluations with the same score the one with the lower loss is the best.
+    """Prefers the lower loss among evaluations with the same score.
 
-    transformers compares the score with the best one after this callback, which forgets the best one for that.
+    transformers compares the score with the best one after this callback, which makes it forget the best one for that.
     """
 
     _is_training = False

@@ -98,15 +98,14 @@ class ReportedClassification(Reported):
 def _before_calibration(
     task: TextClassification, logits: np.ndarray, results: Mapping[str, float]
 ) -> np.ndarray | None:
-    """Returns the probabilities that logits (N, C) had without the temperatures of the results; None without any."""
+    """Returns the probabilities that logits (N, C) had before temperatures; None if there are none."""
     if not isinstance(task, ClassificationTask):
         return None
-    plain = task.with_settings(temperature=None)
-    fitted = plain.learn_from(results)[0].temperatures
-    if fitted is None:
-        return None
-    is_in_weights = task.temperatures is not None and np.all(task.temperatures == 1)
-    return plain.probabilities(logits * fitted if is_in_weights else logits)
+    plain, in_weights = task.with_settings(temperature=None), task.temperatures_in_weights(results)
+    if in_weights is not None:
+        return plain.probabilities(logits * in_weights)
+    is_divided = task.temperatures is not None and np.any(task.temperatures != 1)
+    return plain.probabilities(logits) if is_divided else None
 
 
 def class_sections(

@@ -367,6 +367,19 @@ class ClassificationTask(TableTask, TextClassification):
             return np.array([fitted.get(name, 1.0) for name in self.settings.label_names])
         return None if fitted is None else np.array([fitted])
 
+    def temperatures_in_weights(self, results: Mapping[str, float]) -> np.ndarray | None:
+        """Returns what the weights of the last layer are divided by, from the results of a run.
+
+        Args:
+            results: those of the evaluation that the temperatures were fitted to, ``eval_…``.
+
+        Returns:
+            As `temperatures`; None if the weights are as they were trained.
+        """
+        if self.temperatures is None or np.any(self.temperatures != 1):
+            return None
+        return self.with_settings(temperature=None).learn_from(results)[0].temperatures
+
     @property
     def has_thresholds(self) -> bool:
         return super().has_thresholds or (self.settings.threshold or 0.5) not in (0.5, "tuned")

@@ -33,6 +33,7 @@ from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, inflected, quietly, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import best_temperatures, log_loss
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import fold_of_each, scored_by_folds
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.cpu import cpu_speed_ups
@@ -190,11 +191,9 @@ class ModelsOfFolds:
             task: the task with what it has learnt from them; a temperature of 1 means that it is in the weights.
         """
         logits = self.logits[self.best]
-        of_learned, of_task = (
-            getattr(each, "temperatures", None) for each in (self.task.learn_from(self.evaluation)[0], task)
-        )
-        if of_learned is not None and np.all(of_task == 1):
-            logits = logits / of_learned
+        if isinstance(task, ClassificationTask):
+            temperatures = task.temperatures_in_weights(self.evaluation)
+            logits = logits if temperatures is None else logits / temperatures
         source = self.split.source, self.split.fingerprint
         training = ColumnsOf(self.rows.examples)
         places = self.split.numbers, self.split.unit
