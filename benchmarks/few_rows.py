@@ -2,6 +2,7 @@
 
     python benchmarks/few_rows.py --model CHECKPOINT --data-dir DATA [--tables sst2 …] [--rows 100 10c …]
                                   [--draws 0 1 2] [--ways words …] [--before CLONE] [--recorded FILE] [--again]
+                                  [--keep FOLDER]
 
 A cell is a table, a number of rows and a draw of them. Every way sees the same rows and answers the same other rows, up
 to 1,000, in a process of its own with one thread: words under a linear model, the checkpoint's vectors under one,
@@ -9,8 +10,9 @@ SetFit, transformers' Trainer, bertkit, and with ``--before`` the bertkit of ano
 the other rows (accuracy; average precision of all pairs of a row and one of several labels; Pearson's correlation of
 numbers), the log loss, the expected calibration error (15 bins), the CPU seconds of the process, and what bertkit said
 of its own score. Results are added to FEW_ROWS.json as they end, and those that are there are left out, so the command
-can be repeated; with ``--again``, those of bertkit at other commits are measured again. `run_all.py --render` writes
-FEW_ROWS.md and the table of the documentation.
+can be repeated; with ``--again``, those of bertkit at other commits are measured again. ``--keep`` keeps
+the rows and what bertkit's run predicts for them, out of folds and on the other rows, in a folder of each cell.
+`run_all.py --render` writes FEW_ROWS.md and the table of the documentation.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,11 +89,14 @@ SCORES: dict[str, Any] = {"classes": of_classes, "several": of_several, "numbers
 # ---- cells ----------------------------------------------------------------------------------------------------------
 
 
-def measure(way: str, table: Table, train: Rows, other: Rows, model: str, package: Path) -> dict[str, Any]:
+def measure(
+    way: str, table: Table, train: Rows, other: Rows, model: str, package: Path, kept: Path | None = None
+) -> dict[str, Any]:
     """Runs one way in a process of its own; returns its scores and seconds, or the end of what it printed.
 
     Args:
         package: folder of the bertkit that is imported.
+        kept: folder to which the rows and the predictions are copied; None for none.
     """
     program = "bertkit" if way == "before" else way
     with tempfile.TemporaryDirectory() as work:
@@ -106,6 +112,11 @@ def measure(way: str, table: Table, train: Rows, other: Rows, model: str, packag
         if done.returncode:
             return {"failed": done.stderr[-500:]}
         answers = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
+        if kept is not None:
+            kept.mkdir(parents=True, exist_ok=True)
+            for name in ("train.jsonl", "other.jsonl", "answers.json", "run/out_of_fold.jsonl"):
+                if (folder / name).is_file():
+                    shutil.copy(folder / name, kept)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         found = {name: round(value, 4) for name, value in SCORES[table.kind](answers, other).items()}
         estimate = folder / "estimate.json"
@@ -152,6 +163,7 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="a clone of another commit of bertkit")
     parser.add_argument("--recorded", type=Path, default=FILE)
     parser.add_argument("--again", action="store_true", help="repeat bertkit where it was measured at another commit")
+    parser.add_argument("--keep", type=Path, help="folder for the rows and predictions of bertkit")
     args = parser.parse_args()
     from run_all import commit_of
 
@@ -165,7 +177,8 @@ def main() -> None:
         if key in done and (done[key].get("commit") == at or not args.again):
             continue
         train, other = drawn(table, args.data_dir, rows, draw)
-        found = measure(way, table, train, other, args.model, package)
+        kept = args.keep / "-".join((name, rows, str(draw))) if args.keep and way == "bertkit" else None
+        found = measure(way, table, train, other, args.model, package, kept)
         print(json.dumps({"cell": key, **found}), flush=True)
         if "failed" in found:
             continue
