@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -62,7 +61,6 @@ class BertkitTrainer(Trainer):
         scores_the_loss: ``scores`` returns the evaluation loss.
         drop_last: leave out the last global batch of an epoch if it is incomplete.
         logs_often: log short runs more often, see `Progress`.
-        steps_of_schedule: steps over which the learning rate falls, if the training ends before; 0 for its own steps.
         model, args, callbacks, kwargs: as for transformers' Trainer.
 
     Attributes:
@@ -91,14 +89,12 @@ class BertkitTrainer(Trainer):
         scores_the_loss: bool = False,
         drop_last: bool = False,
         logs_often: bool = False,
-        steps_of_schedule: int = 0,
         callbacks: list[TrainerCallback] | None = None,
         **kwargs: Any,
     ):
         self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
         self._scores, self._scores_the_loss = scores, scores_the_loss
         self._tuning, self._regroup, self._drop_last = tuning, regroup, drop_last
-        self._steps_of_schedule = steps_of_schedule
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
@@ -232,26 +228,9 @@ class BertkitTrainer(Trainer):
             self._tuning.set_learning_rates(optimizer, self.model, self.model if model is None else model)
         return optimizer
 
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        return super().create_scheduler(self._steps_of_schedule or num_training_steps, optimizer)
-
-    def end_before(self, steps: Callable[[int], int]) -> None:
-        """Ends the training at a step before its last one; the learning rate falls as if it went on.
-
-        Args:
-            steps: returns this step for the number of all steps.
-        """
-        self._steps_of_schedule = self._planned_steps()
-        self.args.max_steps = steps(self._steps_of_schedule)
-
-    def _planned_steps(self) -> int:
-        arguments = self.args
-        if arguments.max_steps > 0:
-            return arguments.max_steps
-        size = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-        rows = len(self.train_dataset)
-        of_epoch = rows // size if self._drop_last else -(-rows // size)
-        return math.ceil(arguments.num_train_epochs * max(of_epoch, 1))
+    def end_after(self, steps: int) -> None:
+        """Ends the training after some steps."""
+        self.args.max_steps = steps
 
     # ---- evaluation --------------------------------------------------------------------------------------------------
 

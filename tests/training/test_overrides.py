@@ -46,7 +46,6 @@ OF_ONE_DEVICE = {
     "prediction_step",
     "evaluation_loop",
     "create_optimizer",
-    "create_scheduler",
     "save_model",
 }
 

@@ -1,10 +1,11 @@
 """Scores of every row of a small table: each is predicted by a model that is trained on the rows of the other folds.
 
 A validation set of a tenth of 100 rows has ten, of which a score says next to nothing, and which no model learns from.
-The models of K folds score all rows, and tell for how many steps to train; then the model of the run is trained on all
-rows for as many.
+The models of K folds score all rows, and tell whether training is better than the linear probe that they start from;
+then the model of the run is trained on all rows, or keeps its probe. No moment between is chosen: the learning rate has
+not fallen there, and a model of few rows that ends so is at times far below the one of some steps later.
 
-Dimension letters: N rows, K folds, C classes, labels or 1 number, M moments of a training at which its model predicts.
+Dimension letters: N rows, K folds, C classes, labels or 1 number.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import io
 import shutil
 import time
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start import has_exclusive_classes, warm_start
 
 _DIGITS = 5  # of logits in a file
-# Shares of the steps of a training. In the first of several steps of warm-up the rate is 0, so that the model after it
+# When the model of a fold predicts. In the first of several steps of warm-up the rate is 0, so that the model after it
 # is that of the linear probe.
-_MOMENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_MOMENTS = ("first step", "all steps")
 
 
 @dataclass
@@ -60,7 +61,7 @@ class ModelsOfFolds:
         features: rows of `Task.encode`.
         arguments: those of every fold.
         scores: computes the scores of the run.
-        logits: (M, N, C) float32, once the models are trained.
+        logits: (2, N, C) float32, of both moments, once the models are trained.
     """
 
     assembly: Assembly
@@ -123,7 +124,7 @@ class ModelsOfFolds:
         _ = self.evaluation  # a main metric that is no score ends the run here
 
     def _predictions(self, fold: int) -> np.ndarray:
-        """Trains the model of a fold; returns its outputs for the rows of the fold at all moments, (M, N of it, C)."""
+        """Trains the model of a fold; returns its outputs for the rows of the fold at both moments, (2, N of it, C)."""
         others, own = np.flatnonzero(self.of_rows != fold), np.flatnonzero(self.of_rows == fold)
         moments = _Moments(self.features.select(own))
         what = f"fold {fold + 1} of {self.number}"
@@ -139,10 +140,9 @@ class ModelsOfFolds:
         return np.stack(moments.outputs)
 
     def limit(self, trainer: BertkitTrainer) -> None:
-        """Ends the training of the run's own model at the moment that was best for the models of the folds."""
-        share = _MOMENTS[self.best]
-        if share < 1:
-            trainer.end_before(partial(step_of, share))
+        """Keeps the linear probe of the run's own model, if training made those of the folds worse."""
+        if self.best == 0:
+            trainer.end_after(1)
 
     # ---- what they predict ------------------------------------------------------------------------------------------
 
@@ -167,12 +167,10 @@ class ModelsOfFolds:
         return log_loss(logits / best_temperatures(logits, self.labels) if is_calibrated else logits, self.labels)
 
     def _sentence(self) -> str:
-        share = _MOMENTS[self.best]
-        when = "all steps" if share == 1 else f"{100 * share:.0f} % of the steps" if share else "the first step"
-        return (
-            f"{self.number} folds: {counted(len(self.of_rows), 'row', form=',')} are predicted best after {when}, for "
-            "which the model of all rows is trained"
-        )
+        rows = counted(len(self.of_rows), "row", form=",")
+        if self.best:
+            return f"{self.number} folds: {rows} are predicted best after all steps, for which the model is trained"
+        return f"{self.number} folds: {rows} are predicted best before training, so the model keeps what it starts from"
 
     def _columns(self) -> tuple[Any, Any]:
         return ColumnsOf(self.features), ColumnsOf(self.rows.examples)
@@ -211,8 +209,8 @@ class ModelsOfFolds:
         """Returns how the predictions were made, for ``run.json``."""
         return {
             "folds": self.number,
-            "losses": {f"{100 * share:.0f} %": loss for share, loss in zip(_MOMENTS, self.losses, strict=True)},
-            "trained_for": f"{100 * _MOMENTS[self.best]:.0f} %",
+            "losses": dict(zip(_MOMENTS, self.losses, strict=True)),
+            "trained_for": _MOMENTS[self.best],
         }
 
     def notes(self) -> list[str]:
@@ -240,13 +238,8 @@ class ModelsOfFolds:
         ]
 
 
-def step_of(share: float, steps: int) -> int:
-    """Returns the number of the step that ends a share of all steps, at least the first."""
-    return max(1, round(share * steps))
-
-
 class _Moments(TrainerCallback):
-    """Keeps the outputs of a model at some moments of its training.
+    """Keeps the outputs of a model after its first and its last step.
 
     Attributes:
         outputs: one array for each moment.
@@ -259,6 +252,5 @@ class _Moments(TrainerCallback):
         self._rows = rows
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        due = [share for share in _MOMENTS[len(self.outputs) :] if state.global_step >= step_of(share, state.max_steps)]
-        if due:
-            self.outputs += [np.asarray(self.trainer.predict(self._rows).predictions)] * len(due)
+        if due := [state.global_step == 1, state.global_step == state.max_steps].count(True):
+            self.outputs += [np.asarray(self.trainer.predict(self._rows).predictions)] * due

@@ -13,7 +13,7 @@ from bertkit.inference.evaluation import outcome_of
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.training.recovery import folds_done, how_to_continue
 from bertkit.training.runs import resolve
-from bertkit.training.runs.folds import ModelsOfFolds, step_of
+from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.training import Assembly
 
 pytestmark = pytest.mark.numeric
@@ -138,23 +138,19 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, mon
     assert run.metrics["train_loss"] == pytest.approx(whole.metrics["train_loss"], rel=1e-3)
 
 
-def test_the_model_is_trained_for_as_long_as_the_folds_found_best(train, monkeypatch):
-    monkeypatch.setattr(ModelsOfFolds, "best", 2)
+@pytest.mark.parametrize(("best", "steps", "when"), [(0, 1, "first step"), (1, 8, "all steps")])
+def test_the_model_keeps_its_probe_if_training_made_the_folds_worse(train, monkeypatch, best, steps, when):
+    monkeypatch.setattr(ModelsOfFolds, "best", best)
     run = train()
-    state = json.loads((run.output_dir / "trainer_state.json").read_text())
-    assert state["global_step"] == 4
-    last = [entry["learning_rate"] for entry in state["log_history"] if "learning_rate" in entry][-1]
+    assert json.loads((run.output_dir / "trainer_state.json").read_text())["global_step"] == steps
+    assert json.loads((run.output_dir / "run.json").read_text())["folds"]["trained_for"] == when
     assert run.verdict.proposal is None or "--num-train-epochs" not in " ".join(run.verdict.proposal.options)
-    assert 0.3e-3 < last < 0.9e-3  # halfway down, not at the end of the schedule
-    assert (step_of(0.0, 8), step_of(0.5, 8), step_of(1.0, 8)) == (1, 4, 8)
 
 
-def test_the_best_moment_has_the_lowest_loss_of_calibrated_probabilities(train):
+def test_the_moment_has_the_lower_loss_of_calibrated_probabilities(train):
     record = json.loads((train().output_dir / "run.json").read_text())["folds"]
-    assert (
-        min(record["losses"], key=lambda when: (record["losses"][when], -float(when.split()[0])))
-        == (record["trained_for"])
-    )
+    assert len(record["losses"]) == 2
+    assert record["losses"][record["trained_for"]] == min(record["losses"].values())
 
 
 @pytest.mark.parametrize(
