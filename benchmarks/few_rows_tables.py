@@ -5,8 +5,9 @@ GitHub) ``few/clinc150/data_full.json``; of BANKING77 (PolyAI-LDN/task-specific-
 ``few/banking77/{train,test}.csv``; of GoEmotions (google-research) ``few/goemotions/{train,test}.tsv``; of UCI's
 SMS spam ``few/sms/SMSSpamCollection``; and, as FreedomIntelligence/qnn on GitHub has them,
 ``few/trec/{train_5500,TREC_10}.label``, ``few/sst5/sentiment-{train,test}``, ``few/subj/subj.*``,
-``few/cr/custrev.*`` and ``few/snli/{s1,s2,labels}.*``. A row has ``text``, perhaps ``text_b``, and ``label``: a name,
-names or a number.
+``few/cr/custrev.*`` and ``few/snli/{s1,s2,labels}.*``; of ChineseNlpCorpus (SophonPlus) ``few/waimai/waimai_10k.csv``;
+of Project Gutenberg ``text/books/*.txt``. A row has ``text``, perhaps ``text_b``, and ``label``: a name, names or a
+number.
 """
 
 from __future__ import annotations
@@ -138,6 +139,66 @@ def emotions(data: Path) -> tuple[Rows, Rows]:
     return of_file("train.tsv"), of_file("test.tsv")
 
 
+# ---- unlike the tables that defaults were chosen on -----------------------------------------------------------------
+
+
+def joined(data: Path) -> tuple[Rows, Rows]:
+    """Two or three sentences of CLINC150 as one text, with the intents of all as its labels."""
+
+    def of_part(rows: Rows, seed: int) -> Rows:
+        rng = random.Random(seed)
+        rng.shuffle(rows)
+        parts, start = [], 0
+        while start + 3 <= len(rows):
+            part = rows[start : start + rng.choice((2, 3))]
+            start += len(part)
+            parts.append(
+                {"text": ". ".join(row["text"] for row in part), "label": sorted({row["label"] for row in part})}
+            )
+        return parts
+
+    train, test = clinc(data)
+    return of_part(train, 1), of_part(test, 2)
+
+
+def novels(data: Path) -> tuple[Rows, Rows]:
+    """Passages of 300 words, whose label is the book."""
+    rows = []
+    for file in sorted((data / "text/books").glob("*.txt")):
+        text = file.read_text(encoding="utf-8-sig").partition("*** START OF")[2].partition("*** END OF")[0]
+        words = text.split()[500:]  # behind the title
+        rows += [
+            {"text": " ".join(words[start : start + 300]), "label": file.stem.replace("_", " ")}
+            for start in range(0, len(words) - 300, 300)
+        ]
+    random.Random(1).shuffle(rows)
+    return rows[:-SCORED], rows[-SCORED:]
+
+
+def rare(data: Path) -> tuple[Rows, Rows]:
+    """SMS spam with one spam in forty messages."""
+
+    def of_part(rows: Rows) -> Rows:
+        ham, found = ([row for row in rows if row["label"] == label] for label in ("ham", "spam"))
+        kept = ham + found[: len(ham) // 39]
+        random.Random(1).shuffle(kept)
+        return kept
+
+    train, other = spam(data)
+    return of_part(train), of_part(other)
+
+
+def meals(data: Path) -> tuple[Rows, Rows]:
+    """Chinese reviews of delivered meals."""
+    with (data / "few/waimai/waimai_10k.csv").open(encoding="utf-8", newline="") as stream:
+        rows = [
+            {"text": line["review"].strip(), "label": "good" if line["label"] == "1" else "bad"}
+            for line in csv.DictReader(stream)
+        ]
+    random.Random(1).shuffle(rows)
+    return rows[:-SCORED], rows[-SCORED:]
+
+
 MRPC = tsv(
     "glue/MRPC/train.tsv",
     "glue/MRPC/dev.tsv",
@@ -177,7 +238,14 @@ CONFIRMED = {
     "snli": Table("SNLI (pairs)", "classes", snli),
 }
 """Tables that no default was chosen on."""
-ALL = {**TABLES, **CONFIRMED}
+UNLIKE = {
+    "joined": Table("CLINC150, sentences joined (150 labels)", "several", joined),
+    "novels": Table("8 novels, passages of 300 words", "classes", novels),
+    "rare": Table("SMS spam, one in 40", "classes", rare),
+    "meals": Table("Reviews in Chinese", "classes", meals),
+}
+"""Tables of kinds that no default was chosen on."""
+ALL = {**TABLES, **CONFIRMED, **UNLIKE}
 
 
 def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows]:
