@@ -15,8 +15,8 @@ from typing import Any, Literal
 from bertkit.runtime.options import check_ranges, option, setting
 
 KEEP, LORA, DISTILL = "keep_layers", "lora", "distill"
-HEAD, CONTRAST, HEAD_RATE = "head", "contrast_steps", "head_learning_rate"
-WARM_START = HEAD, CONTRAST, HEAD_RATE
+HEAD, PAIRS, CONTRAST, HEAD_RATE = "head", "pair_steps", "contrast_steps", "head_learning_rate"
+WARM_START = HEAD, PAIRS, CONTRAST, HEAD_RATE
 """Keys of the ``train`` block on the head of a classifier and what precedes its training."""
 Objective = Literal["distilbert", "minilm"]
 Form = Literal["bert", "bertkit"]
@@ -183,8 +183,8 @@ def has_teacher(train: Mapping[str, Any]) -> bool:
 
 
 def is_warm(train: Mapping[str, Any]) -> bool:
-    """Returns whether something precedes the training by a ``train`` block: a linear probe, contrast."""
-    return bool(train.get(CONTRAST)) or train.get(HEAD) == "probe"
+    """Returns whether something precedes the training by a ``train`` block: a linear probe, contrast, texts apart."""
+    return bool(train.get(PAIRS) or train.get(CONTRAST)) or train.get(HEAD) == "probe"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +215,12 @@ class TrainSettings:
         "weights.",
         default=None,
         rare=True,
+    )
+    pair_steps: int | None = setting(
+        "Steps before all others that teach a model of pairs what its two texts tell that are read apart.",
+        default=None,
+        ge=0,
+        le=100_000,
     )
     contrast_steps: int | None = setting(
         "Steps before the probe that draw rows of a class together and others apart.", default=None, ge=0, le=100_000

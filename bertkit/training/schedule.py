@@ -18,14 +18,14 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, usual_epochs
+from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, PAIRS, usual_epochs
 from bertkit.runtime.progress import counted
 from bertkit.training.contrast import can_contrast
 
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
 
-FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_steps", HEAD, CONTRAST, HEAD_RATE)
+FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_steps", HEAD, PAIRS, CONTRAST, HEAD_RATE)
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
@@ -34,6 +34,7 @@ TELLING = 100
 _SAVE_STEPS = 50  # steps that a killed run loses at most
 _MANY_CLASSES = 20  # above which a random head has hardly learned to tell them apart when the training ends
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
+_PAIR_STEPS = 75
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
 _STEPS_OF_LABELS = 100  # at least for several labels, which no contrast precedes
 _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
@@ -47,6 +48,7 @@ def fitted_schedule(
     classes: Sequence[int] = (),
     *,
     has_several_labels: bool = False,
+    has_pairs: bool = False,
 ) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
@@ -59,7 +61,8 @@ def fitted_schedule(
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
-                                several labels of a text if the rows are scored so
+                                several labels of a text, and for pairs, if the rows are scored so
+    ``pair_steps``              75 before such a probe of pairs whose rows are scored so
     ``contrast_steps``          75 before such a probe, 150 for more than 20 classes
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
@@ -71,6 +74,7 @@ def fitted_schedule(
         config: configuration of the encoder.
         classes: rows of each class, of which each text has one; none for other labels.
         has_several_labels: whether a text may have several labels.
+        has_pairs: whether the labels are those of pairs of texts.
     """
     train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
     chosen: dict[str, Any] = {}
@@ -78,7 +82,7 @@ def fitted_schedule(
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
     is_small, has_many = scored is None, len(classes) > _MANY_CLASSES
-    pays = has_many or (is_small and (has_several_labels or can_contrast(classes)))
+    pays = has_many or (is_small and (has_several_labels or has_pairs or can_contrast(classes)))
     is_probed = pays and train.get(HEAD) is None
     if "num_train_epochs" not in train and not train.get("max_steps"):
         least = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
@@ -91,13 +95,17 @@ def fitted_schedule(
             chosen["save_steps"] = _SAVE_STEPS
     if is_probed:
         chosen[HEAD] = "probe"
+        if is_small and has_pairs and train.get(PAIRS) is None:
+            chosen[PAIRS] = _PAIR_STEPS
         if train.get(CONTRAST) is None and can_contrast(classes):
             chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many else _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
     if HEAD in chosen:
-        before = f" after {counted(chosen[CONTRAST], 'step')} of contrast" if chosen.get(CONTRAST) else ""
+        phases = [(PAIRS, "on texts read apart"), (CONTRAST, "of contrast")]
+        before = " and ".join(f"{counted(chosen[key], 'step')} {what}" for key, what in phases if chosen.get(key))
+        before = f" after {before}" if before else ""
         why = f"there are {len(classes)} classes" if has_many else f"there are {rows} rows"
         lines += f"\nstarts from a linear probe{before}, since {why}; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()

@@ -1,4 +1,4 @@
-"""Preparation of a fine-tuning before its first step: contrast of the classes, and a head from a linear probe."""
+"""Preparation of a fine-tuning before its first step: texts of pairs read apart, contrast, a head from a probe."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 
 from bertkit.data.tables.table import numbered
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import CONTRAST, HEAD
+from bertkit.recipe.settings import CONTRAST, HEAD, PAIRS
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted, say
-from bertkit.tasks.base import Task, head_name
+from bertkit.tasks.base import Task, head_name, texts_of
+from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.contrast import can_contrast, contrast
 from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.pairs import learn_from_texts_apart
 from bertkit.training.trainer import BertkitTrainer
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
@@ -34,13 +36,19 @@ def has_exclusive_classes(task: Task) -> bool:
     return problem_of(task) == "single_label_classification"
 
 
+def has_pairs(task: Task) -> bool:
+    """Returns whether a task labels pairs of texts, of the kinds of `problem_of`."""
+    return bool(problem_of(task)) and len(getattr(task.settings, "text_columns", ())) == 2
+
+
 def check_warm_start(recipe: Recipe, task: Task) -> None:
     """Checks that a task has a head that can start from a linear probe, if the recipe asks for one.
 
     Raises:
-        RecipeError: it has not, or the labels are no exclusive classes of texts, which a contrast needs.
+        RecipeError: it has not, or the labels are no exclusive classes of texts, which a contrast needs, or the texts
+            no pairs.
     """
-    asked = [key for key in (HEAD, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
+    asked = [key for key in (HEAD, PAIRS, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
     if asked and (head_name(task) not in _HEADS or task.label_columns != ("labels",)):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: {task.kind} has no head of classes; remove it")
     if CONTRAST in asked and not has_exclusive_classes(task):
@@ -48,6 +56,35 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
             f"recipe {recipe.name}: train.{CONTRAST}: needs one class for each text, by which rows are drawn together; "
             "remove it"
         )
+    if PAIRS in asked and not has_pairs(task):
+        raise RecipeError(f"recipe {recipe.name}: train.{PAIRS}: is for pairs of texts of a table; remove it")
+
+
+def learn_from_pairs(trainer: BertkitTrainer, recipe: Recipe, task: Task, rows: Split) -> None:
+    """Teaches the encoder of a run what the two texts of pairs tell that are read apart, as far as the recipe asks.
+
+    Args:
+        trainer: the trainer of a run before its first step.
+        recipe: the recipe of the run, which `check_warm_start` accepts.
+        task: the task of the training data.
+        rows: the training rows.
+    """
+    steps = int(recipe.train.get(PAIRS) or 0)
+    if not steps:
+        return
+    learn_from_texts_apart(
+        trainer.model,
+        _head_of(trainer).reads,
+        list(texts_of(task, ColumnsOf(rows.examples)).values()),
+        trainer.processing_class,
+        longest=recipe.data.max_seq_length,
+        steps=steps,
+        optimizer=trainer.create_optimizer(),
+        seed=int(recipe.train["seed"]),
+        precision=trainer.autocast,
+    )
+    trainer.optimizer = None  # what follows begins with one of its own
+    say(f"texts apart: {counted(steps, 'step')} have taught what the two texts of a pair tell apart")
 
 
 def warm_start(trainer: BertkitTrainer, recipe: Recipe) -> None:
@@ -57,15 +94,20 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe) -> None:
         trainer: the trainer of a run before its first step.
         recipe: the recipe of the run, which `check_warm_start` accepts.
     """
-    rows, collate, model = trainer.train_dataset, trainer.data_collator, trainer.model
-    shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
-    sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
-    sample.pop("labels")
-    head = find_head(model, sample)
+    head = _head_of(trainer)
     if steps := int(recipe.train.get(CONTRAST) or 0):
         _contrast_classes(trainer, recipe, head, steps)
     if recipe.train.get(HEAD) == "probe":
         _write_probe(trainer, head)
+
+
+def _head_of(trainer: BertkitTrainer) -> Head:
+    """Returns the layers of the head of a trainer's model, found by its outputs for two short rows."""
+    rows, collate, model = trainer.train_dataset, trainer.data_collator, trainer.model
+    shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
+    sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
+    sample.pop("labels")
+    return find_head(model, sample)
 
 
 def size_of_contrast(recipe: Recipe, classes: int) -> int:

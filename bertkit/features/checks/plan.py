@@ -21,10 +21,11 @@ from torch.utils.data import ConcatDataset
 from bertkit.features.checks.findings import INSTALL, Finding, error, extra, note, rule, warning
 from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import Speed, Trial
-from bertkit.recipe.settings import CONTRAST
+from bertkit.recipe.settings import CONTRAST, PAIRS
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.progress import counted, memory_size
 from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.pairs import PAIRS_OF_BATCH
 from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
 from bertkit.training.warm_start import size_of_contrast
 
@@ -250,7 +251,7 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
     training, evaluation = _training_seconds(subject, trial), _evaluation_seconds(subject, trial)
-    training *= subject.models
+    training = training * subject.models + _seconds_before(subject, trial, PAIRS, PAIRS_OF_BATCH)
     return training + evaluation + saves(subject) * _checkpoint_seconds(subject), ""
 
 
@@ -264,12 +265,19 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
     of_batches = list(map(trial.steps.of, batches))
-    contrast = 0.0
-    if number := int(subject.recipe.train.get(CONTRAST) or 0):
-        size = size_of_contrast(subject.recipe, int(subject.config.num_labels))
-        of_step = float(np.mean(of_batches)) * size / placement.per_device_train_batch_size
-        contrast = number * (of_step + trial.optimizer_seconds)
+    contrast = _seconds_before(
+        subject, trial, CONTRAST, size_of_contrast(subject.recipe, int(subject.config.num_labels))
+    )
     return sum(of_batches) * steps / accumulated + contrast + others
+
+
+def _seconds_before(subject: Subject, trial: Trial, key: str, size: int) -> float:
+    """Estimates the steps of a key of the ``train`` block that precede a fine-tuning, in batches of ``size`` rows."""
+    number = int(subject.recipe.train.get(key) or 0)
+    if not number or subject.features is None:
+        return 0.0
+    mean = float(np.mean(list(map(trial.steps.of, subject.features["train"]["length"][:]))))
+    return number * (mean * size / subject.placement.per_device_train_batch_size + trial.optimizer_seconds)
 
 
 def _evaluation_seconds(subject: Subject, trial: Trial) -> float:

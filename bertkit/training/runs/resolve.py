@@ -33,7 +33,7 @@ from bertkit.training.runs.run_directory import RunSetup
 from bertkit.training.runs.training import is_tuned, is_weighted
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.tuning import check_tuning
-from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, problem_of
+from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, has_pairs, problem_of
 
 MOST_ROWS = 1000
 """Training rows up to which all are scored by folds."""
@@ -98,8 +98,11 @@ def resolve(
         rows = len(splits["train"].examples)
         scored = None if folds else len(splits["validation"].examples)
         classes = _rows_of_classes(task, splits["train"])
-        has_several = problem_of(task) == "multi_label_classification"
-        recipe, chosen = fitted_schedule(recipe, rows, scored, start.config, classes, has_several_labels=has_several)
+        kinds = {
+            "has_several_labels": problem_of(task) == "multi_label_classification",
+            "has_pairs": has_pairs(task),
+        }
+        recipe, chosen = fitted_schedule(recipe, rows, scored, start.config, classes, **kinds)
     if folds:
         recipe = replace(recipe, data=replace(recipe.data, folds=folds))
         task = task.with_settings()

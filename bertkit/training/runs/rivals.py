@@ -8,7 +8,7 @@ Dimension letters: N rows that are scored, T rows that are trained on, C labels,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,24 +17,21 @@ import numpy as np
 
 from bertkit.data.tables.table import same_texts
 from bertkit.inference.facts import percent
-from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import Verdict
 from bertkit.metrics.statistics import Test, by_example
-from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.runtime.progress import display_name
-from bertkit.tasks.base import Task, padded, per_example, texts_of
+from bertkit.tasks.base import Task, per_example, texts_of
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.pairs import differences, means_of_texts
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.warm_start import problem_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _MOST_ROWS = 5000  # trained on or scored, beyond which a line takes long
-_BATCH = 64  # texts whose vectors are computed at once
 _WORDS, _FROZEN, _APART = "words", "frozen", "apart"
 _TITLES = {
     _WORDS: "a linear model of words (TF-IDF)",
@@ -152,7 +149,7 @@ def rivals_of(
         of_rows = folds_to_fit(of_texts, strata) if folds is None else folds.of_rows
         found = {_WORDS: _by_words(texts, labels, of_rows)}
         lengths = task.data.max_seq_length
-        vectors = [[_vectors(model, tokenizer, column, lengths) for column in columns] for columns in texts]
+        vectors = [[means_of_texts(model, tokenizer, column, lengths) for column in columns] for columns in texts]
         for name, inputs in _views(vectors).items():
             line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
             found[name] = _decided(out_of_fold if scored is None else line.logits(inputs[1]), metric)
@@ -209,23 +206,4 @@ def _views(vectors: Sequence[Sequence[np.ndarray]]) -> dict[str, list[np.ndarray
     """Returns what lines are fitted to, by name: the vectors of a text, or how those of a pair differ."""
     if len(vectors[0]) == 1:
         return {_FROZEN: [columns[0] for columns in vectors]}
-    return {_APART: [np.concatenate([np.abs(u - v), u * v], axis=1) for u, v in vectors]}
-
-
-def _vectors(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], longest: int
-) -> np.ndarray:
-    """Returns the mean of the last layer over the tokens of each text, (N, D) float32."""
-    encoder: Any = model.base_model
-    rows = tokenizer(list(texts), truncation=True, max_length=longest)
-    inputs = model_inputs(model.config)
-    lengths = [len(ids) for ids in rows["input_ids"]]
-
-    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-        return padded([{name: rows[name][number] for name in inputs} for number in numbers], tokenizer, inputs)
-
-    def keep(numbers: list[int], outputs: Any) -> Iterator[np.ndarray]:
-        for number, states in zip(numbers, outputs[0].float().cpu(), strict=True):
-            yield states[: lengths[number]].mean(dim=0).numpy().copy()
-
-    return np.stack(forward_in_batches(encoder, lengths, collate, keep, _BATCH, "the frozen checkpoint"))
+    return {_APART: [differences(*columns) for columns in vectors]}

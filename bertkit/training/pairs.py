@@ -1,0 +1,175 @@
+"""A phase before the training of a classifier of pairs: it learns what the two texts tell that are read apart.
+
+Many encoders say what a text means by the mean of its tokens, and how the means u and v of two texts differ tells much
+of the pair: a line on |u - v| and u · v, fitted to a hundred pairs, is often far above a model that reads both texts at
+once and has to learn from as many pairs what to compare. So the encoder is taught first to tell from the vector that
+the head reads what a line would read: the cosine of u and v, and the principal components of |u - v| and u · v. No
+label is needed, so that any two of the texts are a pair to learn from, and one phase serves the models of all folds.
+
+Dimension letters: T texts, P pairs, B pairs of a batch, D numbers of a mean, K components, H hidden size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, get_linear_schedule_with_warmup
+
+from bertkit.inference.forward import forward_in_batches
+from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.runtime.progress import Bar
+from bertkit.tasks.base import padded
+from bertkit.training.heads import captured
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PAIRS_OF_BATCH = 32
+_MOST_ROWS = 1000  # whose texts are paired; the nearest of each text are found among all others
+_NEAREST = 5  # texts beside each that are drawn as near ones
+_COMPONENTS = 32
+_OF_COMPONENTS = 4000  # pairs that the components are computed of
+_DECODER_RATE = 1e-2
+_WARM_UP = 0.1  # share of the steps
+_MAX_NORM = 1.0
+_BATCH = 64  # texts whose means are computed at once
+
+
+def means_of_texts(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], longest: int
+) -> np.ndarray:
+    """Returns the mean of the encoder's last layer over the tokens of each text, (T, D) float32.
+
+    Args:
+        model: a model with a head, or an encoder.
+        tokenizer: its tokenizer.
+        texts: the texts.
+        longest: tokens of a text that are read, at most.
+    """
+    rows = tokenizer(list(texts), truncation=True, max_length=longest)
+    inputs = model_inputs(model.config)
+    lengths = [len(ids) for ids in rows["input_ids"]]
+
+    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
+        return padded([{name: rows[name][number] for name in inputs} for number in numbers], tokenizer, inputs)
+
+    def keep(numbers: list[int], outputs: Any) -> Iterator[np.ndarray]:
+        for number, states in zip(numbers, outputs[0].float().cpu(), strict=True):
+            yield states[: lengths[number]].mean(dim=0).numpy().copy()
+
+    encoder: Any = model.base_model
+    return np.stack(forward_in_batches(encoder, lengths, collate, keep, _BATCH, "the frozen checkpoint"))
+
+
+def differences(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Returns what a line on two texts reads, (P, 2D): how far their means (P, D) are apart, and their products."""
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
+
+
+class _TextsApart:
+    """Pairs of texts to learn from, and what their means tell.
+
+    Args:
+        means: means of the first texts of the rows, then of the second ones, (T, D).
+        random: draws the pairs.
+    """
+
+    def __init__(self, means: np.ndarray, random: np.random.Generator):
+        from sklearn.decomposition import PCA
+
+        self._means, self._random = means, random
+        unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        self._cosines = unit @ unit.T
+        others = self._cosines - 2 * np.eye(len(unit), dtype=unit.dtype)  # a text is not its own neighbour
+        self._nearest = np.argsort(-others, axis=1)[:, : min(_NEAREST, len(unit) - 1)]
+        first, second = self.draw(_OF_COMPONENTS)
+        told = differences(means[first], means[second])
+        self._center, self._spread = told.mean(axis=0), np.maximum(told.std(axis=0), 1e-6)
+        told = (told - self._center) / self._spread
+        self._components = PCA(min(_COMPONENTS, *told.shape), random_state=0).fit(told)
+        self._deviations = np.maximum(self._components.transform(told).std(axis=0), 1e-6)
+        cosines = self._cosines[first, second]
+        self._mean_cosine, self._of_cosines = cosines.mean(), max(float(cosines.std()), 1e-6)
+        shares = self._components.explained_variance_ratio_
+        self.weights = np.concatenate([[1.0], shares / max(shares.sum(), 1e-12)]).astype(np.float32)
+
+    def draw(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the two texts of pairs, (P,) int64 each: rows of the table, near texts and any two, a third each."""
+        rows, random = len(self._means) // 2, self._random
+        kind = random.integers(3, size=number)
+        first, any_other = random.integers(2 * rows, size=(2, number))
+        near = self._nearest[first, random.integers(self._nearest.shape[1], size=number)]
+        of_row = random.integers(rows, size=number)
+        first = np.where(kind == 0, of_row, first)
+        second = np.choose(kind, [of_row + rows, near, any_other])
+        is_turned = random.random(number) < 0.5
+        return np.where(is_turned, second, first), np.where(is_turned, first, second)
+
+    def told(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Returns what the means of pairs tell, (P, 1 + K) float32: the cosine, then the components; each has mean 0
+        and deviation 1."""
+        told = (differences(self._means[first], self._means[second]) - self._center) / self._spread
+        cosines = (self._cosines[first, second] - self._mean_cosine) / self._of_cosines
+        components = self._components.transform(told) / self._deviations
+        return np.concatenate([cosines[:, None], components], axis=1).astype(np.float32)
+
+
+def learn_from_texts_apart(
+    model: PreTrainedModel,
+    layer: nn.Linear,
+    texts: Sequence[Sequence[str]],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    longest: int,
+    steps: int,
+    optimizer: torch.optim.Optimizer,
+    seed: int,
+    precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> None:
+    """Trains the weights below the head of a classifier of pairs to tell what the two texts tell that are read apart.
+
+    Args:
+        model: the classifier, in training mode afterwards.
+        layer: the first layer of its head, whose input is what the head reads.
+        texts: the first texts of the rows, and the second ones.
+        tokenizer: of the model.
+        longest: tokens of a pair that are read, at most.
+        steps: number of steps.
+        optimizer: of the weights of the model, at its highest rate.
+        seed: of the pairs.
+        precision: context of the forward pass.
+    """
+    random = np.random.default_rng(seed)
+    rows = random.permutation(len(texts[0]))[:_MOST_ROWS]
+    all_texts = [column[row] for column in texts for row in rows.tolist()]
+    apart = _TextsApart(means_of_texts(model, tokenizer, all_texts, longest), random)
+    inputs, device = model_inputs(model.config), model.device
+    weights = torch.from_numpy(apart.weights).to(device)
+    decoder = nn.Linear(layer.in_features, len(weights)).to(device)
+    trained = [weight for group in optimizer.param_groups for weight in group["params"]]
+    optimizer.add_param_group({"params": list(decoder.parameters()), "lr": _DECODER_RATE})
+    schedule = get_linear_schedule_with_warmup(optimizer, round(_WARM_UP * steps), steps)
+    model.train()
+    with captured(layer) as seen, Bar("texts apart", "steps") as bar:
+        for step in range(steps):
+            first, second = apart.draw(PAIRS_OF_BATCH)
+            pairs = ([all_texts[number] for number in side.tolist()] for side in (first, second))
+            encoded = tokenizer(*pairs, truncation=True, max_length=longest)
+            of_pairs = [{name: encoded[name][pair] for name in inputs} for pair in range(PAIRS_OF_BATCH)]
+            batch = {name: values.to(device) for name, values in padded(of_pairs, tokenizer, inputs).items()}
+            with precision():
+                model(**batch)
+            read = seen.pop(layer)[0].float()
+            told = torch.from_numpy(apart.told(first, second)).to(device)
+            loss = ((decoder(read) - told).square().mean(dim=0) * weights).sum()
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(trained, _MAX_NORM)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            bar(step + 1, steps)
