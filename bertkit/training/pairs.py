@@ -4,7 +4,7 @@ Many encoders say what a text means by the mean of its tokens, and how the means
 of the pair: a line on |u - v| and u · v, fitted to a hundred pairs, is often far above a model that reads both texts at
 once and has to learn from as many pairs what to compare. So the encoder is taught first to tell from the vector that
 the head reads what a line would read: the cosine of u and v, and the principal components of |u - v| and u · v. No
-label is needed, so that any two of the texts are a pair to learn from, and one phase serves the models of all folds.
+label is needed, so that any two of the texts are a pair to learn from.
 
 Dimension letters: T texts, P pairs, B pairs of a batch, D numbers of a mean, K components, H hidden size.
 """
@@ -51,7 +51,7 @@ def means_of_texts(
         texts: the texts.
         longest: tokens of a text that are read, at most.
     """
-    rows = tokenizer(list(texts), truncation=True, max_length=longest)
+    rows = tokenizer(list(texts), truncation=True, max_length=longest, return_token_type_ids=True)
     inputs = model_inputs(model.config)
     lengths = [len(ids) for ids in rows["input_ids"]]
 
@@ -71,7 +71,7 @@ def differences(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-class _TextsApart:
+class TextsApart:
     """Pairs of texts to learn from, and what their means tell.
 
     Args:
@@ -130,7 +130,7 @@ def learn_from_texts_apart(
     optimizer: torch.optim.Optimizer,
     seed: int,
     precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
-) -> None:
+) -> Tensor:
     """Trains the weights below the head of a classifier of pairs to tell what the two texts tell that are read apart.
 
     Args:
@@ -143,23 +143,27 @@ def learn_from_texts_apart(
         optimizer: of the weights of the model, at its highest rate.
         seed: of the pairs.
         precision: context of the forward pass.
+
+    Returns:
+        The losses of the steps, (steps,) float32: 2 if nothing is told, 0 if all is.
     """
     random = np.random.default_rng(seed)
     rows = random.permutation(len(texts[0]))[:_MOST_ROWS]
     all_texts = [column[row] for column in texts for row in rows.tolist()]
-    apart = _TextsApart(means_of_texts(model, tokenizer, all_texts, longest), random)
+    apart = TextsApart(means_of_texts(model, tokenizer, all_texts, longest), random)
     inputs, device = model_inputs(model.config), model.device
     weights = torch.from_numpy(apart.weights).to(device)
     decoder = nn.Linear(layer.in_features, len(weights)).to(device)
     trained = [weight for group in optimizer.param_groups for weight in group["params"]]
     optimizer.add_param_group({"params": list(decoder.parameters()), "lr": _DECODER_RATE})
     schedule = get_linear_schedule_with_warmup(optimizer, round(_WARM_UP * steps), steps)
+    losses: list[Tensor] = []
     model.train()
     with captured(layer) as seen, Bar("texts apart", "steps") as bar:
         for step in range(steps):
             first, second = apart.draw(PAIRS_OF_BATCH)
             pairs = ([all_texts[number] for number in side.tolist()] for side in (first, second))
-            encoded = tokenizer(*pairs, truncation=True, max_length=longest)
+            encoded = tokenizer(*pairs, truncation=True, max_length=longest, return_token_type_ids=True)
             of_pairs = [{name: encoded[name][pair] for name in inputs} for pair in range(PAIRS_OF_BATCH)]
             batch = {name: values.to(device) for name, values in padded(of_pairs, tokenizer, inputs).items()}
             with precision():
@@ -167,9 +171,11 @@ def learn_from_texts_apart(
             read = seen.pop(layer)[0].float()
             told = torch.from_numpy(apart.told(first, second)).to(device)
             loss = ((decoder(read) - told).square().mean(dim=0) * weights).sum()
+            losses.append(loss.detach())
             torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(trained, _MAX_NORM)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
             bar(step + 1, steps)
+    return torch.stack(losses).cpu()

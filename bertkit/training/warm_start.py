@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from bertkit.recipe.settings import CONTRAST, HEAD, PAIRS
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.base import Task, head_name, texts_of
-from bertkit.tasks.splits import ColumnsOf, Split
+from bertkit.tasks.splits import ColumnsOf
 from bertkit.training.contrast import can_contrast, contrast
 from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
@@ -60,41 +61,18 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
         raise RecipeError(f"recipe {recipe.name}: train.{PAIRS}: is for pairs of texts of a table; remove it")
 
 
-def learn_from_pairs(trainer: BertkitTrainer, recipe: Recipe, task: Task, rows: Split) -> None:
-    """Teaches the encoder of a run what the two texts of pairs tell that are read apart, as far as the recipe asks.
+def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: Any) -> None:
+    """Does what the recipe asks for before the first step: steps on texts apart and of contrast, a linear probe.
 
     Args:
         trainer: the trainer of a run before its first step.
         recipe: the recipe of the run, which `check_warm_start` accepts.
         task: the task of the training data.
-        rows: the training rows.
-    """
-    steps = int(recipe.train.get(PAIRS) or 0)
-    if not steps:
-        return
-    learn_from_texts_apart(
-        trainer.model,
-        _head_of(trainer).reads,
-        list(texts_of(task, ColumnsOf(rows.examples)).values()),
-        trainer.processing_class,
-        longest=recipe.data.max_seq_length,
-        steps=steps,
-        optimizer=trainer.create_optimizer(),
-        seed=int(recipe.train["seed"]),
-        precision=trainer.autocast,
-    )
-    trainer.optimizer = None  # what follows begins with one of its own
-    say(f"texts apart: {counted(steps, 'step')} have taught what the two texts of a pair tell apart")
-
-
-def warm_start(trainer: BertkitTrainer, recipe: Recipe) -> None:
-    """Trains the encoder by contrast, and writes a linear probe into the head, as far as the recipe asks for them.
-
-    Args:
-        trainer: the trainer of a run before its first step.
-        recipe: the recipe of the run, which `check_warm_start` accepts.
+        examples: the rows of the data set that the trainer trains on.
     """
     head = _head_of(trainer)
+    if steps := int(recipe.train.get(PAIRS) or 0):
+        _learn_from_texts_apart(trainer, recipe, head, list(texts_of(task, ColumnsOf(examples)).values()), steps)
     if steps := int(recipe.train.get(CONTRAST) or 0):
         _contrast_classes(trainer, recipe, head, steps)
     if recipe.train.get(HEAD) == "probe":
@@ -113,6 +91,25 @@ def _head_of(trainer: BertkitTrainer) -> Head:
 def size_of_contrast(recipe: Recipe, classes: int) -> int:
     """Returns the rows of a batch of contrast: two of each class, as far as the batch of the run goes."""
     return min(int(recipe.train["global_train_batch_size"]), max(_LEAST_COMPARED, 2 * classes))
+
+
+def _learn_from_texts_apart(
+    trainer: BertkitTrainer, recipe: Recipe, head: Head, texts: Sequence[Sequence[str]], steps: int
+) -> None:
+    """Teaches the encoder what the two texts of a pair tell that are read apart."""
+    learn_from_texts_apart(
+        trainer.model,
+        head.reads,
+        texts,
+        trainer.processing_class,
+        longest=recipe.data.max_seq_length,
+        steps=steps,
+        optimizer=trainer.create_optimizer(),
+        seed=int(recipe.train["seed"]),
+        precision=trainer.autocast,
+    )
+    trainer.optimizer = None  # what follows begins with one of its own
+    say(f"texts apart: {counted(steps, 'step')} have taught what the two texts of a pair tell apart")
 
 
 def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int) -> None:

@@ -251,7 +251,7 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
     training, evaluation = _training_seconds(subject, trial), _evaluation_seconds(subject, trial)
-    training = training * subject.models + _seconds_before(subject, trial, PAIRS, PAIRS_OF_BATCH)
+    training *= subject.models
     return training + evaluation + saves(subject) * _checkpoint_seconds(subject), ""
 
 
@@ -265,10 +265,9 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
     of_batches = list(map(trial.steps.of, batches))
-    contrast = _seconds_before(
-        subject, trial, CONTRAST, size_of_contrast(subject.recipe, int(subject.config.num_labels))
-    )
-    return sum(of_batches) * steps / accumulated + contrast + others
+    of_contrast = size_of_contrast(subject.recipe, int(subject.config.num_labels))
+    before = sum(_seconds_before(subject, trial, *each) for each in ((PAIRS, PAIRS_OF_BATCH), (CONTRAST, of_contrast)))
+    return sum(of_batches) * steps / accumulated + before + others
 
 
 def _seconds_before(subject: Subject, trial: Trial, key: str, size: int) -> float:

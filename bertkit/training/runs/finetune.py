@@ -36,7 +36,7 @@ from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.runs.run_directory import RunSetup, set_up
 from bertkit.training.runs.training import Assembly, finish, train, write_files_of_listeners
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import learn_from_pairs, warm_start
+from bertkit.training.warm_start import warm_start
 
 
 @writes_run
@@ -128,20 +128,17 @@ class PreparedFinetuning:
         return rivals_of(task, splits["train"], scored, self.folds, self.trainer.model, start.tokenizer)
 
     def begin(self, trainer: BertkitTrainer, is_resumed: bool) -> Rivals | None:
-        """Does what precedes the first step of the run's own model: texts apart, scores of folds, contrast, a probe.
+        """Does what precedes the first step of the run's own model: scores of folds, steps on texts, a linear probe.
 
         Returns:
             The `rivals`, for which the model has to be that of the encoder.
         """
-        rivals, recipe = self.rivals(), self.resolved.recipe
-        is_warm_start = is_warm(recipe.train) and not is_resumed
-        if is_warm_start:
-            learn_from_pairs(trainer, recipe, self.resolved.task, self.resolved.splits["train"])
+        rivals, resolved = self.rivals(), self.resolved
         if self.folds is not None:
-            self.folds.train(trainer.model)
+            self.folds.train()
             self.folds.limit(trainer)
-        if is_warm_start:
-            warm_start(trainer, recipe)
+        if is_warm(resolved.recipe.train) and not is_resumed:
+            warm_start(trainer, resolved.recipe, resolved.task, resolved.splits["train"].examples)
         return rivals
 
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from transformers import (
-    PreTrainedModel,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -95,12 +94,8 @@ class ModelsOfFolds:
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
-    def train(self, start: PreTrainedModel) -> None:
-        """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict.
-
-        Args:
-            start: the model of the run before it has seen a label; all of them start from its weights.
-        """
+    def train(self) -> None:
+        """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict."""
         begun, folder = time.monotonic(), self.folder / FOLDS_FOLDER
         say(
             f"{self.number} folds: each row is scored by a model that has not seen it, then a model is trained on all. "
@@ -115,7 +110,7 @@ class ModelsOfFolds:
             else:
                 folder.mkdir(exist_ok=True)
                 written = io.BytesIO()
-                np.save(written, self._predictions(fold, start))
+                np.save(written, self._predictions(fold))
                 write_whole(place, written.getvalue())
                 trained += 1
                 left = (time.monotonic() - begun) / trained * (self.number - fold)  # with the model of all rows
@@ -128,19 +123,18 @@ class ModelsOfFolds:
         say(self._sentence())
         _ = self.evaluation  # a main metric that is no score ends the run here
 
-    def _predictions(self, fold: int, start: PreTrainedModel) -> np.ndarray:
+    def _predictions(self, fold: int) -> np.ndarray:
         """Trains the model of a fold; returns its outputs for the rows of the fold at both moments, (2, N of it, C)."""
         others, own = np.flatnonzero(self.of_rows != fold), np.flatnonzero(self.of_rows == fold)
         moments = _Moments(self.features.select(own))
         what = f"fold {fold + 1} of {self.number}"
         trainer, _ = self.assembly.trainer(self.features.select(others), self.arguments, what, callbacks=[moments])
         moments.trainer = trainer
-        trainer.model.load_state_dict(start.state_dict())
         recipe = self.assembly.recipe
         speed_ups = cpu_speed_ups(self.assembly.placement, compiles=self.arguments.torch_compile)
         with speed_ups.applied(trainer.model), quietly():
             if is_warm(recipe.train):
-                warm_start(trainer, recipe)
+                warm_start(trainer, recipe, self.task, self.rows.examples.select(others))
             trainer.train()
         trainer.check_finite(weights=True)
         return np.stack(moments.outputs)

@@ -119,10 +119,10 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, mon
     trainings.clear()
     predictions = ModelsOfFolds._predictions
 
-    def killed(self, fold, start):
+    def killed(self, fold):
         if fold == 3:
             raise KeyboardInterrupt
-        return predictions(self, fold, start)
+        return predictions(self, fold)
 
     monkeypatch.setattr(ModelsOfFolds, "_predictions", killed)
     with pytest.raises(KeyboardInterrupt):
