@@ -64,8 +64,8 @@ def predict(
         float | None,
         options.option(
             metavar="SHARE",
-            help="Answer as many as possible with at most this share of answers wrong, by the rows of folds; write "
-            "unsure for others.",
+            help="Answer as many as possible with at most this share of answers wrong, others are unsure; for runs "
+            "whose rows were scored by folds.",
         ),
     ] = None,
     by_class: Annotated[
