@@ -45,6 +45,12 @@ def best_of(answers: list[dict[str, float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(labels, dtype=object), np.array([each[label] for each, label in zip(answers, labels, strict=True)])
 
 
+def plain_probability(probabilities: list[float], temperature: float) -> float:
+    """The highest probability before the logits were divided by the temperature."""
+    logits = temperature * np.log(np.maximum(probabilities, 1e-30))
+    return float(1 / np.exp(logits - logits.max()).sum())
+
+
 def measure(folder: Path) -> list[dict[str, Any]]:
     """Results of a cell, one for each level."""
     from bertkit.inference.abstaining import promise
@@ -86,18 +92,24 @@ def out_of_scope(run: Path, model: str, data: Path) -> dict[str, Any]:
     parts = json.loads((data / "few/clinc150/data_full.json").read_text(encoding="utf-8"))
     texts = {"in": [row["text"] for row in other], "out": [text for text, _ in parts["oos_test"]]}
     loaded = bertkit.load(run)
-    predicted = {part: loaded.predict(of_part) for part, of_part in texts.items()}
+    predicted = {part: loaded.predict(of_part, all_probabilities=True) for part, of_part in texts.items()}
     found = {part: best_of([row["probabilities"] for row in rows]) for part, rows in predicted.items()}
     is_right = found["in"][0] == np.array([row["label"] for row in other], dtype=object)
+    temperature = json.loads((run / "all_results.json").read_text(encoding="utf-8"))["eval_temperature"]
+    plain = {
+        part: np.array([plain_probability(list(row["probabilities"].values()), temperature) for row in rows])
+        for part, rows in predicted.items()
+    }
+    calibrated = {part: probabilities for part, (_, probabilities) in found.items()}
     kept = promise(str(run), loaded.task.settings.label_names, OF_SCOPE)
     ways = []
-    for way, threshold in ((f"max error {OF_SCOPE:g}", float(kept.unsure_below)), (f"from {USUAL:g} on", USUAL)):
-        answered = found["in"][1] >= threshold
+    thresholds = (float(kept.unsure_below), calibrated), (USUAL, calibrated), (USUAL, plain)
+    for threshold, probabilities in thresholds:
+        answered = probabilities["in"] >= threshold
         ways.append(
             {
-                "way": way,
                 "threshold": round(threshold, 4),
-                "declined": int((found["out"][1] < threshold).sum()),
+                "declined": int((probabilities["out"] < threshold).sum()),
                 "answered": int(answered.sum()),
                 "wrong": int((~is_right[answered]).sum()),
             }
@@ -174,12 +186,12 @@ def scope_in_words(found: dict[str, Any]) -> str:
             f"{percent(way['wrong'] / max(way['answered'], 1), 1)} of them wrong"
         )
 
-    promised, usual = found["ways"]
+    promised, usual, plain = found["ways"]
     return (
         f"Texts that no class is meant for: a run on {ROWS_OF_A_CLASS} rows of each class of CLINC150, right for "
         f"{percent(found['right'] / found['other'])} of other texts, with `--max-error {OF_SCOPE:g}` answers from a "
         f"probability of {promised['threshold']:.2f} on: {of_way(promised)}. From {usual['threshold']:.2f} on, "
-        f"{of_way(usual)}."
+        f"{of_way(usual)}; from {plain['threshold']:.2f} on before the probabilities were calibrated, {of_way(plain)}."
     )
 
 
