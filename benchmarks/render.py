@@ -1,4 +1,5 @@
-"""Pages from RESULTS.json, SCORES.json and FEW_ROWS.json: RESULTS.md, FEW_ROWS.md, and blocks of README and docs.
+"""Pages from RESULTS.json, SCORES.json, FEW_ROWS.json and ABSTAIN.json: RESULTS.md, FEW_ROWS.md, and blocks of README
+and docs.
 
 A block is what stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``.
 """
@@ -10,13 +11,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import abstain
 import few_rows_page
 from rows import ROWS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS, PAGE = HERE / "RESULTS.json", HERE / "RESULTS.md"
-OTHERS = {"scores": HERE / "SCORES.json", "few rows": HERE / "FEW_ROWS.json"}
+OTHERS = {"scores": HERE / "SCORES.json", "few rows": HERE / "FEW_ROWS.json", "abstain": abstain.FILE}
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
@@ -177,6 +179,11 @@ def few_rows(results: dict[str, Any]) -> str:
     return few_rows_page.section(results["few rows"])
 
 
+def promises(results: dict[str, Any]) -> str:
+    """Promises of a share of errors: how often they are kept, and what is answered."""
+    return abstain.section(results["abstain"])
+
+
 def mean_scores(results: dict[str, Any]) -> str:
     """Means and standard deviations of both libraries, one line for each task."""
     lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
@@ -227,6 +234,7 @@ BLOCKS = {
     "lines": lines_table,
     "corpus": corpus,
     "few_rows": few_rows,
+    "abstain": promises,
     "scores": mean_scores,
     "seeds": seed_scores,
 }
@@ -313,7 +321,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def read_results() -> dict[str, Any]:
-    """RESULTS.json, with SCORES.json as ``scores`` and FEW_ROWS.json as ``few rows``."""
+    """RESULTS.json, with SCORES.json as ``scores``, FEW_ROWS.json as ``few rows`` and ABSTAIN.json as ``abstain``."""
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
     read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in OTHERS.items()}
     return {**results, **read}

@@ -60,6 +60,17 @@ def predict(
             help="Write the label unsure where the probability of the best class is lower than P; best_label has it.",
         ),
     ] = None,
+    max_error: Annotated[
+        float | None,
+        options.option(
+            metavar="SHARE",
+            help="Answer as many as possible with at most this share of answers wrong, others are unsure; for runs "
+            "whose rows were scored by folds.",
+        ),
+    ] = None,
+    by_class: Annotated[
+        bool, options.option("--by-class", help="Keep --max-error among the answers of each class.", rare=True)
+    ] = False,
     form: Annotated[
         str | None,
         options.option("--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM"),
@@ -86,6 +97,8 @@ def predict(
         "all_probabilities": all_probabilities,
         "threshold": threshold,
         "unsure_below": unsure_below,
+        "max_error": max_error,
+        "by_class": by_class,
         "text_columns": text_column,
         "aggregation": aggregation,
         "precision": precision,

@@ -71,6 +71,8 @@ def predict_stream(
     trust_remote_code: bool = False,
     per_file: bool = False,
     on_error: Literal["stop", "skip"] = "stop",
+    max_error: float | None = None,
+    by_class: bool = False,
 ) -> Any:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -113,6 +115,10 @@ def predict_stream(
             text; the rows have ``file`` and ``text``. It can be one such file, too; HTML and mails always are one text.
         on_error: ``stop`` ends at an input that the task does not take, such as an empty text; ``skip``
             leaves it out, and at the end lists the first 20 of them with their reasons, and their number, on stderr.
+        max_error: answer as many rows as possible so that at most this share of the answers is wrong, with 90 %
+            confidence, and label the others ``unsure``; the share of answers to expect is said first. For runs whose
+            rows were scored by folds.
+        by_class: keep ``max_error`` among the answers of each class.
 
     Returns:
         An iterator of `Predictions`, one for each block. For a table object the predictions at once, as a table of its
@@ -129,7 +135,9 @@ def predict_stream(
         rows = bertkit.predict("my-reviews", [{"text": "a lovely film"}])  # a DataFrame gives a DataFrame
         ```
     """
-    options = PredictOptions(all_probabilities, threshold, unsure_below, text_columns, aggregation, precision)
+    options = PredictOptions(
+        all_probabilities, threshold, unsure_below, text_columns, aggregation, precision, max_error, by_class
+    )
     given = StreamInput(texts, input_file, questions, context, per_file, on_error)
     output = StreamOutput(None if output_file is None else Path(output_file), colours, csv_safe, form)
     if questions is not None and aggregation is not None:
@@ -139,6 +147,9 @@ def predict_stream(
     how = task_inference(task)
     if unsure_below is not None:
         say(unsure_on_validation(name, unsure_below))
+    options, lines = options.with_thresholds(name, task)
+    for line in lines:
+        say(line)
     if form is not None and form not in how.forms:
         forms = f"{' or '.join(how.forms)}; give one of them" if how.forms else "no other form; remove it"
         raise DataError(f"--as {form}: {task.name} writes {forms}")

@@ -131,6 +131,8 @@ class LoadedCheckpoint(Summarized):
         all_probabilities: bool = False,
         threshold: float | None = None,
         unsure_below: float | None = None,
+        max_error: float | None = None,
+        by_class: bool = False,
         text_columns: Sequence[str] | None = None,
         **fields: str | Sequence[str],
     ) -> Any:
@@ -141,15 +143,20 @@ class LoadedCheckpoint(Summarized):
             all_probabilities: return the probability of every label, not only of the ten most probable ones.
             threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
             unsure_below: label predictions of a class with a lower probability ``unsure``; ``best_label`` is the class.
+            max_error: answer as many rows as possible so that at most this share of the answers is wrong, with 90 %
+                confidence, by the rows that the models of the folds of the run have scored; label others ``unsure``.
+            by_class: keep ``max_error`` among the answers of each class.
             text_columns: columns of a table to read, instead of those of the training.
             fields: for question answering, instead: ``question`` and ``context``.
 
         Raises:
             CheckpointError: it was not fine-tuned.
             DataError: the task does not take what is given.
-            RecipeError: the task does not have an option.
+            RecipeError: the task does not have an option, or the rows do not support ``max_error``.
         """
-        options = PredictOptions(all_probabilities, threshold, unsure_below, text_columns)
+        options = PredictOptions(
+            all_probabilities, threshold, unsure_below, text_columns, max_error=max_error, by_class=by_class
+        )
         return self.predictor.predict(texts, options, **fields)
 
     @overload

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bertkit.inference.abstaining import promise
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.pooling import Pooling
 from bertkit.runtime.errors import RecipeError
@@ -23,18 +24,24 @@ class PredictOptions:
     Attributes:
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
         threshold: probability from which a label is predicted; None for the thresholds of the checkpoint.
-        unsure_below: label predictions of a class with a lower probability `UNSURE`; None for no such label.
+        unsure_below: label predictions of a class with a lower probability `UNSURE`: one number, or one for each class;
+            None for no such label.
         text_columns: columns of a table to read; None for those of the training.
         aggregation: how a token classifier that bertkit did not write joins tokens to entities; None for its default.
         precision: as for `bertkit.load`.
+        max_error: answer as many rows as possible so that at most this share of the answers is wrong, and label others
+            `UNSURE`; None for no such promise. `with_thresholds` turns it into ``unsure_below``.
+        by_class: keep ``max_error`` among the answers of each class.
     """
 
     all_probabilities: bool = False
     threshold: float | None = None
-    unsure_below: float | None = None
+    unsure_below: float | Mapping[str, float] | None = None
     text_columns: Sequence[str] | None = None
     aggregation: str | None = None
     precision: Precision = "auto"
+    max_error: float | None = None
+    by_class: bool = False
 
     def configure(self, task: Task) -> Task:
         """Returns a task with these options.
@@ -48,19 +55,50 @@ class PredictOptions:
             task = task_inference(task).with_all_probabilities()
         if self.threshold is not None:
             task = task_inference(task).with_threshold(self.threshold)
+        if self.by_class and self.max_error is None:
+            raise RecipeError("--by-class: is for --max-error; give it, or remove this")
+        if self.max_error is not None:
+            if not 0 < self.max_error < 1:
+                raise RecipeError(f"--max-error: expected more than 0, less than 1, got {self.max_error:g}")
+            for name, other in (("--unsure-below", self.unsure_below), ("--threshold", self.threshold)):
+                if other is not None:
+                    raise RecipeError(f"--max-error: chooses from which probability to answer; remove {name}")
+            self._check_unsure(task, "--max-error")
         if self.unsure_below is not None:
-            if not 0 < self.unsure_below <= 1:
+            if isinstance(self.unsure_below, float | int) and not 0 < self.unsure_below <= 1:
                 raise RecipeError(f"--unsure-below: expected more than 0, at most 1, got {self.unsure_below:g}")
-            if getattr(task, "problem_type", None) != "single_label_classification":
-                raise RecipeError(f"--unsure-below: {task.name} does not predict one class per input; remove it")
-            if UNSURE in task.settings.label_names:
-                raise RecipeError(
-                    f"--unsure-below: {task.name} has a class named {UNSURE!r} already; remove the option"
-                )
+            self._check_unsure(task, "--unsure-below")
         return task
 
+    def _check_unsure(self, task: Task, flag: str) -> None:
+        if getattr(task, "problem_type", None) != "single_label_classification":
+            raise RecipeError(f"{flag}: {task.name} does not predict one class per input; remove it")
+        if UNSURE in task.settings.label_names:
+            raise RecipeError(f"{flag}: {task.name} has a class named {UNSURE!r} already; remove the option")
+
+    def with_thresholds(self, checkpoint: str, task: Task) -> tuple[PredictOptions, Sequence[str]]:
+        """Returns options with ``unsure_below`` in the place of ``max_error``, and what is to be said of it.
+
+        Args:
+            checkpoint: the run directory of the task.
+            task: the task, as `configure` returns it.
+
+        Raises:
+            BertkitError: as `bertkit.inference.abstaining.promise`.
+        """
+        if self.max_error is None:
+            return self, ()
+        kept = promise(checkpoint, task.settings.label_names, self.max_error, self.by_class)
+        return replace(self, unsure_below=kept.unsure_below, max_error=None, by_class=False), kept.lines
+
+    def is_unsure(self, label: str, probability: float) -> bool:
+        """Returns whether the prediction of a class is unsure, by ``unsure_below``."""
+        if isinstance(self.unsure_below, Mapping):
+            return probability < self.unsure_below[label]
+        return self.unsure_below is not None and probability < self.unsure_below
+
     def mark_unsure(self, predictions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns predictions with the label `UNSURE` where the probability of the class is below ``unsure_below``.
+        """Returns predictions with the label `UNSURE` where `is_unsure` says so.
 
         ``best_label`` is the most probable class in all of them. Without ``unsure_below`` they are as they are.
 
@@ -70,7 +108,10 @@ class PredictOptions:
         if self.unsure_below is None:
             return predictions
         return [
-            {"label": UNSURE if each["probability"] < self.unsure_below else each["label"], "best_label": each["label"]}
+            {
+                "label": UNSURE if self.is_unsure(each["label"], each["probability"]) else each["label"],
+                "best_label": each["label"],
+            }
             | {name: value for name, value in each.items() if name != "label"}
             for each in predictions
         ]

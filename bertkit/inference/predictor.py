@@ -71,11 +71,12 @@ class Predictor:
         Returns:
             For a table, a table of its kind, see `table_with_predictions`. Otherwise one dictionary
             per text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``, and ``best_label``
-            with ``unsure_below``; for question answering ``answer``, ``probability``, ``start`` and ``end``.
+            with ``unsure_below`` or ``max_error``; for question answering ``answer``, ``probability``, ``start`` and
+            ``end``.
 
         Raises:
             DataError: the task does not take these inputs, or they hold a value that is no text.
-            RecipeError: the task does not have an option.
+            RecipeError: the task does not have an option, or the rows of its run do not support ``max_error``.
         """
         if (texts is None) == (not fields):
             given = f"texts and {', '.join(fields)}" if fields else "neither"
@@ -85,6 +86,7 @@ class Predictor:
             )
         options = options or PredictOptions()
         task = options.configure(self.task)
+        options, _ = options.with_thresholds(self.name, task)
         table = None
         if texts is None:
             fields = {

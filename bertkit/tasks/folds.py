@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bertkit.data.tables.folds import assign_folds
-from bertkit.data.tables.table import copies_in_words, same_texts
+from bertkit.data.tables.folds import assign_folds, joined
+from bertkit.data.tables.table import copies_in_words, numbered, same_texts
 from bertkit.runtime.errors import DataError, did_you_mean
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import texts_of
@@ -79,6 +79,13 @@ def text_numbers(task: Task, examples: Any) -> np.ndarray:
 
     numbers = same_texts(texts())
     return numbers if len(numbers) == len(examples) else np.arange(len(examples))
+
+
+def units(task: Task, examples: Dataset) -> np.ndarray:
+    """Returns the number of the unit of each example, (N,) int64: examples with the same text, and those of one of
+    `groups`, depend on each other."""
+    texts, of_groups = text_numbers(task, examples), groups(task, examples)
+    return texts if of_groups is None else joined(texts, numbered(of_groups))
 
 
 def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:

@@ -33,6 +33,7 @@ from bertkit.runtime.reading.paths import TEXT
 from bertkit.runtime.reading.text import iterating
 
 _VECTOR = "embedding"
+_LATER = (("unsure_below", None), ("max_error", None), ("by_class", False))
 Form = Literal["jsonl", "parquet"]
 
 
@@ -63,8 +64,8 @@ class Job:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Returns the options as they are recorded: ``unsure_below``, which came later, only if it is given."""
-        return {name: value for name, value in asdict(self.options).items() if (name, value) != ("unsure_below", None)}
+        """Returns the options as they are recorded: those that came later only if they are given."""
+        return {name: value for name, value in asdict(self.options).items() if (name, value) not in _LATER}
 
     @property
     def folder(self) -> OutputFolder:

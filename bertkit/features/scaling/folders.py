@@ -76,6 +76,8 @@ def predict_folder(
     all_probabilities: bool = False,
     threshold: float | None = None,
     unsure_below: float | None = None,
+    max_error: float | None = None,
+    by_class: bool = False,
     text_columns: Sequence[str] | None = None,
     aggregation: str | None = None,
     precision: Precision = "auto",
@@ -98,8 +100,8 @@ def predict_folder(
         on_error: ``stop`` ends at a row that cannot be read; ``skip`` writes it to ``rejected/`` with the reason.
         workers: who computes; this process, unless given.
         shard_rows: rows of a shard.
-        all_probabilities, threshold, unsure_below, text_columns, aggregation, precision, revision: as for
-            `bertkit.inference.files.predict_stream`.
+        all_probabilities, threshold, unsure_below, max_error, by_class, text_columns, aggregation, precision, revision:
+            as for `bertkit.inference.files.predict_stream`.
         per_line: take a line of a ``.txt`` file for a text without asking; if False, a folder with ``.txt`` files of
             several lines is refused, since each file may be one text.
 
@@ -115,7 +117,9 @@ def predict_folder(
         ```
     """
     columns = None if text_columns is None else list(text_columns)
-    options = PredictOptions(all_probabilities, threshold, unsure_below, columns, aggregation, precision)
+    options = PredictOptions(
+        all_probabilities, threshold, unsure_below, columns, aggregation, precision, max_error, by_class
+    )
     name = at_revision(_absolute(checkpoint), revision)
     task, _ = load_configured_task(name, options)
     if task_inference(task).reads_neighbours:
@@ -124,6 +128,9 @@ def predict_folder(
         )
     if unsure_below is not None:
         say(unsure_on_validation(name, unsure_below))
+    options, lines = options.with_thresholds(name, task)
+    for line in lines:
+        say(line)
     job = Job(name, _output(str(output_dir)), output_format, options, on_error)
     return _run(job, str(input), workers or Workers(), shard_rows, revision, per_line)
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bertkit.features.serving.requests import Strict
 from bertkit.features.serving.served import Served, View, served
+from bertkit.inference.options import UNSURE
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import MOST_PROBABLE, Outputs, largest, one_array, softmax
 from bertkit.tasks.classification.decisions import sigmoid
@@ -76,24 +77,33 @@ class ServedClassification(Served):
     def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
         """Returns for each example ``label`` and ``score`` of the best labels in descending order.
 
-        With thresholds, and for multi-label problems, ``predicted`` says which labels `bertkit predict` gives; without
-        ``top_k`` all of these are in the answer.
+        With thresholds, for multi-label problems, and where predictions may be unsure, ``predicted`` says which labels
+        `bertkit predict` gives; without ``top_k`` all of these are in the answer.
         """
         logits = one_array(outputs)
         names = self._label_names()
         scores = self._scores(logits, parameters.function_to_apply)
         of_rows = [np.arange(0)] * len(scores)
-        if self.task.has_thresholds:
-            labels = self.task.predicted(logits)  # of one class each, or a column for each label
-            of_rows = [np.flatnonzero(row) for row in labels] if labels.ndim == 2 else list(labels[:, None])
+        says_predicted = self.task.has_thresholds or self.options.unsure_below is not None
+        if says_predicted:
+            of_rows = self._predicted(logits)
         answers = []
         for row, predicted in zip(scores, of_rows, strict=True):
             best = largest(row, parameters.top_k or MOST_PROBABLE, also=() if parameters.top_k else predicted)
             answers.append([{"label": names[label], "score": float(row[label])} for label in best])
-            if self.task.has_thresholds:
+            if says_predicted:
                 for label, answer in zip(best, answers[-1], strict=True):
                     answer["predicted"] = bool(label in predicted)
         return answers
+
+    def _predicted(self, logits: np.ndarray) -> list[np.ndarray]:
+        """Returns the ids of the labels of each row that `bertkit predict` gives; none of a row that is unsure."""
+        labels = self.task.predicted(logits)  # of one class each, or a column for each label
+        if labels.ndim == 2:
+            return [np.flatnonzero(row) for row in labels]
+        names, rows = self._label_names(), self.task.probabilities(logits)
+        are_unsure = [self.options.is_unsure(names[label], row[label]) for row, label in zip(rows, labels, strict=True)]
+        return [labels[row : row + 1 - is_unsure] for row, is_unsure in enumerate(are_unsure)]
 
     def _label_names(self) -> Sequence[str]:
         return self.task.settings.label_names or [self.task.settings.label_column]
@@ -110,6 +120,8 @@ class ServedClassification(Served):
             return View(f"{prediction['score']:.4f}")
         bars = dict(sorted(prediction["probabilities"].items(), key=lambda each: -each[1]))
         title = prediction["label"] if "label" in prediction else ", ".join(prediction["labels"]) or "no label"
+        if title == UNSURE and prediction.get("best_label", UNSURE) != UNSURE:
+            title = f"{UNSURE}; the most probable is {prediction['best_label']}"
         return View(title, bars)
 
 

@@ -54,6 +54,15 @@ def serve(
         str | None,
         options.option(envvar="BERTKIT_SERVE_TOKEN", show_envvar=True, help="Bearer token that requests need."),
     ] = None,
+    max_error: Annotated[
+        float | None,
+        options.option(
+            metavar="SHARE", help="Answer with at most this share of answers wrong; see predict. Others have no label."
+        ),
+    ] = None,
+    by_class: Annotated[
+        bool, options.option("--by-class", help="Keep --max-error among the answers of each class.", rare=True)
+    ] = False,
     max_batch_tokens: Annotated[int, typer.Option(help="Tokens that are computed together, about.")] = 4096,
     max_concurrent_requests: Annotated[int, typer.Option(help="Requests taken at once; more get 429.")] = 512,
     max_client_batch_size: Annotated[int, typer.Option(help="Texts of a request.")] = 32,
@@ -70,7 +79,8 @@ def serve(
         max_request_tokens=max_request_tokens,
         max_body_bytes=max_body_bytes,
     )
-    bertkit.serve(checkpoint, token=token, limits=limits, **server.arguments())
+    promised = {"max_error": max_error, "by_class": by_class}
+    bertkit.serve(checkpoint, token=token, limits=limits, **promised, **server.arguments())
 
 
 @command(app, (), ())

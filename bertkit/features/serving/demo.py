@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -12,7 +14,9 @@ import numpy as np
 
 from bertkit.features.serving.served import View, served
 from bertkit.features.serving.server import As, default_use, listening, run_app
+from bertkit.inference.abstaining import promise
 from bertkit.inference.loaded import LoadedCheckpoint, load
+from bertkit.inference.options import PredictOptions
 from bertkit.inference.predictor import Predictor
 from bertkit.recipe.files import read_recipe_file, run_name
 from bertkit.runtime.errors import BertkitError, importing
@@ -35,6 +39,8 @@ _SHUTDOWN = 5  # seconds; a page keeps a connection open
 _LONGEST = 20_000  # characters of a text box
 _EXAMPLES = 5
 _LONGEST_EXAMPLE = 2000  # characters
+_ALL, _EVERY = "every text", PredictOptions()
+_LEVELS = (0.2, 0.1, 0.05, 0.02)  # shares of wrong answers to choose from
 _FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
 _MONOSPACE = ["ui-monospace", "monospace"]
 Computed = TypeVar("Computed")
@@ -57,8 +63,8 @@ def demo(
 
     The page shows the probabilities of labels as bars, entities and answers marked in their text, the tokens for masks,
     or the similarity of two sentences; its examples are texts of the run's validation set. The tab "Inside" has what
-    words add to a prediction, or what a pre-trained checkpoint fills in. It sends nothing to other hosts and loads
-    nothing from them.
+    words add to a prediction, or what a pre-trained checkpoint fills in. Of a run whose rows were scored by folds, one
+    can choose how many of the answers may be wrong. It sends nothing to other hosts and loads nothing from them.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.
@@ -125,6 +131,7 @@ class Form(NamedTuple):
         view: computes the prediction for their texts.
         examples: texts to click on.
         shows: the part of a view that is shown besides its title.
+        choices: other computations of the prediction to choose from, by what they are called.
     """
 
     title: str
@@ -132,6 +139,7 @@ class Form(NamedTuple):
     view: Callable[[Sequence[str]], View]
     examples: Sequence[Sequence[str]]
     shows: Literal["line", "bars", "marks"] = "line"
+    choices: Mapping[str, Callable[[Sequence[str]], View]] = {}
 
 
 def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
@@ -149,11 +157,26 @@ def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
 def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
     task = served(predictor.task)
 
-    def view(texts: Sequence[str]) -> View:
-        (prediction,) = predictor.predict_columns(task.columns([task.input_of(texts)]), unreported)
+    def view(texts: Sequence[str], options: PredictOptions = _EVERY) -> View:
+        columns = task.columns([task.input_of(texts)])
+        (prediction,) = options.mark_unsure(predictor.predict_columns(columns, unreported))
         return task.view(prediction, texts)
 
-    return Form(f"{task.task.name}: {task.task.pipeline_tag}", task.fields, view, examples, task.shows)
+    title = f"{task.task.name}: {task.task.pipeline_tag}"
+    choices = {name: partial(view, options=options) for name, options in _choices_of_errors(predictor).items()}
+    return Form(title, task.fields, view, examples, task.shows, choices)
+
+
+def _choices_of_errors(predictor: Predictor) -> dict[str, PredictOptions]:
+    """Returns the shares of wrong answers that the rows of a run support, in words; none for other checkpoints."""
+    found: dict[str, PredictOptions] = {}
+    with suppress(BertkitError):  # a run that does not support a share does not support a smaller one
+        for level in _LEVELS:
+            task = PredictOptions(max_error=level).configure(predictor.task)
+            kept = promise(predictor.name, task.settings.label_names, level)
+            name = f"at most {100 * level:g} % of answers wrong (answers about {100 * kept.answered:.0f} % of texts)"
+            found[name] = PredictOptions(unsure_below=kept.unsure_below)
+    return found
 
 
 def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
@@ -223,6 +246,8 @@ def _add_prediction(form: Form) -> list[Any]:
     import gradio
 
     boxes = _boxes(form.fields, "text")
+    views = {_ALL: form.view, **form.choices}
+    choice = gradio.Radio(list(views), value=_ALL, label="answer", elem_id="answer", visible=bool(form.choices))
     button = gradio.Button("Predict", variant="primary", elem_id="predict")
     outputs = [gradio.Textbox(label="prediction", interactive=False, elem_id="prediction")]
     if form.shows == "bars":
@@ -230,13 +255,14 @@ def _add_prediction(form: Form) -> list[Any]:
     if form.shows == "marks":
         outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
 
-    def predict(*texts: str) -> Any:
-        view = _compute(lambda: form.view(texts), texts)
+    def predict(*given: str) -> Any:
+        *texts, chosen = given
+        view = _compute(lambda: views[chosen](texts), texts)
         if form.shows == "line":
             return view.title
         return view.title, dict(view.bars) if form.shows == "bars" else cut_at_marks(view)
 
-    _connect(predict, button, boxes, outputs, form.examples)
+    _connect(predict, button, boxes, outputs, form.examples, [choice])
     return boxes
 
 
@@ -265,13 +291,18 @@ def _boxes(fields: Sequence[str], name: str) -> list[Any]:
 
 
 def _connect(
-    compute: Callable[..., Any], button: Any, boxes: list[Any], outputs: list[Any], examples: Sequence[Sequence[str]]
+    compute: Callable[..., Any],
+    button: Any,
+    boxes: list[Any],
+    outputs: list[Any],
+    examples: Sequence[Sequence[str]],
+    others: Sequence[Any] = (),
 ) -> None:
-    """Lets a button and the last box compute, and shows examples below."""
+    """Lets a button and the last box compute from the boxes and other inputs, and shows examples below."""
     import gradio
 
     for asks in (button.click, boxes[-1].submit):
-        asks(compute, boxes, outputs, api_name=False)
+        asks(compute, [*boxes, *others], outputs, api_name=False)
     if examples:
         gradio.Examples([list(each) for each in examples], boxes)
 

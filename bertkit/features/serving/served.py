@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from bertkit.features.serving.requests import NoParameters, Strict
+from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import by_kind_of_task
@@ -53,6 +54,7 @@ class Served:
         reads_whole_texts: whether `Task.encode` reads texts to their end, in windows; an input then has as many tokens.
         fields: names of the texts of one input, on a page.
         shows: the part of a `View` that a page shows besides the title.
+        options: which predictions are unsure.
     """
 
     input_type: ClassVar[Any] = str
@@ -63,6 +65,7 @@ class Served:
     reads_whole_texts: bool = False
     fields: Sequence[str] = ("text",)
     shows: Literal["line", "bars", "marks"] = "line"
+    options: PredictOptions = PredictOptions()
 
     def __init__(self, task: Task):
         self.task = task

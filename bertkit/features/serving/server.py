@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.features.serving.limits import Limits
 from bertkit.inference.loaded import load
+from bertkit.inference.options import PredictOptions
 from bertkit.recipe.files import run_name
 from bertkit.runtime.errors import RecipeError, importing
 from bertkit.runtime.placement.inference import Precision
@@ -45,6 +46,8 @@ def serve(
     allowed_hosts: Sequence[str] = (),
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
+    max_error: float | None = None,
+    by_class: bool = False,
 ) -> None:
     """Serves a checkpoint over HTTP until SIGTERM or Ctrl-C; then answers the requests that it has taken and returns.
 
@@ -66,9 +69,13 @@ def serve(
             ``host``, all IP addresses and the name of the machine are among them.
         limits: on requests and batches; ``None`` is the default of each.
         ready: called with the address, such as ``http://127.0.0.1:8000``, when connections are accepted.
+        max_error, by_class: as for `bertkit.predict`; then each label of an answer says with ``predicted`` whether it
+            is given, and none is where the prediction is unsure. For runs of classification whose rows were scored
+            by folds.
 
     Raises:
-        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, or an allowed host is no name.
+        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, an allowed host is no name, or
+            the rows of the run do not support ``max_error``.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
@@ -96,7 +103,7 @@ def serve(
             revision=revision,
             trust_remote_code=trust_remote_code,
         )
-        service = service_of(loaded, as_, limits)
+        service = service_of(loaded, as_, limits, PredictOptions(max_error=max_error, by_class=by_class))
         if token is None and not _is_loopback(host):
             say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
         app = build_app(service, run_name(checkpoint), limits, token)
@@ -104,20 +111,35 @@ def serve(
         run_app(app, listener, message, hosts, limits.shutdown_timeout, ready, app.state.end)
 
 
-def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Service:
+def service_of(
+    loaded: LoadedCheckpoint, as_: As | None, limits: Limits, options: PredictOptions | None = None
+) -> Service:
     """Returns what a checkpoint is served as, with its weights loaded.
+
+    Args:
+        loaded: the checkpoint.
+        as_: its use; None for that of its head.
+        limits: on requests and batches.
+        options: which predictions are unsure; what they promise is said. None for none.
 
     Raises:
         CheckpointError: the checkpoint cannot be served so.
+        RecipeError: it has no such predictions, or does not support the promise.
     """
     from bertkit.features.serving.pretrained import EmbedService, FillService
     from bertkit.features.serving.services import PredictService
 
     sizes = (limits.max_client_batch_size, limits.max_request_tokens)
     as_ = as_ or default_use(loaded)
+    options = options or PredictOptions()
     service: Service
     if as_ == "predict":
-        service = PredictService(loaded.predictor, *sizes)
+        options, lines = options.with_thresholds(loaded.name, options.configure(loaded.predictor.task))
+        for line in lines:
+            say(line)
+        service = PredictService(loaded.predictor, *sizes, options)
+    elif options.max_error is not None or options.by_class:
+        raise RecipeError(f"--max-error: {loaded.name} is served as {as_}, which predicts no classes; remove it")
     elif as_ == "fill-mask":
         service = FillService(loaded, *sizes)
     else:

@@ -21,6 +21,7 @@ from bertkit.features.serving import requests
 from bertkit.features.serving.requests import InvalidRequest, NotServed, RequestError, TooLong
 from bertkit.features.serving.served import served
 from bertkit.inference.inputs import with_words
+from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import Predictor
 from bertkit.runtime.errors import BertkitError
@@ -144,14 +145,21 @@ class Service(ABC):
 
 
 class PredictService(Service):
-    """Predictions of a fine-tuned checkpoint; ``finish(outputs, features, columns)`` makes the answer of a job."""
+    """Predictions of a fine-tuned checkpoint; ``finish(outputs, features, columns)`` makes the answer of a job.
 
-    def __init__(self, predictor: Predictor, most_texts: int, most_tokens: int):
+    Args:
+        predictor: the checkpoint.
+        most_texts, most_tokens: as of `Service`.
+        options: which predictions are unsure; None for none.
+    """
+
+    def __init__(self, predictor: Predictor, most_texts: int, most_tokens: int, options: PredictOptions | None = None):
         super().__init__(predictor.model, most_texts, most_tokens)
         self.predictor = predictor
         self.what = predictor.task.pipeline_tag
         self._predicted = task_inference(predictor.task)
         self._served = served(predictor.task)
+        self._served.options = options or PredictOptions()
         self._reading = asyncio.Lock()
 
     def routes(self) -> Mapping[str, Route]:

@@ -35,7 +35,7 @@ from bertkit.runtime.progress import counted, duration, inflected, quietly, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import best_temperatures, log_loss
 from bertkit.tasks.classification.task import ClassificationTask
-from bertkit.tasks.folds import fold_of_each, scored_by_folds
+from bertkit.tasks.folds import fold_of_each, scored_by_folds, units
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.recovery import FOLDS_FOLDER
@@ -198,10 +198,13 @@ class ModelsOfFolds:
         return Outcome(task, logits, *self._columns(), *source, training, *places, OUT_OF_FOLD)
 
     def write(self, outcome: Outcome) -> None:
-        """Writes the predictions for all rows, `OUT_OF_FOLD_FILE`."""
+        """Writes the predictions for all rows, `OUT_OF_FOLD_FILE`; with ``unit``, if rows depend on each other."""
         logits = np.asarray(outcome.outputs, np.float64).round(_DIGITS).reshape(len(self.of_rows), -1).tolist()
         rows = out_of_fold_rows(outcome, range(len(logits)), self.of_rows.tolist())
         rows = [{**row, "logits": of_row} for row, of_row in zip(rows, logits, strict=True)]
+        numbers = units(self.task, self.rows.examples).tolist()
+        if len(set(numbers)) < len(numbers):
+            rows = [{**row, "unit": number} for row, number in zip(rows, numbers, strict=True)]
         write_json_lines(self.folder / OUT_OF_FOLD_FILE, rows)
         shutil.rmtree(self.folder / FOLDS_FOLDER, ignore_errors=True)
 

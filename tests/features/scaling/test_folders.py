@@ -124,6 +124,25 @@ def test_improbable_predictions_are_unsure(corpus, film, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
+def test_rows_of_folds_decide_what_is_answered(corpus, film, tmp_path, capsys):
+    run, path = tmp_path / "run", str(corpus / "part" / "c.jsonl")
+    shutil.copytree(film, run)
+    predict_folder(run, path, str(tmp_path / "plain"))
+    plain = lines(tmp_path / "plain" / "c.jsonl.000000.jsonl")
+    one, other = sorted(row["probability"] for row in plain)[9:11]
+    rows = [{"gold": "bad", "label": "bad", "probability": other}] * 60
+    rows += [{"gold": "bad", "label": "fair", "probability": one}] * 40
+    (run / "out_of_fold.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    predict_folder(run, path, str(tmp_path / "out"), max_error=0.05)
+    best = [{**row, "best_label": row["label"]} for row in plain]
+    kept = [row if row["probability"] > one else {**row, "label": "unsure"} for row in best]
+    assert lines(tmp_path / "out" / "c.jsonl.000000.jsonl") == kept
+    assert "60 of the 100 rows that models of folds scored" in capsys.readouterr().err
+    with pytest.raises(RecipeError, match="do not support it"):
+        predict_folder(run, path, str(tmp_path / "none"), max_error=0.01)
+    assert not (tmp_path / "none").exists()
+
+
 def test_bad_rows_are_skipped_with_their_reasons(film, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text(BAD)

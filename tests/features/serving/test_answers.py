@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import importlib
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bertkit
+from bertkit.features.serving.demo import form_of
+from bertkit.features.serving.limits import Limits
 from bertkit.features.serving.served import Served, served
+from bertkit.features.serving.server import service_of
+from bertkit.inference.options import PredictOptions
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.configuration_bert import BertkitConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
+from bertkit.runtime.errors import RecipeError
 from tests.features.serving.conftest import Client
 
 pytestmark = pytest.mark.numeric
@@ -58,6 +65,62 @@ def test_labels_that_predict_gives_are_marked(kind, client_of, fine_tuned):
         expected = prediction.get("labels", [prediction.get("label")])
         assert {each["label"] for each in of_text if each["predicted"]} == set(expected)
         assert [each["score"] for each in of_text] == sorted((each["score"] for each in of_text), reverse=True)
+
+
+@pytest.fixture
+def run(fine_tuned, tmp_path):
+    """A run whose rows of folds support answers for the more probable half of `TEXTS`."""
+    folder = tmp_path / "run"
+    shutil.copytree(fine_tuned("film"), folder)
+    one, other = sorted(row["probability"] for row in bertkit.load(folder, device="cpu").predict(TEXTS))[1:3]
+    rows = [{"gold": "bad", "label": "bad", "probability": other}] * 60
+    rows += [{"gold": "bad", "label": "fair", "probability": one}] * 40
+    (folder / "out_of_fold.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder
+
+
+@pytest.mark.usefixtures("serve_extra")
+def test_answers_say_what_is_unsure(run, capsys):
+    from bertkit.features.serving.app import build_app
+
+    loaded = bertkit.load(run, device="cpu")
+    service = service_of(loaded, None, Limits(), PredictOptions(max_error=0.05))
+    assert "60 of the 100 rows that models of folds scored" in capsys.readouterr().err
+    expected = loaded.predict(TEXTS, max_error=0.05)
+    assert {row["label"] == "unsure" for row in expected} == {True, False}
+    with Client(build_app(service, "run", Limits())) as client:
+        answers = [
+            answer(client.post("/", {"inputs": TEXTS})),
+            answer(client.post("/", {"inputs": TEXTS, "parameters": {"function_to_apply": "none"}})),
+            answer(client.post("/predict", {"inputs": [[text] for text in TEXTS]})),
+        ]
+    for found in answers:
+        for of_text, row in zip(found, expected, strict=True):
+            given = [each["label"] for each in of_text if each["predicted"]]
+            assert given == ([] if row["label"] == "unsure" else [row["label"]])
+
+
+def test_a_server_refuses_promises_that_it_cannot_keep(run, checkpoint):
+    for level, as_, message in ((0.01, None, "do not support it"), (0.05, "embed", "served as embed")):
+        with pytest.raises(RecipeError, match=message):
+            service_of(bertkit.load(run, device="cpu"), as_, Limits(), PredictOptions(max_error=level))
+    with pytest.raises(RecipeError, match="served as fill-mask"):
+        service_of(bertkit.load(checkpoint, device="cpu"), None, Limits(), PredictOptions(max_error=0.05))
+
+
+def test_a_page_offers_the_shares_of_errors_that_the_rows_support(run, fine_tuned):
+    loaded = bertkit.load(run, device="cpu")
+    form = form_of(loaded, "predict")
+    assert [name.split(" (")[0] for name in form.choices] == [
+        f"at most {each} % of answers wrong" for each in (20, 10, 5)
+    ]
+    *_, strictest = form.choices.values()
+    for text, row in zip(TEXTS, loaded.predict(TEXTS, max_error=0.05), strict=True):
+        expected = f"unsure; the most probable is {row['best_label']}" if row["label"] == "unsure" else row["label"]
+        assert strictest([text]).title == expected
+        assert form.view([text]).title == row["best_label"]
+    for kind in ("film", "topics", "entities"):
+        assert not form_of(bertkit.load(fine_tuned(kind), device="cpu"), "predict").choices
 
 
 def test_pairs_are_scored_and_ranked(client_of, fine_tuned):

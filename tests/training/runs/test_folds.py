@@ -71,6 +71,7 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(train, trainings):
     assert [row["index"] for row in rows] == list(range(42))
     assert [row["line"] for row in rows] == list(range(2, 44))
     assert rows[0]["fold"] == rows[40]["fold"]  # copies
+    assert rows[0]["unit"] == rows[40]["unit"] != rows[2]["unit"]
     (_, everything), *of_folds = trainings
     assert len(everything) == 42
     for fold, (what, seen) in enumerate(of_folds):
