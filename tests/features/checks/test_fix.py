@@ -38,17 +38,6 @@ def test_misspelt_labels_are_rare_and_similar(counts, near):
     assert {name: other for name, (other, _) in near_labels(counts).items()} == near
 
 
-def test_rows_are_cleaned():
-    texts = ["a b", " a  b", "", "c", "d", "d", "d", "e"]
-    labels = ["x", "x", "x", None, "x", "x", "y", "X"]
-    cleaned = clean(Table({"text": texts, "label": labels}, "x.csv", "", lines=range(2, 10)), ["text"], "label")
-    assert (cleaned.rows, cleaned.labels) == ([0, 4, 7], {7: "x"})
-    assert cleaned.removed == {"without a text": 1, "without a label": 1, "repeated": 3}
-    [doubt] = cleaned.doubts
-    assert (doubt.line, doubt.label, doubt.suggestion, doubt.text) == (8, "y", "x", "d")
-    assert doubt.confidence == pytest.approx(2 / 3)
-
-
 def test_rows_of_pairs_and_of_several_labels_are_cleaned():
     pairs = {"a": ["x", "x", "x", ""], "b": ["y", "y ", "z", "y"], "label": ["0", "0", "1", "1"]}
     cleaned = clean(Table(pairs, "x.csv", ""), ["a", "b"], "label")
@@ -78,29 +67,31 @@ def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, chang
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_lists_of_one_label_are_written_as_the_label(table, tmp_path, no_trial):
-    rows = [{"text": f"text {row}", "accept": ["ab"[row % 2]], "answer": "accept"} for row in range(20)]
-    rows += [
-        {"text": "no label", "accept": [], "answer": "accept"},
-        {"text": "no", "accept": ["a"], "answer": "reject"},
+@pytest.mark.parametrize(
+    ("more", "settings", "column"),
+    [
+        (
+            {"accept": None, "answer": "accept"},
+            {"task.problem": "single_label", "task.label_column": "accept"},
+            "accept",
+        ),
+        ({"meta": {"a": [1]}}, {"task.label_separator": ";"}, "label"),
+    ],
+    ids=["lists of one label", "numbers and objects"],
+)
+def test_values_of_json_lines_are_written(table, tmp_path, no_trial, more, settings, column):
+    rows = [
+        {"text": f"text {row}", **more, column: ["ab"[row % 2]] if column in more else row % 2} for row in range(20)
     ]
+    if column in more:
+        rows.append({"text": "no label", **more, column: []})
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
-    settings |= {"task.problem": "single_label", "task.label_column": "accept"}
-    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
-    assert read_table(tmp_path / "out.csv").columns["accept"] == list("ab" * 10)
-
-
-def test_values_of_json_lines_are_written(table, tmp_path, no_trial):
-    """Numbers as labels of several to a row, and objects, which are JSON."""
-    rows = [{"text": f"text {row}", "label": row % 2, "meta": {"a": [row]}} for row in range(20)]
-    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
-    settings |= {"task.label_separator": ";"}
-    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
+    files = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
+    given = {**table.overrides, **files, **settings}
+    bertkit.check(table.recipe, model=table.model, overrides=given, fix=tmp_path / "out.csv")
     columns = read_table(tmp_path / "out.csv").columns
-    assert columns["label"] == list("01" * 10)
-    assert [json.loads(cell) for cell in columns["meta"]] == [row["meta"] for row in rows]
+    assert columns[column] == list("ab" * 10 if column in more else "01" * 10)
+    assert column in more or [json.loads(cell) for cell in columns["meta"]] == [row["meta"] for row in rows]
 
 
 @pytest.fixture
@@ -137,15 +128,8 @@ def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
         suspects = list(csv.DictReader(stream))
     assert [(row["label"], row["suggestion"]) for row in suspects] == [("sales", "billing"), ("biling", "billing")]
     codes = {finding.code for finding in check(table, tmp_path / "out.csv").findings}
-    assert not codes & {
-        "data",
-        "label-typo",
-        "label-spelling",
-        "label-conflict",
-        "duplicates",
-        "empty-text",
-        "rare-class",
-    }
+    of_rows = {"data", "duplicates", "empty-text"}
+    assert not codes & {*of_rows, "label-typo", "label-spelling", "label-conflict", "rare-class"}
     with pytest.raises(OutputError, match="exists"):
         check(table, dirty, fix=tmp_path / "out.csv")
 
@@ -174,17 +158,6 @@ def test_the_message_of_a_file_that_cannot_be_fixed_is_its_own(table, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "a", "label": ')
     with pytest.raises(DataError, match=r"rows.jsonl, line 1: not valid JSON"):
         check(table, tmp_path / "rows.jsonl", fix=tmp_path / "out.csv")
-
-
-def test_the_near_label_is_suggested(table, no_trial):
-    for row in table.train[:2]:
-        row["label"] = {"yes": "maybe", "no": "maybe"}[row["label"]]
-    for row in table.train:
-        row["label"] = {"yes": "positive", "no": "negative", "maybe": "positve"}[row["label"]]
-    for row in table.validation:
-        row["label"] = {"yes": "positive", "no": "negative"}[row["label"]]
-    [finding] = [each for each in table.report().findings if each.code == "label-typo"]
-    assert "'positve' (2 rows): did you mean 'positive'" in finding.message
 
 
 def test_faults_of_rows_hide_nothing_of_the_other_rows(table, no_trial):
