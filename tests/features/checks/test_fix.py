@@ -67,31 +67,29 @@ def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, chang
     assert not (tmp_path / "out.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "settings", "column"),
-    [
-        (
-            {"accept": None, "answer": "accept"},
-            {"task.problem": "single_label", "task.label_column": "accept"},
-            "accept",
-        ),
-        ({"meta": {"a": [1]}}, {"task.label_separator": ";"}, "label"),
-    ],
-    ids=["lists of one label", "numbers and objects"],
-)
-def test_values_of_json_lines_are_written(table, tmp_path, no_trial, more, settings, column):
-    rows = [
-        {"text": f"text {row}", **more, column: ["ab"[row % 2]] if column in more else row % 2} for row in range(20)
+def test_lists_of_one_label_are_written_as_the_label(table, tmp_path, no_trial):
+    rows = [{"text": f"text {row}", "accept": ["ab"[row % 2]], "answer": "accept"} for row in range(20)]
+    rows += [
+        {"text": "no label", "accept": [], "answer": "accept"},
+        {"text": "no", "accept": ["a"], "answer": "reject"},
     ]
-    if column in more:
-        rows.append({"text": "no label", **more, column: []})
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    files = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
-    given = {**table.overrides, **files, **settings}
-    bertkit.check(table.recipe, model=table.model, overrides=given, fix=tmp_path / "out.csv")
+    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
+    settings |= {"task.problem": "single_label", "task.label_column": "accept"}
+    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
+    assert read_table(tmp_path / "out.csv").columns["accept"] == list("ab" * 10)
+
+
+def test_values_of_json_lines_are_written(table, tmp_path, no_trial):
+    """Numbers as labels of several to a row, and objects, which are JSON."""
+    rows = [{"text": f"text {row}", "label": row % 2, "meta": {"a": [row]}} for row in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    settings = {"data.train_file": str(tmp_path / "rows.jsonl"), "data.validation_file": None}
+    settings |= {"task.label_separator": ";"}
+    bertkit.check(table.recipe, model=table.model, overrides={**table.overrides, **settings}, fix=tmp_path / "out.csv")
     columns = read_table(tmp_path / "out.csv").columns
-    assert columns[column] == list("ab" * 10 if column in more else "01" * 10)
-    assert column in more or [json.loads(cell) for cell in columns["meta"]] == [row["meta"] for row in rows]
+    assert columns["label"] == list("01" * 10)
+    assert [json.loads(cell) for cell in columns["meta"]] == [row["meta"] for row in rows]
 
 
 @pytest.fixture
