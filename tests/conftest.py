@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -49,6 +50,14 @@ def _unsynced_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Draws the moments of chaos anew in each run; the seed that a failing test prints repeats them."""
+    seed = int(os.environ.get("BERTKIT_TEST_SEED") or random.randrange(2**32))
+    print(f"BERTKIT_TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture

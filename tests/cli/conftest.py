@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 from bertkit.cli.app import main
 
 
-@dataclass
-class Outcome:
+class Outcome(NamedTuple):
+    """Exit code, stdout and stderr of a command."""
+
     code: int
     out: str
     err: str
+
+    def refuses(self, *parts: object) -> None:
+        """Checks that the input was refused: exit code 2, no result, and one message, which has these parts."""
+        assert (self.code, self.out) == (2, ""), self
+        assert self.err.count("bertkit: error:") == 1 or self.err.startswith("Usage: "), self.err
+        assert "Traceback" not in self.err, self.err
+        for part in parts:
+            assert str(part) in self.err
 
 
 @pytest.fixture

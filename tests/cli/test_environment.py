@@ -138,29 +138,6 @@ def test_file_names_that_are_not_utf8_are_read(tmp_path):
     assert (done.stdout, b"Traceback" in done.stderr) == (b"44 pieces: new\n", False), done.stderr
 
 
-def test_links_without_a_target_are_refused(bertkit, tmp_path):
-    link = tmp_path / "link.jsonl"
-    link.symlink_to(tmp_path / "nowhere")
-    calls = [
-        ["recipes", "copy", "finetune/glue/sst2", link],
-        ["recipes", "copy", "finetune/glue/sst2", link / "x.yaml"],
-        ["export", "x", link],
-        ["export", "x", link / "y"],
-        ["predict", "x", "text", "--output", link],
-        ["embed", "x", "text", "--output", link / "v.npz"],
-        ["pretrain", "--corpus", tmp_path, "--vocab-size", 9, "--output-dir", link],
-        ["tokenizer", "train", "--corpus", tmp_path, "--vocab-size", 9, "--output-dir", link / "y"],
-        ["quickstart", "--output-dir", link],
-    ]
-    (tmp_path / "text.txt").write_text("A text.\n")
-    for call in calls:
-        outcome = bertkit(*call)
-        assert outcome.code == 2, call
-        assert f"{link} is a link to {tmp_path / 'nowhere'}, which does not exist; remove the link" in outcome.err, call
-    assert link.is_symlink()
-    assert not link.exists()
-
-
 def test_a_closed_stdin_is_no_input(tmp_path):
     program = "from pathlib import Path; from bertkit.inference.inputs import read_inputs; list(read_inputs(Path('-')))"
     done = run(f"{shlex.join([sys.executable, '-c', program])} <&-", tmp_path)

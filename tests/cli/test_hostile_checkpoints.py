@@ -8,30 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
-import bertkit as package
-from bertkit.model.checkpoint.load import load_config, load_tokenizer
-from bertkit.tasks.base import task_record
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-
-NAMES = [f"c{number}" for number in range(12)]
+NAMES = [f"i{number}" for number in range(15)]
 
 
-@pytest.fixture(scope="module")
-def classifier(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier of twelve labels."""
-    settings = TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=NAMES)
-    task = ClassificationTask(settings, DataSettings(max_seq_length=32))
-    folder = tmp_path_factory.mktemp("classifier")
-    torch.manual_seed(0)
-    config = load_config(
-        str(checkpoint), {**task.config(), "initializer_range": 0.3, "bertkit_task": task_record(task)}
-    )
-    package.BertForSequenceClassification(config).save_pretrained(folder)
-    load_tokenizer(checkpoint).save_pretrained(folder)
-    return folder
+@pytest.fixture
+def classifier(fine_tuned) -> Path:
+    """A classifier of fifteen labels."""
+    return fine_tuned("intents")
 
 
 def refuse(word):
@@ -58,7 +43,7 @@ def test_weights_of_nan_give_no_prediction(bertkit, classifier, tmp_path):
     tensors = load_file(folder / "model.safetensors")
     tensors["classifier.bias"][3] = float("nan")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    (tmp_path / "data.csv").write_text("text,label\ngood,c1\nbad,c2\n")
+    (tmp_path / "data.csv").write_text("text,label\ngood,i1\nbad,i2\n")
     for command in (
         ("predict", folder, "a film"),
         ("predict", folder, "a film", "--json"),
@@ -71,15 +56,10 @@ def test_weights_of_nan_give_no_prediction(bertkit, classifier, tmp_path):
     assert not list(tmp_path.glob("out*"))
 
 
-def test_an_undefined_metric_is_null(bertkit, checkpoint, tmp_path):
+def test_an_undefined_metric_is_null(bertkit, fine_tuned, tmp_path):
     """The correlation with constant labels is 0/0."""
-    settings = TaskSettings(problem="regression", text_columns=["text"], label_column="label")
-    task = ClassificationTask(settings, DataSettings(max_seq_length=32))
-    config = load_config(str(checkpoint), {**task.config(), "bertkit_task": task_record(task)})
-    package.BertForSequenceClassification(config).save_pretrained(tmp_path / "run")
-    load_tokenizer(checkpoint).save_pretrained(tmp_path / "run")
-    (tmp_path / "data.csv").write_text("text,label\ngood,1\nbad,1\n")
-    outcome = bertkit("evaluate", tmp_path / "run", "--validation-file", tmp_path / "data.csv", "--json")
+    (tmp_path / "data.csv").write_text("one,two,score\na,good,1\na,bad,1\n")
+    outcome = bertkit("evaluate", fine_tuned("pairs"), "--validation-file", tmp_path / "data.csv", "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out, parse_constant=refuse)["metrics"]["eval_pearson"] is None
 
@@ -93,7 +73,7 @@ def test_ten_labels_are_written_by_default(bertkit, classifier, tmp_path, ending
         lines = out.read_text().splitlines()
         found[name] = lines[0] if ending == "csv" else {len(json.loads(line)["probabilities"]) for line in lines}
     if ending == "jsonl":
-        assert found == {"ten": {10}, "all": {12}}
+        assert found == {"ten": {10}, "all": {15}}
     else:
         every = ",".join(f"probabilities.{name}" for name in NAMES)
         assert found["ten"] == "text,label,probability,probabilities"

@@ -6,43 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
-
-SIZES = ["--max-steps", "100000", "--max-seq-length", "32"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tenths", [16, 24, 32])
-def test_ctrl_c_at_the_start_ends_a_training(checkpoint: Path, tmp_path: Path, tenths: int):
-    """The moments are in the imports and the reading of the data; the training itself would take minutes."""
-    table, out = tmp_path / "t.csv", tmp_path / "out"
-    table.write_text("text,label\n" + "a good film,1\na bad film,0\n" * 50)
-    files = ["--train-file", table, "--validation-file", table, "--model", checkpoint, "--output-dir", out]
-    with subprocess.Popen(
-        [sys.executable, "-m", "bertkit", "finetune", "classification", *map(str, files), *SIZES],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
-    ) as process:
-        time.sleep(tenths / 10)
-        process.send_signal(signal.SIGINT)
-        try:
-            printed, said = process.communicate(timeout=20)
-        finally:
-            process.kill()
-    assert process.returncode == 130, said
-    assert printed == ""
-    assert "Traceback" not in said
-    assert "KeyboardInterrupt" not in said
-
 
 IN_AN_IMPORT = """
 import os, signal

@@ -20,7 +20,7 @@ from bertkit.runtime.progress import wants_colours
 from bertkit.tasks.ner.sentences import read_conll
 
 SMALL = """--max-seq-length 12 --num-train-epochs 12 --learning-rate 3e-3 --placement cpu
-    --set placement.mixed_precision=no --set train.global_train_batch_size=4""".split()
+    --set placement.mixed_precision=no --set train.global_train_batch_size=4 --set data.folds=0""".split()
 
 
 def sentences(count: int) -> list[list[tuple[str, str]]]:

@@ -22,9 +22,8 @@ from typer.testing import CliRunner
 
 import bertkit
 from bertkit.cli.app import app
-from bertkit.cli.commands import Settings, options_of, with_options
 from bertkit.cli.finetune import add_task
-from bertkit.cli.training import Run, overrides
+from bertkit.cli.training import overrides
 from bertkit.recipe.fields import Text
 from bertkit.recipe.settings import DistillationSettings, TrainSettings
 from bertkit.runtime.errors import RecipeError
@@ -130,26 +129,6 @@ def test_an_option_with_choices_takes_no_other(bertkit, hints, path):
             assert all(choice in outcome.err for choice in named)
 
 
-def test_two_options_of_one_name_are_a_fault():
-    def command(*, stride: int = 0, settings: Settings) -> None: ...
-
-    with pytest.raises(ValueError, match="--stride: two options of `command`"):
-        with_options(command, list(options_of("ner").values()))
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("glue", {"data_dir"}),
-        ("ner", {"train_file", "validation_file", "test_file"}),
-        ("question_answering", {"train_file", "validation_file"}),
-    ],
-)
-def test_files_and_folders_are_paths(kind, fields):
-    paths = {key for key, each in options_of(kind).items() if each.type == Path | None}
-    assert paths == {f"data.{name}" for name in fields}
-
-
 # ---- what overrides what --------------------------------------------------------------------------------------------
 
 
@@ -230,25 +209,6 @@ def test_third_party_tasks_have_a_command(stars, tmp_path):
     options = {"task.stars": 3, "data.shops": ["a", "b"], "data.data_dir": "d"}
     assert called["overrides"] == {**options, "task.secret": Text("4")}
     assert called["output_dir"] == tmp_path
-
-
-def test_a_dataclass_of_options_can_declare_one_again():
-    @dataclass(frozen=True, kw_only=True)
-    class Resumed(Run):
-        resume: bool = True
-
-    def command(run: Resumed, loud: bool = False) -> None:
-        seen.append((run, loud))
-
-    command.__annotations__["run"] = Resumed  # it is local to this test
-    seen = []
-    made = with_options(command, [])
-    names = list(inspect.signature(made).parameters)
-    assert {"output_dir", "resume", "loud"} < set(names)
-    made(**{**dict.fromkeys(names), "resume": True, "loud": True})
-    assert seen[0][0].resume
-    assert seen[0][0].settings == {}
-    assert seen[0][1]
 
 
 # ---- commands and the public functions ------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ main()
 TABLE = "text,label\n" + "a good film,good\nan awful plot,bad\n" * 8
 SHORT = "--output-dir out --max-steps 2 --max-seq-length 16 --set train.report=false"
 TWO = f"{SHORT} --placement cpu --set placement.num_processes=2"
-TRAINED = "finetune classification --train-file in/table.csv --model {pretrained}"
+TRAINED = "finetune classification --train-file in/table.csv --set data.folds=0 --model {pretrained}"
 BLOCKS = "--corpus texts.txt --document-separator blank-line"
 BUILT = f"corpus build {BLOCKS} --tokenizer {{pretrained}} --output-dir out --workers 2"
 FOLDER = "{fine_tuned} --input in --output-dir out --shard-rows 8"

@@ -16,23 +16,6 @@ DOCS = ROOT / "docs"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ({"type": "string"}, "string"),
-        ({"type": ["integer", "null"], "minimum": 1, "maximum": 1048576}, "integer ≥ 1, ≤ 1,048,576, or null"),
-        ({"enum": ["mean", "max", None]}, "`mean`, `max`, `null`"),
-        ({"type": "integer", "anyOf": [{"exclusiveMinimum": 0}, {"const": -1}]}, "integer > 0 or `-1`"),
-        ({"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]}, "null, or array of string"),
-        ({"type": "object", "additionalProperties": {"type": "number"}}, "object of number"),
-        ({"type": "number", "exclusiveMaximum": 1e6}, "number < 1,000,000"),
-        ({"default": None}, "any"),
-    ],
-)
-def test_types_of_values(generator, schema, expected):
-    assert generator.value_type(schema) == expected
-
-
 def test_recipe_keys_have_type_default_and_meaning(generator):
     page = generator.recipe_keys(bertkit.recipe_schema())
     for start in (
@@ -83,14 +66,6 @@ class Loaded(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag != "a":
             self.addresses |= {value for name, value in attrs if name in ("src", "href", "srcset", "data") and value}
-
-
-@pytest.mark.slow
-def test_the_list_of_commands_has_whole_summaries(project):
-    page = (project / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
-    assert "* `pretrain`: Pre-train BERT on text: " in page
-    assert "* `ner`: " in page
-    assert not re.findall(r"^\* `[\w-]+`: .*\.\.\.$", page, re.M)
 
 
 @pytest.mark.slow

@@ -3,7 +3,8 @@
 A fenced ``bash`` or ``python`` block below the comment ``<!-- run -->`` is run; all such blocks of a page run in their
 order in one folder and one shell, without network. A ``text`` block below ``<!-- output -->`` is what the page shows of
 their output: its lines must be printed in this order, with any numbers and with any text in the place of ``…``. A page
-with the comment ``<!-- after PAGE -->`` continues in the folder of that page.
+with the comment ``<!-- after PAGE -->`` continues in the folder of that page. `SHORTER` names the pages that run with
+fewer rows or models.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if RUN
 AFTER = re.compile(r"^<!-- after (\S+) -->$", re.M)
 CONTINUED = {FIRST, *(page for name in PAGES for page in AFTER.findall((DOCS / name).read_text(encoding="utf-8")))}
 """Pages whose folders others continue in; those of the others, up to a gigabyte each, are removed once tested."""
-NUMBER = re.compile(r"\d[\d.,]*(e[-+]?\d+)?")
+NUMBER = re.compile(r"[-+−]?\d[\d.,]*(e[-+]?\d+)?")
+SHORTER = {
+    "tutorials/long_documents.md": {"len(words) - 100, 250)": "len(words) - 100, 500)"},
+    "tutorials/your_table.md": {"batch-size 8 --output-dir marks": "batch-size 8 --folds 2 --output-dir marks"},
+}
+"""Page -> what takes long in its snippets, and what takes its place here: the same with fewer rows or models."""
 
 
 def script(page: str) -> str:
@@ -61,6 +67,14 @@ def not_printed(page: str, printed: str) -> list[str]:
         if not any(expected.fullmatch(each) for each in lines):
             missing.append(line)
     return missing
+
+
+def shortened(name: str, page: str) -> str:
+    """Returns a page with the changes of `SHORTER`."""
+    for part, shorter in SHORTER.get(name, {}).items():
+        assert part in page, f"{part}, of SHORTER, is not in {name}"
+        page = page.replace(part, shorter)
+    return page
 
 
 def run(page: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -122,7 +136,7 @@ def ran(
             else:
                 start = ran_page(FIRST)[0] if name.startswith("tutorials/") else request.getfixturevalue("named")
             folder = shutil.copytree(start, tmp_path_factory.mktemp("page") / "page", symlinks=True)
-            done[name] = folder, run(page, folder, environment)
+            done[name] = folder, run(shortened(name, page), folder, environment)
         return done[name]
 
     return ran_page
@@ -161,10 +175,6 @@ echo "$word alone, {{}} seconds"
 """
 
 
-def test_the_blocks_of_a_page_share_a_shell(tmp_path):
-    assert run(PAGE.format(31), tmp_path, os.environ) == "2\nleft alone, 31 seconds\n"
-
-
 @pytest.mark.parametrize(
     ("printed", "missing"),
     [
@@ -179,10 +189,6 @@ def test_what_a_page_shows_must_be_printed(printed, missing):
 
 
 def test_a_failing_snippet_fails(tmp_path):
+    assert run(PAGE.format(31), tmp_path, os.environ) == "2\nleft alone, 31 seconds\n"
     with pytest.raises(AssertionError, match="something to read"):
         run(f"{RUN}\n```bash\necho something to read\nfalse\necho more\n```\n", tmp_path, os.environ)
-
-
-def test_a_mark_without_a_block_fails():
-    with pytest.raises(AssertionError, match="belongs on the line above"):
-        script(f"{RUN}\n\n```bash\ntrue\n```\n")

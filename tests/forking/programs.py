@@ -68,5 +68,5 @@ class Forks:
         assert self._server.stdout is not None
         self._server.stdin.close()
         self._server.stdout.close()
-        self._server.wait(30)
+        self._server.wait(120)  # it frees the memory of all imports, also on a busy machine
         self._temporary.cleanup()

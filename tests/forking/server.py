@@ -119,8 +119,9 @@ class Server:
                     self._ended.recv(4096)
                     self._reap()
                 elif key.fileobj is not self._listener:
-                    _kill(key.data)  # the client has ended
-                    self._selector.unregister(key.fileobj)
+                    if key.data in self._running:  # else both have ended, and the fork was reaped in this round
+                        _kill(key.data)  # the client has ended
+                        self._selector.unregister(key.fileobj)
                 elif (found := self._accept()) is not None:
                     return found
 

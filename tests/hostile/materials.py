@@ -16,18 +16,9 @@ WORDS = "the cat dog sees likes a small old red house tree river near under and"
 PLACE = ["--placement", "cpu", "--global-train-batch-size", "8", "--set", "placement.mixed_precision=no"]
 SIZES = "num_hidden_layers=1 hidden_size=16 num_attention_heads=2 intermediate_size=32 max_position_embeddings=64"
 MODEL = [word for size in SIZES.split() for word in ("--set", f"model.{size}")]
-SCHEDULE = [
-    word
-    for value in (
-        "lr_scheduler_type=constant",
-        "warmup_steps=0",
-        "save_steps=2",
-        "save_total_limit=9",
-        "logging_steps=1",
-        "load_best_model_at_end=false",
-    )
-    for word in ("--set", f"train.{value}")
-]
+STEPS = "lr_scheduler_type=constant warmup_steps=0 save_steps=2 save_total_limit=9 logging_steps=1"
+STEPS += " load_best_model_at_end=false"
+SCHEDULE = [word for value in STEPS.split() for word in ("--set", f"train.{value}")]
 
 
 class Materials:
@@ -120,19 +111,10 @@ class Materials:
     @cached_property
     def questions(self) -> Path:
         """Questions in SQuAD's JSON."""
-        entries = [
-            {
-                "context": text,
-                "qas": [
-                    {
-                        "id": f"q{n}",
-                        "question": "what?",
-                        "answers": [{"text": "dog", "answer_start": text.index("dog")}],
-                    }
-                ],
-            }
-            for n, (text, _) in enumerate(self.rows[:20])
-        ]
+        entries = []
+        for n, (text, _) in enumerate(self.rows[:20]):
+            answers = [{"text": "dog", "answer_start": text.index("dog")}]
+            entries.append({"context": text, "qas": [{"id": f"q{n}", "question": "what?", "answers": answers}]})
         content = {"version": "1.1", "data": [{"title": "t", "paragraphs": entries}]}
         return self._file("questions.json", json.dumps(content))
 

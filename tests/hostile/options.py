@@ -26,24 +26,12 @@ STEPS = 2
 KNOWN_LATE = ("metric_for_best_model",)
 
 _WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
-_OF_RUN = {
-    "train.max_steps": str(STEPS),
-    "train.global_train_batch_size": "4",
-    "train.logging_steps": "1",
-    "train.warmup_steps": "0",
-    "data.max_seq_length": "16",
-    "placement.device": "cpu",
-    "placement.mixed_precision": "no",
-    "placement.preprocessing_num_workers": "1",
-}
-_NEW_MODEL = {
-    "model.num_hidden_layers": "1",
-    "model.hidden_size": "16",
-    "model.num_attention_heads": "2",
-    "model.intermediate_size": "32",
-    "model.max_position_embeddings": "32",
-    "data.document_separator": "blank-line",
-}
+_OF_RUN = {"train.max_steps": str(STEPS), "train.global_train_batch_size": "4", "train.logging_steps": "1"}
+_OF_RUN |= {"train.warmup_steps": "0", "data.max_seq_length": "16", "placement.device": "cpu"}
+_OF_RUN |= {"placement.mixed_precision": "no", "placement.preprocessing_num_workers": "1"}
+_NEW_MODEL = {"model.num_hidden_layers": "1", "model.hidden_size": "16", "model.num_attention_heads": "2"}
+_NEW_MODEL |= {"model.intermediate_size": "32", "model.max_position_embeddings": "32"}
+_NEW_MODEL |= {"data.document_separator": "blank-line"}
 
 
 class _Stop(TrainerCallback):

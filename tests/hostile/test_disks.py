@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from .campaign import Case
+from .materials import WORDS
 
 pytestmark = pytest.mark.hostile
 
 PAGE = 4096
-SIZES = {"finetune": 400_000, "pretrain": 400_000, "export": 150_000, "tokenizer": 60_000, "copy": 9_000} | {
-    "predict": 12_000,
-    "embed": 30_000,
-}
+SIZES = {"finetune": 400_000, "pretrain": 400_000, "export": 150_000, "tokenizer": 60_000, "copy": 9_000}
+SIZES |= {"predict": 12_000, "embed": 30_000, "npz": 20_000, "parquet": 30_000, "extend": 40_000}
 
 
 @contextmanager
@@ -41,7 +40,9 @@ def attack(case: Case) -> None:
     size = max(PAGE, size // PAGE * PAGE)
     out = disk / "out"
     lines = case.folder / "lines.txt"
-    lines.write_text("the cat sees a dog\n" * 400)
+    lines.write_text("".join(f"{' '.join(case.rng.choices(WORDS, k=6))}\n" for _ in range(400)))
+    words = case.folder / "words.txt"
+    words.write_text("grandmothers like doghouses\n" * 9)
     commands = {
         "finetune": [*made.ten_steps, "--output-dir", out],
         "pretrain": [*made.pretraining(4), "--output-dir", out],
@@ -50,11 +51,14 @@ def attack(case: Case) -> None:
         "copy": ["recipes", "copy", "finetune/ner", disk / "mine.yaml"],
         "predict": ["predict", made.classifier, "--input", lines, "--output", disk / "out.jsonl"],
         "embed": ["embed", made.bert, "--input", lines, "--output", disk / "out.jsonl"],
+        "npz": ["embed", made.bert, "--input", lines, "--output", disk / "out.npz"],
+        "parquet": ["embed", made.bert, "--input", lines, "--output", disk / "out.parquet"],
+        "extend": ["tokenizer", "extend", made.bert, "--corpus", words, "--output-dir", out],
     }
     with small_disk(disk, size) as mounted:
         case.note = f"{name} on {size} bytes, {'tmpfs' if mounted else 'limit of file size'}"
         limits = {} if mounted else {"RLIMIT_FSIZE": size}
-        grown = ["out.jsonl.partial"]  # docs/guides/predicting.md: whole rows stay in FILE.partial
+        grown = [f"out.{form}.partial" for form in ("jsonl", "npz", "parquet")]  # whole rows, as the guide says
         outcome = case.run(*commands[name], names=[str(disk)], allowed=grown, limits=limits)
         if outcome.code == 0:
             return

@@ -44,25 +44,10 @@ def _keys() -> list[str]:
     from bertkit.tasks.registry import TASKS
 
     task, data = TASKS.settings("classification")
-    blocks = {
-        "task": task,
-        "data": data,
-        "model": BertConfig,
-        "train": TrainingArguments,
-        "placement": PlacementSettings,
-    }
-    keys = [
-        f"{block}.{field.name}"
-        for block, of in {**blocks, "hub": HubSettings}.items()
-        for field in dataclasses.fields(of)
-    ]
-    keys += [
-        "train.global_train_batch_size",
-        "train.early_stopping_patience",
-        "model.name_or_path",
-        "task.kind",
-        "train.x",
-    ]
+    blocks = {"task": task, "data": data, "model": BertConfig, "train": TrainingArguments, "hub": HubSettings}
+    blocks["placement"] = PlacementSettings
+    keys = [f"{block}.{field.name}" for block, of in blocks.items() for field in dataclasses.fields(of)]
+    keys += "train.global_train_batch_size train.early_stopping_patience model.name_or_path task.kind train.x".split()
     return sorted(key for key in keys if not key.partition(".")[2].startswith(NOT_TRIED))
 
 

@@ -26,12 +26,8 @@ def attack(case: Case) -> None:
     kind = case.rng.choice([*kinds, _of_another_step, _with_another_entry])
     if level == "run":
         kind = case.rng.choice(kinds)
-    places = {
-        "newest": [newest],
-        "all but the oldest": [newest, run / "checkpoint-4"],
-        "run": [run],
-        "every": sorted(run.glob("checkpoint-*")),
-    }[level]
+    places = {"newest": [newest], "all but the oldest": [newest, run / "checkpoint-4"], "run": [run]}
+    places = places.get(level, sorted(run.glob("checkpoint-*")))
     for place in places:
         kind(place / file, case.rng)
     case.note = f"{kind.__name__} {file} of {level}"

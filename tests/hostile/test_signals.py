@@ -11,14 +11,7 @@ from .running import Outcome, Stop
 
 pytestmark = pytest.mark.hostile
 
-MOMENTS = [
-    "recipe.yaml",
-    "checkpoint-*",
-    "checkpoint-4/*",
-    "checkpoint-8/trainer_state.json",
-    "model.safetensors",
-    "run.json",
-]
+MOMENTS = "recipe.yaml checkpoint-* checkpoint-4/* checkpoint-8/trainer_state.json model.safetensors run.json".split()
 CODES = {signal.SIGTERM: 143, signal.SIGUSR1: 143, signal.SIGINT: 130}
 MOST_STOPS = 3
 

@@ -12,6 +12,7 @@ import bertkit
 from bertkit.inference import evaluation
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.predictor import Predictor
+from bertkit.recipe.files import without_paths
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.text_classification import TextClassification
 
@@ -26,39 +27,27 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "checkpoint-5"])
 def test_checkpoints_of_a_run_have_its_data(run, name):
-    assert data_of_run(str(run / name), {"max_eval_samples": 3}) == {
-        "train_file": "/a/rows.csv",
-        "validation_fraction": 0.2,
-    }
+    """Unless other data are given."""
+    expected = {"train_file": "/a/rows.csv", "validation_fraction": 0.2}
+    assert data_of_run(str(run / name), {"max_eval_samples": 3}) == expected
+    for given in ("data_dir", "validation_file", "train_file", "test_file", "dataset_name"):
+        assert data_of_run(str(run / name), {given: "other"}) == {}
 
 
-@pytest.mark.parametrize("given", ["data_dir", "validation_file", "train_file", "test_file", "dataset_name"])
-def test_given_data_replace_those_of_the_run(run, given):
-    assert data_of_run(str(run), {given: "other"}) == {}
-
-
-def test_other_checkpoints_have_no_data(tmp_path):
-    assert data_of_run(str(tmp_path), {}) == {}
-    assert data_of_run("org/name", {}) == {}
-    (tmp_path / "recipe.yaml").write_text("data: none\n")
-    assert data_of_run(str(tmp_path), {}) == {}
-
-
-def test_a_copy_from_the_hub_has_no_data(run):
-    from bertkit.recipe.files import without_paths
-
-    recipe = run / "recipe.yaml"
-    recipe.write_text(f"data: {{train_file: {without_paths('/a/rows.csv')}}}\n", encoding="utf-8")
-    assert data_of_run(str(run), {}) == {}
-
-
-def test_a_run_may_be_called_like_a_checkpoint(run, tmp_path):
-    own = tmp_path / "run" / "checkpoint-7"
+def test_other_checkpoints_have_no_data(run, tmp_path):
+    (run / "checkpoint-news").mkdir()
+    for place in (tmp_path, "org/name", run / "checkpoint-news"):
+        assert data_of_run(str(place), {}) == {}
+    for content in (
+        "data: none\n",
+        f"data: {{train_file: {without_paths('/a/rows.csv')}}}\n",
+    ):  # the second is the Hub's
+        (run / "recipe.yaml").write_text(content, encoding="utf-8")
+        assert data_of_run(str(run), {}) == {}
+    own = run / "checkpoint-7"  # a run that is called like a checkpoint
     own.mkdir()
     (own / "recipe.yaml").write_text("data: {train_file: /own.csv}\n")
     assert data_of_run(str(own), {}) == {"train_file": "/own.csv"}
-    (run / "checkpoint-news").mkdir()
-    assert data_of_run(str(run / "checkpoint-news"), {}) == {}
 
 
 def test_an_ensemble_of_folds_needs_other_data(run, monkeypatch):
@@ -134,37 +123,15 @@ def test_scoring_a_run_changes_no_task(finished, monkeypatch):
     assert vars(task) == before
 
 
-def _context(number):
-    return " ".join(["the film is good and the plot is bad"] * (number % 4 + 1))
+def _paragraph(row):
+    asked = {"id": f"{row}", "question": "what is good", "answers": [{"text": "film", "answer_start": 4}]}
+    return {"context": " ".join(["the film is good and the plot is bad"] * (row % 4 + 1)), "qas": [asked]}
 
 
 _FILES = {
     "film": ("dev.csv", "text,label\n" + "".join(f"a film {'good ' * row},good\na bad one,bad\n" for row in range(4))),
     "entities": ("dev.txt", "".join("the O\n" + "film B-FILM\n" * (row * 9 + 1) + "\n" for row in range(5))),
-    "answers": (
-        "dev.json",
-        json.dumps(
-            {
-                "data": [
-                    {
-                        "paragraphs": [
-                            {
-                                "context": _context(row),
-                                "qas": [
-                                    {
-                                        "id": f"{row}",
-                                        "question": "what is good",
-                                        "answers": [{"text": "film", "answer_start": 4}],
-                                    }
-                                ],
-                            }
-                            for row in range(5)
-                        ]
-                    }
-                ]
-            }
-        ),
-    ),
+    "answers": ("dev.json", json.dumps({"data": [{"paragraphs": [_paragraph(row) for row in range(5)]}]})),
 }
 
 

@@ -77,12 +77,6 @@ def test_a_pipe_is_a_file_called_dash(monkeypatch):
     assert labels(predict_stream("x", input_file=Path("-"))) == [("a", "1"), ("bé", "2")]
 
 
-def test_a_pipe_that_is_not_utf8_is_refused(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("b\xe9\n".encode("latin-1"))))
-    with pytest.raises(DataError, match="standard input: not UTF-8 at byte offset 1"):
-        list(predict_stream("x", input_file=Path("-")))
-
-
 def test_texts_are_taken_as_they_are():
     assert labels(predict_stream("x", ["two words", " a\t"])) == [("two words", "9"), (" a\t", "3")]
 
@@ -116,13 +110,6 @@ def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, o
         predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
-def test_jsonl_has_one_object_a_line(tmp_path):
-    list(predict_stream("x", ["é\n", "b"], output_file=tmp_path / "out.jsonl"))
-    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["text"] for line in lines] == ["é\n", "b"]
-    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
-
-
 def test_tables_are_read_by_the_tasks_columns(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('id,review\n1,"one, two"\n2,NA\n')
@@ -134,16 +121,6 @@ def test_tables_are_read_by_the_tasks_columns(tmp_path):
 def test_a_line_for_a_terminal_is_one_line(tmp_path):
     (tmp_path / "in.csv").write_text('review\n"two\nlines"\n')
     assert [lines for _, lines in predict_stream("x", input_file=tmp_path / "in.csv")] == [["9\ttwo lines"]]
-
-
-def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
-    found = {"labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}
-    monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: [found] * len(columns["text"]))
-    monkeypatch.setattr(EchoInference, "format_prediction", lambda self, prediction: "")
-    list(predict_stream("x", ['a "b", c'], output_file=tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert row == {"text": 'a "b", c', "labels": '["x", "y"]', "probabilities.x": "0.75", "probabilities.y": "0.5"}
 
 
 @pytest.mark.parametrize("name", ["label", "probability", "probabilities.a", "input_label"])
@@ -194,17 +171,6 @@ def test_a_column_that_csv_cannot_have_is_named(tmp_path, monkeypatch, capsys):
         list(predict_stream("x", input_file=tmp_path / "in.jsonl", output_file=tmp_path / "out.csv"))
     assert "out.csv.partial: 2 complete rows" in capsys.readouterr().err
     assert len((tmp_path / "out.csv.partial").read_text().splitlines()) == 3
-
-
-def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
-    rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
-    monkeypatch.setattr(TaskInference, "leaves_out_labels", True)
-    monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
-    list(predict_stream("x", ["a", "b"], output_file=tmp_path / "out.csv"))
-    with (tmp_path / "out.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [list(row) for row in found] == [["text", "label", "probabilities"]] * 2
-    assert [json.loads(row["probabilities"]) for row in found] == [row["probabilities"] for row in rows]
 
 
 def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):

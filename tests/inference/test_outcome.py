@@ -16,23 +16,14 @@ from bertkit.inference.predictor import load_task
         (["neg"] * 2, None, "all predictions are 'neg'"),
         ([("a", "b")] * 2, [("a",), ("b",)], "all predictions are 'a, b'"),
         ([()] * 10, [("a",), ("a", "b")] * 5, "no label is predicted"),
+        (["neg"] * 9 + ["pos"], ["neg", "pos"] * 5, None),
+        (["neg"] * 10, ["neg"] * 10, None),  # the references are the same too
+        (["neg"], ["pos"], None),  # one example
+        ([()] * 9 + [("a",)], [("a",), ("a", "b")] * 5, None),
     ],
 )
 def test_the_same_prediction_for_all_examples(predicted, true, expected):
     assert collapse_of(predicted, true) == expected
-
-
-@pytest.mark.parametrize(
-    ("predicted", "true"),
-    [
-        (["neg"] * 9 + ["pos"], ["neg", "pos"] * 5),
-        (["neg"] * 10, ["neg"] * 10),  # the references are the same too
-        (["neg"], ["pos"]),  # one example
-        ([()] * 9 + [("a",)], [("a",), ("a", "b")] * 5),
-    ],
-)
-def test_other_predictions(predicted, true):
-    assert collapse_of(predicted, true) is None
 
 
 @pytest.mark.parametrize(

@@ -117,11 +117,6 @@ def test_vectors_are_a_column_of_the_same_kind(checkpoint, tmp_path, make):
     assert embed_texts(checkpoint, tmp_path / "out.npz", given)[0] == 2
 
 
-def test_the_index_of_pandas_stays(fine_tuned):
-    frame = pandas.DataFrame(COLUMNS, index=[50, 3])
-    assert list(bertkit.load(fine_tuned("film")).predict(frame).index) == [50, 3]
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -106,26 +106,6 @@ def test_no_texts_give_no_vectors_and_masks(checkpoint):
     assert loaded.fill_mask([]) == []
 
 
-EMPTY = {"lines.txt": "", "none.csv": "", "header.csv": "id,text\n", "header.tsv": "id\ttext\n", "none.jsonl": "\n"}
-
-
-@pytest.fixture(params=[*EMPTY, "zero.parquet"])
-def empty(request, tmp_path):
-    path = tmp_path / request.param
-    if request.param in EMPTY:
-        path.write_text(EMPTY[request.param])
-    else:
-        pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array([], pyarrow.string())}), path)
-    return path
-
-
-@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
-def test_an_empty_file_gives_no_predictions(fine_tuned, empty, tmp_path, capsys, name):
-    assert list(predict_stream(fine_tuned("film"), input_file=empty, output_file=tmp_path / name)) == []
-    assert (tmp_path / name).read_text() == ""
-    assert f"--input {empty}: contains no texts" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls", "none"])
 @pytest.mark.parametrize("name", ["out.npz", "out.parquet", "out.jsonl"])
 def test_an_empty_file_gives_no_vectors(checkpoint, tmp_path, pooling, name):

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 import bertkit
-from bertkit.inference.options import UNSURE, PredictOptions
+from bertkit.inference.options import UNSURE
 from bertkit.runtime.errors import RecipeError
 
 
@@ -32,11 +32,6 @@ def test_improbable_predictions_are_unsure(fine_tuned, capsys):
 def test_what_has_no_unsure_label(fine_tuned, kind, probability):
     with pytest.raises(RecipeError, match="--unsure-below: "):
         list(bertkit.predict(fine_tuned(kind), ["a"], unsure_below=probability))
-
-
-def test_a_probability_at_the_limit_is_sure():
-    [row] = PredictOptions(unsure_below=0.6).mark_unsure([{"label": "a", "probability": 0.6}])
-    assert row["label"] == "a"
 
 
 def test_the_best_guess_is_a_column(fine_tuned, tmp_path):

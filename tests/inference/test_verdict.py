@@ -10,7 +10,7 @@ import pytest
 
 from bertkit.inference.classification import numbers_in_words
 from bertkit.inference.evaluation import Evaluation
-from bertkit.inference.facts import classes_in_words, near_chance, never_predicted, right_of_all
+from bertkit.inference.facts import classes_in_words, never_predicted, right_of_all
 from bertkit.inference.loaded import load
 from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.predictor import load_task
@@ -31,25 +31,6 @@ from bertkit.training.runs.evaluate import verdict_on_run
 )
 def test_classes_that_are_never_predicted(true, predicted, expected):
     assert never_predicted("abc", np.array(true), np.array(predicted), what=("class", "classes")) == expected
-
-
-def test_many_classes_are_not_all_listed():
-    names = [f"c{number}" for number in range(12)]
-    [remark] = never_predicted(names, np.ones(12, int), np.zeros(12, int), what=("class", "classes"))
-    assert remark.endswith("'c7' (1 example) and 4 more.")
-
-
-@pytest.mark.parametrize(("top", "is_said"), [(0.26, True), (0.35, True), (0.45, False), (0.99, False)])
-def test_probabilities_near_chance(top, is_said):
-    rest = (1 - top) / 3
-    assert bool(near_chance(np.array([[top, rest, rest, rest]] * 5))) == is_said
-
-
-def test_numbers_that_hardly_differ():
-    true = np.array([-2.0, 0.0, 1.0, 2.5])
-    assert numbers_in_words(0.2 + 0.001 * true, true, None).learnt_little
-    assert not numbers_in_words(0.2 + 0.3 * true, true, None).learnt_little
-    assert not numbers_in_words(np.ones(3), np.ones(3), None).learnt_little
 
 
 @pytest.mark.parametrize(
@@ -139,47 +120,32 @@ def test_copies_of_a_text_count_once(fine_tuned):
     assert not any("earlier" in sentence for sentence in others)
 
 
-@pytest.mark.parametrize(
-    ("kind", "predictions", "references", "first", "last"),
-    [
-        (
-            "entities",
-            [np.array([1, 2, 0]), np.array([0, 0, 1])],
-            [np.array([1, 2, 0]), np.array([0, 1, 0])],
-            "Of 2 entities, 1 are found with type and bounds, and of 2 predicted ones 1 are right: F1 0.5000 (95 % ",
-            "; predicting none gives 0.",
-        ),
-        (
-            "entities",
-            [np.array([0, 0])],
-            [np.array([1, 2])],
-            "Of 1 entity, 0 are found",
-            "1 of 1 type is never predicted: 'FILM' (1 entity).",
-        ),
-        (
-            "entities",
-            [np.array([0, 0, 0])],
-            [np.array([1, 1, 2])],
-            "Of 2 entities, 0 are found",
-            "1 of 1 type is never predicted: 'FILM' (2 entities).",
-        ),
-        (
-            "answers",
-            [{"id": "1", "prediction_text": "Rome"}, {"id": "2", "prediction_text": "Paris"}],
-            [{"id": "1", "answers": {"text": ["Rome"]}}, {"id": "2", "answers": {"text": ["Bonn"]}}],
-            "1 of 2 answers is right",
-            "%).",
-        ),
-        (
-            "maybe",
-            [{"id": str(n), "prediction_text": "x", "no_answer_probability": 9.0} for n in range(4)],
-            [{"id": str(n), "answers": {"text": ["x"] if n else []}} for n in range(4)],
-            "1 of 4 answers is right, 25.0 %",
-            "That is not more than guessing.",
-        ),
-        ("pairs", np.array([1.0, 3.0]), np.array([1.0, 2.0]), "The mean absolute error is 0.5000", "gives 0.5000."),
-    ],
-)
+def ids(*values):
+    return [np.array(each) for each in values]
+
+
+def answered(*texts, **more):
+    return [{"id": str(number), "prediction_text": text, **more} for number, text in enumerate(texts)]
+
+
+def known(*texts):
+    return [{"id": str(number), "answers": {"text": [text] if text else []}} for number, text in enumerate(texts)]
+
+
+OF_TWO = "Of 2 entities, 1 are found with type and bounds, and of 2 predicted ones 1 are right: F1 0.5000 (95 % "
+NEVER = "1 of 1 type is never predicted: 'FILM' (%s)."
+UNSURE = answered("x", "x", "x", "x", no_answer_probability=9.0)
+OTHER_KINDS = [  # kind, predictions, references, how the first sentence begins and the last one ends
+    ("entities", ids([1, 2, 0], [0, 0, 1]), ids([1, 2, 0], [0, 1, 0]), OF_TWO, "; predicting none gives 0."),
+    ("entities", ids([0, 0]), ids([1, 2]), "Of 1 entity, 0 are found", NEVER % "1 entity"),
+    ("entities", ids([0, 0, 0]), ids([1, 1, 2]), "Of 2 entities, 0 are found", NEVER % "2 entities"),
+    ("answers", answered("Rome", "Paris"), known("Rome", "Bonn"), "1 of 2 answers is right", "%)."),
+    ("maybe", UNSURE, known("", "x", "x", "x"), "1 of 4 answers is right, 25.0 %", "That is not more than guessing."),
+    ("pairs", np.array([1.0, 3.0]), np.array([1.0, 2.0]), "The mean absolute error is 0.5000", "gives 0.5000."),
+]
+
+
+@pytest.mark.parametrize(("kind", "predictions", "references", "first", "last"), OTHER_KINDS)
 def test_other_kinds_say_what_is_right(fine_tuned, kind, predictions, references, first, last):
     of_kind = outcome(fine_tuned(kind), [])
     vars(of_kind)["_predictions_and_references"] = predictions, references

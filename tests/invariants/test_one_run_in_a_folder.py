@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import shlex
 import signal
@@ -14,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from .conftest import NO_REPORT, weights
+from .conftest import NO_REPORT
 
 pytestmark = pytest.mark.multiprocess
 
@@ -37,44 +35,6 @@ def started(forks: Any) -> Callable[[list[str | Path]], subprocess.Popen[str]]:
 @pytest.fixture
 def command(start: Path, glue_folder: Path) -> list[str | Path]:
     return ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, *RUN]
-
-
-def test_of_several_runs_one_writes(tmp_path, command, bertkit, started, forks):
-    """New ones and resumed ones, started within a second; the result is that of a single run."""
-    rng, out = random.Random(0), tmp_path / "out"
-    for more in ([], ["--resume"]):
-        steps = newest(out)
-        together = []
-        for _ in range(rng.randint(2, 3)):
-            together.append(started([*command, "--max-steps", "100000", *more, "--output-dir", out]))
-            time.sleep(rng.uniform(0, 1))
-        while sum(run.poll() is None for run in together) > 1 or newest(out) <= steps:
-            assert any(run.poll() is None for run in together), [run.communicate() for run in together]
-            time.sleep(0.1)
-        [winner] = [run for run in together if run.poll() is None]
-        writer = forks.process_of(winner)
-        winner.kill()
-        assert f'"pid": {writer}' in (out / ".bertkit.lock").read_text()
-        said = {run: run.communicate()[1] for run in together}
-        for run in set(together) - {winner}:
-            message = (
-                rf"error: .*out: another run is writing here \(host .+, process {writer}\); wait for it or stop it"
-            )
-            assert run.returncode == 2
-            assert re.search(message, said[run])
-            assert "Traceback" not in said[run]
-    steps = newest(out) + 3
-    for folder, more in ((out, ["--resume"]), (tmp_path / "alone", [])):
-        done = bertkit([*command, "--max-steps", steps, *more, "--output-dir", folder])
-        assert done.returncode == 0, done.stderr
-    expected, got = weights(tmp_path / "alone"), weights(out)
-    assert all(np.array_equal(got[name], tensor) for name, tensor in expected.items())
-    assert {path.name for path in out.glob(".*")} == set()
-
-
-def newest(folder: Path) -> int:
-    """Returns the steps of the newest checkpoint."""
-    return max((int(path.name.partition("-")[2]) for path in folder.glob("checkpoint-*[0-9]")), default=0)
 
 
 def wait_for(path: Path, run: subprocess.Popen[str]) -> None:

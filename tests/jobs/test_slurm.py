@@ -201,7 +201,7 @@ def test_an_array_builds_the_parts_of_a_store(corpus, tmp_path):
     from bertkit import build_corpus, join_corpus, train_tokenizer
 
     texts = [corpus]
-    for number in range(6):  # each fills a unit
+    for number in range(3):  # each fills a unit
         texts.append(corpus.with_name(f"more-{number}.txt"))
         texts[-1].write_text("A good film. The plot is lovely.\n\n" * 65_000)
     form = {"document_separator": "blank-line"}

@@ -57,20 +57,6 @@ def test_a_notebook_is_valid_and_has_no_outputs(path):
             assert cell["execution_count"] is None
 
 
-@pytest.mark.parametrize("path", COURSE, ids=lambda path: path.stem)
-def test_a_notebook_of_the_course_has_its_parts(path):
-    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
-    assert "At the end you can" in cells[0]
-    assert cells[-1].startswith("## With your own ")
-    assert len([line for line in cells[-1].splitlines() if line.startswith("bertkit ")]) == 3
-    questions = [cell for cell in cells if "**Question.**" in cell]
-    assert len(questions) >= 3
-    for cell in questions:
-        assert (
-            cell.count("**Question.**") == cell.count("<details><summary>Answer</summary>") == cell.count("</details>")
-        )
-
-
 @pytest.fixture
 def executed(path, tmp_path, monkeypatch):
     """Runs a notebook with `FEWER_STEPS` in an empty folder, with the texts of the course; returns all shown text."""

@@ -38,17 +38,6 @@ def test_misspelt_labels_are_rare_and_similar(counts, near):
     assert {name: other for name, (other, _) in near_labels(counts).items()} == near
 
 
-def test_rows_are_cleaned():
-    texts = ["a b", " a  b", "", "c", "d", "d", "d", "e"]
-    labels = ["x", "x", "x", None, "x", "x", "y", "X"]
-    cleaned = clean(Table({"text": texts, "label": labels}, "x.csv", "", lines=range(2, 10)), ["text"], "label")
-    assert (cleaned.rows, cleaned.labels) == ([0, 4, 7], {7: "x"})
-    assert cleaned.removed == {"without a text": 1, "without a label": 1, "repeated": 3}
-    [doubt] = cleaned.doubts
-    assert (doubt.line, doubt.label, doubt.suggestion, doubt.text) == (8, "y", "x", "d")
-    assert doubt.confidence == pytest.approx(2 / 3)
-
-
 def test_rows_of_pairs_and_of_several_labels_are_cleaned():
     pairs = {"a": ["x", "x", "x", ""], "b": ["y", "y ", "z", "y"], "label": ["0", "0", "1", "1"]}
     cleaned = clean(Table(pairs, "x.csv", ""), ["a", "b"], "label")
@@ -137,15 +126,8 @@ def test_the_fixed_table_checks_clean(table, dirty, tmp_path, no_trial, capsys):
         suspects = list(csv.DictReader(stream))
     assert [(row["label"], row["suggestion"]) for row in suspects] == [("sales", "billing"), ("biling", "billing")]
     codes = {finding.code for finding in check(table, tmp_path / "out.csv").findings}
-    assert not codes & {
-        "data",
-        "label-typo",
-        "label-spelling",
-        "label-conflict",
-        "duplicates",
-        "empty-text",
-        "rare-class",
-    }
+    of_rows = {"data", "duplicates", "empty-text"}
+    assert not codes & {*of_rows, "label-typo", "label-spelling", "label-conflict", "rare-class"}
     with pytest.raises(OutputError, match="exists"):
         check(table, dirty, fix=tmp_path / "out.csv")
 
@@ -174,17 +156,6 @@ def test_the_message_of_a_file_that_cannot_be_fixed_is_its_own(table, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "a", "label": ')
     with pytest.raises(DataError, match=r"rows.jsonl, line 1: not valid JSON"):
         check(table, tmp_path / "rows.jsonl", fix=tmp_path / "out.csv")
-
-
-def test_the_near_label_is_suggested(table, no_trial):
-    for row in table.train[:2]:
-        row["label"] = {"yes": "maybe", "no": "maybe"}[row["label"]]
-    for row in table.train:
-        row["label"] = {"yes": "positive", "no": "negative", "maybe": "positve"}[row["label"]]
-    for row in table.validation:
-        row["label"] = {"yes": "positive", "no": "negative"}[row["label"]]
-    [finding] = [each for each in table.report().findings if each.code == "label-typo"]
-    assert "'positve' (2 rows): did you mean 'positive'" in finding.message
 
 
 def test_faults_of_rows_hide_nothing_of_the_other_rows(table, no_trial):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from bertkit import check
 from bertkit.features.checks.check import codes
@@ -358,15 +359,9 @@ def test_a_batch_without_attention_mask(table, no_trial, monkeypatch):
     assert report.errors == 1
 
 
-def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path):
-    from transformers import AutoTokenizer, RobertaConfig, RobertaModel
-
-    folder = tmp_path / "roberta"
-    tokenizer = AutoTokenizer.from_pretrained(table.model)
-    tokenizer.save_pretrained(folder)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    special = {"pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 80, "type_vocab_size": 1}
-    RobertaModel(RobertaConfig(vocab_size=len(tokenizer), **sizes, **special)).save_pretrained(folder)
+def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path, stock_models):
+    folder = stock_models.stock_checkpoint(tmp_path / "roberta", "roberta", "AutoModel", vocab_size=1000)
+    AutoTokenizer.from_pretrained(table.model).save_pretrained(folder)
     table.model = str(folder)
     for row in table.train + table.validation:
         row["text2"] = sentence(RNG, 4)

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 
-from bertkit.data.corpus.documents import DocumentForm
-from bertkit.data.corpus.sources import find_sources
 from bertkit.features.checks import sampling
-from bertkit.features.checks.sampling import Sample, sample
 from bertkit.training.runs import pretrain as pretrain_module
 
 from .conftest import sentence
-
-LINE = "a line of text that has sixty-four characters with its newline.\n"
 
 
 @pytest.fixture
@@ -25,47 +19,6 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(sampling, "SAMPLED_BYTES", 1 << 16)
     monkeypatch.setattr(sampling, "_PART", 1 << 14)
     monkeypatch.setattr("bertkit.runtime.reading.text.read_blocks.__defaults__", (lambda position: None, 1 << 14))
-
-
-def write(folder: Path, *kilobytes: int) -> list[Path]:
-    files = [folder / f"{number}.txt" for number in range(len(kilobytes))]
-    for file, size in zip(files, kilobytes, strict=True):
-        file.write_text(LINE * (16 * size))
-    return files
-
-
-def text_of(parts: Sample) -> dict[str, int]:
-    """Bytes of text that are read, by name of the source."""
-    found = {}
-    for source in parts.sources:
-        lines = sum(len(line) + 1 for line in source.lines())
-        paragraphs = sum(
-            len(paragraph.text) + 1 for paragraph in source.paragraphs(DocumentForm(sentence_per_line=True))
-        )
-        assert lines == paragraphs
-        found[Path(source.name).name] = lines
-    return found
-
-
-def test_a_small_corpus_is_read_as_a_whole(tmp_path, small_parts):
-    assert sample(find_sources(write(tmp_path, 32, 32))) is None
-
-
-def test_parts_are_at_equal_distances(tmp_path, small_parts):
-    parts = sample(find_sources(write(tmp_path, 1, 200, 1, 600)))
-    assert (parts.total_bytes, parts.read_bytes, parts.num_sources) == (802 << 10, 1 << 16, 4)
-    assert text_of(parts) == {"1.txt": 1 << 14, "3.txt": 3 << 14}
-
-
-def test_a_sample_has_two_sources(tmp_path, small_parts):
-    parts = sample(find_sources(write(tmp_path, 2000, 1, 20)))
-    assert text_of(parts) == {"0.txt": 4 << 14, "2.txt": 1 << 14}
-
-
-def test_documents_of_the_corpus_are_estimated():
-    beginnings = [None] * 10
-    assert Sample(beginnings, 1, 100, 20).documents(10) == 20  # each file is a document
-    assert Sample(beginnings, 1, 100, 10).documents(110) == 10010
 
 
 @pytest.fixture

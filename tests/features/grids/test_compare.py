@@ -68,9 +68,12 @@ VERSIONS = ["3.10", "3.1", "3.2", "3.1"]
 
 
 def test_numbers_are_compared_by_their_correlation(predictions):
+    noisy = {"a": 0.1, "b": 1}
     results = bertkit.compare(
-        predictions("a.jsonl", [each + 0.1 * (-1) ** row for row, each in enumerate(SCORES)], SCORES),
-        predictions("b.jsonl", [each + (-1) ** row for row, each in enumerate(SCORES)], SCORES),
+        *(
+            predictions(f"{name}.jsonl", [each + width * (-1) ** row for row, each in enumerate(SCORES)], SCORES)
+            for name, width in noisy.items()
+        )
     )
     assert results.metric == "pearson"
     assert results.comparisons[0].by_example.difference < 0
@@ -142,6 +145,10 @@ def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
     assert message.startswith("4 faults")
     assert "no column 'prediction'" in message
     assert f"{checkpoint}: contains no recipe.yaml" in message
+    with pytest.raises(DataError, match=r"x\.jsonl: does not exist; (.|\n)*y\.jsonl: does not exist"):
+        bertkit.compare(tmp_path / "x.jsonl", tmp_path / "y.jsonl")
+    with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
+        bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
     with pytest.raises(BertkitError, match="two or more"):
         bertkit.compare(a)
     with pytest.raises(BertkitError, match="no metric 'acuracy'; expected accuracy; did you mean 'accuracy'"):
@@ -287,36 +294,6 @@ def test_entities_and_answers(request, tmp_path, checkpoint, quick, recipe, file
     assert bertkit.compare(runs[0], runs[0]).comparisons[0].by_example.p == 1
 
 
-@pytest.mark.real
-def test_a_grid_on_rte(real_data, tmp_path, checkpoint, quick):
-    """Cells of real data, whose table, best run and comparison agree."""
-    overrides = {key: value for key, value in quick.items() if key != "train.learning_rate"}
-    few = {"data.data_dir": str(real_data / "glue"), "data.max_train_samples": 64, "data.max_eval_samples": 100}
-    rates = ["train.learning_rate=1e-4,1e-3"]
-    found = bertkit.finetune_grid(
-        "finetune/glue/rte",
-        output_dir=tmp_path,
-        model=str(checkpoint),
-        overrides={**overrides, **few},
-        grid=rates,
-        seeds=2,
-    )
-    assert len(found.runs) == 4
-    assert {each.n for each in found.settings} == {2}
-    best = bertkit.evaluate(tmp_path / "best", max_samples=100, data_dir=str(real_data / "glue"))
-    assert best.metrics["eval_accuracy"] == found.runs[found.best_run]["score"]
-    first, second = sorted(found.runs)[:2]
-    results = bertkit.compare(tmp_path / "runs" / first, tmp_path / "runs" / second)
-    assert results.examples == 100
-    assert results.comparisons[0].agreement.mcnemar_p > 0
-
-
-def test_no_grid_no_ensemble(tmp_path):
-    with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
-        bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
-    assert not (tmp_path / "ensemble").exists()
-
-
 def test_the_commands(predictions, tmp_path, table, checkpoint, quick, monkeypatch):
     monkeypatch.setattr("bertkit.cli.app.app.pretty_exceptions_enable", False)
     a, b = predictions("a.jsonl", ["yes"] * 5 + ["no"] * 5), predictions("b.jsonl", ["yes"] * 10)
@@ -340,8 +317,3 @@ def test_the_commands(predictions, tmp_path, table, checkpoint, quick, monkeypat
     assert json.loads(done.stdout)["best"] is None
     done = CliRunner().invoke(app, [*command, "--push-to-hub", "me/it"])
     assert "--push-to-hub: is for one run" in str(done.exception)
-
-
-def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    with pytest.raises(DataError, match=r"a\.jsonl: does not exist; (.|\n)*b\.jsonl: does not exist"):
-        bertkit.compare(tmp_path / "a.jsonl", tmp_path / "b.jsonl")

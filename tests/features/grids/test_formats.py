@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from bertkit.cli.app import app
-from bertkit.features.grids.glue import GlueResults, glue_table
 from bertkit.features.grids.results import GridResults, SettingResult
 from bertkit.features.grids.table import grid_table
 from bertkit.runtime.formats import ResultTable, latex_escape
@@ -91,12 +90,6 @@ def test_grids_have_these_formats():
     assert (found["train.learning_rate"], found["mean"], found["collapsed"]) == ("2e-05", "0.5", "1")
     assert r"2e-05 & 2 & 0.5000 $\pm$ 0.1000" in grid_table(results, format="latex")
     assert "| 2e-05 | 2 | 0.5000 ± 0.1000 |" in grid_table(results, 20, "markdown")
-
-
-def test_glue_has_these_formats():
-    results = GlueResults(Path("out"), {"rte": {"eval_accuracy": 0.61}}, {"rte": 61.03}, 61.03, None, (), {})
-    assert glue_table(results, "csv") == "task,score\nrte,61.03"
-    assert "| rte | 61.0 | accuracy 0.6100 |" in glue_table(results, "markdown")
 
 
 class TestCommands:

@@ -22,16 +22,9 @@ ALL = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
 # The names that gluebenchmark.com asks for.
 LEADERBOARD = """CoLA.tsv SST-2.tsv MRPC.tsv STS-B.tsv QQP.tsv MNLI-m.tsv MNLI-mm.tsv QNLI.tsv RTE.tsv WNLI.tsv
     AX.tsv""".split()
-QUICK = {
-    "data.max_seq_length": 16,
-    "train.max_steps": 2,
-    "train.save_steps": 1,
-    "train.eval_strategy": "no",
-    "train.global_train_batch_size": 4,
-    "train.learning_rate": 1e-3,
-    "placement.mixed_precision": "no",
-    "placement.device": "cpu",
-}
+QUICK = {"data.max_seq_length": 16, "train.max_steps": 2, "train.save_steps": 1, "train.eval_strategy": "no"}
+QUICK |= {"train.global_train_batch_size": 4, "train.learning_rate": 1e-3}
+QUICK |= {"placement.mixed_precision": "no", "placement.device": "cpu"}
 TEXTS = ["a good film", "the plot is awful", "lovely story", "bad", "good or bad", "is the film lovely"]
 
 
@@ -104,12 +97,7 @@ def test_all_of_glue_gives_the_leaderboard_s_files(tmp_path, checkpoint):
     overrides = {**QUICK, "train.max_steps": 1, "train.save_strategy": "no"}
     out = tmp_path / "out"
     results = finetune_glue(ALL, output_dir=out, model=str(checkpoint), data_dir=tmp_path / "glue", overrides=overrides)
-    assert sorted(path.name for path in out.iterdir()) == [
-        *ALL[:1],
-        "glue_results.json",
-        "glue_submission.zip",
-        *ALL[1:],
-    ]
+    assert {path.name for path in out.iterdir()} == {*ALL, "glue_results.json", "glue_submission.zip"}
     with zipfile.ZipFile(out / "glue_submission.zip") as bundle:
         assert sorted(bundle.namelist()) == sorted(LEADERBOARD)
         assert bundle.read("RTE.tsv") == (out / "rte" / "predict_results_rte.tsv").read_bytes()
@@ -170,9 +158,8 @@ def test_the_table_by_hand(tmp_path, checkpoint):
 
 def test_without_a_test_set_nothing_is_packed(tmp_path, checkpoint):
     write_task(tmp_path / "glue", "rte", tests=False)
-    results = finetune_glue(
-        ["rte"], output_dir=tmp_path / "out", model=str(checkpoint), data_dir=tmp_path / "glue", overrides=QUICK
-    )
+    given = {"model": str(checkpoint), "data_dir": tmp_path / "glue", "overrides": QUICK}
+    results = finetune_glue(["rte"], output_dir=tmp_path / "out", **given)
     assert results.submission is None
     assert not (tmp_path / "out" / "glue_submission.zip").exists()
     assert glue_table(results).splitlines()[-1].endswith("of 1 task, on dev")
@@ -284,14 +271,8 @@ def test_the_best_runs_of_the_grids_are_packed(tmp_path, data, checkpoint):
     overrides = {**QUICK, "train.max_steps": 1}
 
     def run():
-        return finetune_glue_grid(
-            ["rte", "sst2"],
-            output_dir=tmp_path / "out",
-            model=str(checkpoint),
-            data_dir=data,
-            overrides=overrides,
-            seeds=2,
-        )
+        given = {"model": str(checkpoint), "data_dir": data, "overrides": overrides, "seeds": 2}
+        return finetune_glue_grid(["rte", "sst2"], output_dir=tmp_path / "out", **given)
 
     results = run()
     assert list(results.tasks) == ["rte", "sst2"]

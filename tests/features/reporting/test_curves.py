@@ -76,12 +76,6 @@ def test_an_axis_not_from_0_is_noted(key):
     assert drawn(whole).get_ylim()[0] == 0
 
 
-@pytest.mark.parametrize("number", [2, 20, 21])
-def test_few_points_are_marked(number):
-    [chart] = charts(entries("loss", *range(number))).values()
-    assert (drawn(chart).get_lines()[0].get_marker() == "o") == (number <= 20)
-
-
 def test_values_that_are_not_finite_are_left_out():
     history = entries("grad_norm", 1.0, math.inf, 2.0, math.nan) + entries("eval_loss", 1.0, math.nan, 0.5)
     assert drawn(charts(history)["grad-norm"]).get_lines()[0].get_ydata().tolist() == [1.0, 2.0]
@@ -103,16 +97,6 @@ def test_throughput_does_not_reach_across_a_resumption():
     steps, values = throughput(history)
     assert steps == [2, 6, 7]
     assert values == pytest.approx([100.0, 50.0, 50.0])
-
-
-def test_throughput_is_that_between_logs():
-    """Logs have the time of the steps alone, so that evaluations between them do not count."""
-    history = [
-        {"step": 1, "train_runtime": 1.0, "num_input_tokens_seen": 100},
-        {"step": 1, "eval_loss": 1.0, "eval_runtime": 5.0, "num_input_tokens_seen": 100},
-        {"step": 2, "train_runtime": 3.0, "num_input_tokens_seen": 300},
-    ]
-    assert throughput(history) == ([2], [100.0])
 
 
 def test_curves_have_baselines_and_phases():

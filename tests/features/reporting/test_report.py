@@ -164,13 +164,6 @@ def shown(path):
     return re.sub(r'data-value="[^"]*"', "", source)
 
 
-def test_bf16_changes_no_precision_of_the_process(hostile_run, tmp_path):
-    before = torch.backends.fp32_precision
-    recipe = load_recipe(hostile_run.output_dir / "recipe.yaml", {"placement.mixed_precision": "bf16"})
-    finetune(recipe, output_dir=tmp_path / "run")
-    assert torch.backends.fp32_precision == before
-
-
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_a_report_made_again_shows_the_same_numbers(hostile_run, tmp_path, monkeypatch, precision):
     """Also on a device whose own precision is another one, as fp16 is on GPUs."""
@@ -362,13 +355,6 @@ def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, 
         "warning: the run is complete, but its report failed: ValueError: no fonts at all; to try again: "
         f"bertkit report {run.output_dir}"
     ]
-
-
-def test_a_report_can_be_turned_off(glue, checkpoint, tmp_path):
-    overrides = {**FEW, "train.report": False}
-    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
-    assert not (run.output_dir / "report.html").exists()
-    assert not (run.output_dir / "figures").exists()
 
 
 FEW = {

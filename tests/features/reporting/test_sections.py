@@ -120,29 +120,10 @@ def test_question_words_and_lengths():
     assert [(row[0], *row[2:]) for row in lengths] == [("no answer", 50, 2), ("1", 50, 2)]
 
 
-def test_no_answer_instead_of_articles_is_wrong():
-    """The official scorer of SQuAD 2.0 gives 0 to no answer where there is one, though "the" has no words."""
-    answers = [{"text": ["the"], "answer_start": [0]}]
-    [silent] = [decoded("a", 1, 2)]
-    given = [{"id": "0", "prediction_text": "a", "no_answer_probability": silent.null_odds}]
-    scores = metrics.compute("squad_v2", given, [{"id": "0", "answers": answers[0]}], no_answer_threshold=0.0)
-    [row, _] = parts(question_sections(["Where?"], answers, [silent], 0.0))["Scores by answerability"].rows
-    assert row[1:3] == (scores["exact"], scores["f1"]) == (0.0, 0.0)
-
-
 def test_equal_answers_are_not_wrong():
     """SQuAD 1.1 gives an F1 of 0 to two equal answers without words."""
     answers = [{"text": ["the"], "answer_start": [0]}]
     assert answer_mistakes(["Where?"], ["the end"], answers, [decoded("the", 2, 0)], None) == []
-
-
-def test_the_threshold_used_is_drawn():
-    chart = parts(question_sections(["Where?"] * 4, ANSWERS, DECODED, -20.0))["Threshold of no answer"]
-    axes = drawn(chart)
-    low, high = axes.get_xlim()
-    assert low < -20 < high
-    assert axes.get_ylim()[0] == 0
-    assert all(line.get_xdata()[0] <= low for line in axes.get_lines()[:2])  # the scores there are drawn
 
 
 def test_a_confusion_matrix_has_shares_and_counts():

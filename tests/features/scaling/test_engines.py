@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import time
 import psutil
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.multiprocess]
 ROWS, SHARD_ROWS = 1500, 100
 
 
@@ -67,65 +67,82 @@ def wait_for_a_shard(out, process, more=1):
         time.sleep(0.02)
 
 
-def options(engine, count):
-    if engine == "ray":
-        pytest.importorskip("ray", reason="the extra ray is not installed")
-        return ["--engine", "ray", "--workers", count]
-    return ["--num-processes", count]
+def kill_a_worker(driver, engine, out):
+    """Kills one that has started, for three deaths of a starting worker rightly end the command; returns whether."""
+    found = workers_of(driver, engine)
+    before = finished(out)
+    if found:
+        min(found, key=lambda worker: worker.create_time()).kill()
+    assert before.items() <= finished(out).items()
+    return bool(found)
 
 
-@pytest.mark.slow
-@pytest.mark.multiprocess
-@pytest.mark.parametrize(("engine", "count"), [("local", 1), ("local", 2), ("local", 4), ("ray", 2)])
-def test_any_number_of_workers_gives_the_same(command, expected, contents, forks, tmp_path, engine, count):
-    given = command(tmp_path / "out", *options(engine, count))
-    subprocess.run(given, env=forks.environment, check=True)
+def kill_the_driver(driver, engine):
+    """Its workers end with it."""
+    below = workers_of(driver, engine)
+    os.kill(driver, signal.SIGKILL)
+    psutil.wait_procs(below, timeout=20)
+    assert not [each for each in below if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_any_number_of_workers_gives_the_same(command, expected, contents, forks, tmp_path, count):
+    subprocess.run(command(tmp_path / "out", "--num-processes", count), env=forks.environment, check=True)
     assert results(contents(tmp_path / "out")) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_killed_workers_are_replaced(command, expected, contents, forks, tmp_path, engine):
-    out, chosen, kills = tmp_path / "out", random.Random(0), 0
-    given = command(out, *options(engine, 2))
+def test_killed_workers_are_replaced(command, expected, contents, forks, tmp_path, rng):
+    out, kills = tmp_path / "out", 0
+    given = command(out, "--num-processes", 2)
     with subprocess.Popen(given, env=forks.environment, stderr=subprocess.PIPE, text=True) as process:
-        driver = process.pid if engine == "ray" else forks.process_of(process)
-        for _ in range(3 if engine == "ray" else 5):  # Ray takes seconds to start a worker
+        driver = forks.process_of(process)
+        for _ in range(5):
             wait_for_a_shard(out, process)
-            time.sleep(chosen.random() * 0.1)
-            if process.poll() is None and (found := workers_of(driver, engine)):
-                before = finished(out)
-                # One that has started: three deaths of a starting worker rightly end the command.
-                min(found, key=lambda worker: worker.create_time()).kill()
-                kills += 1
-                assert before.items() <= finished(out).items()
+            time.sleep(rng.random() * 0.1)
+            kills += process.poll() is None and kill_a_worker(driver, "local", out)
         errors = process.stderr.read()
     assert process.returncode == 0, errors
-    assert kills >= (1 if engine == "ray" else 3)
+    assert kills >= 3
     assert "another one takes its place" in errors
-    assert before.items() <= finished(out).items()
     assert results(contents(out)) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.multiprocess
-@pytest.mark.parametrize("engine", ["one", "local", "ray"])
-def test_a_killed_driver_loses_and_repeats_nothing(command, expected, contents, forks, tmp_path, engine):
-    out, chosen = tmp_path / "out", random.Random(1)
-    given = command(out, *([] if engine == "one" else options(engine, 2)))
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_driver_loses_and_repeats_nothing(command, expected, contents, forks, tmp_path, rng, processes):
+    out = tmp_path / "out"
+    given = command(out, "--num-processes", processes)
     kept = {}
-    for _ in range(1 if engine == "ray" else 5):  # Ray takes seconds to start
+    for _ in range(5):
         with subprocess.Popen(given, env=forks.environment, stderr=subprocess.DEVNULL) as process:
-            driver = process.pid if engine == "ray" else forks.process_of(process)
+            driver = forks.process_of(process)
             wait_for_a_shard(out, process)
-            time.sleep(chosen.random() * 0.2)
-            below = workers_of(driver, engine) if process.poll() is None else []
-            os.kill(driver, signal.SIGKILL)
-        psutil.wait_procs(below, timeout=20)
-        assert not [each for each in below if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+            time.sleep(rng.random() * 0.2)
+            if process.poll() is None:
+                kill_the_driver(driver, "local")
         assert kept.items() <= finished(out).items()
         kept = finished(out)
     subprocess.run(given, env=forks.environment, check=True)
+    assert kept.items() <= finished(out).items()
+    assert results(contents(out)) == expected
+
+
+def test_ray_survives_the_death_of_its_driver_and_of_a_worker(command, expected, contents, forks, tmp_path):
+    """Ray takes seconds to start: one run loses its driver, and the one that computes the rest loses a worker."""
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    out = tmp_path / "out"
+    given = command(out, "--engine", "ray", "--workers", 2)
+    with subprocess.Popen(given, env=forks.environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_a_shard(out, process)
+        assert process.poll() is None, process.stderr.read()
+        kill_the_driver(process.pid, "ray")
+    kept = finished(out)
+    assert kept
+    with subprocess.Popen(given, env=forks.environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_for_a_shard(out, process)
+        assert process.poll() is None, process.stderr.read()
+        assert kill_a_worker(process.pid, "ray", out)
+        errors = process.stderr.read()
+    assert process.returncode == 0, errors
+    assert "another one takes its place" in errors
     assert kept.items() <= finished(out).items()
     assert results(contents(out)) == expected

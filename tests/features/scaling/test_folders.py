@@ -109,21 +109,6 @@ def test_a_folder_with_other_files_is_refused(corpus, film, tmp_path):
 BAD = '{"id": 1, "text": "a film"}\n{"id": 2}\n{"id": 3, "text": 5}\nno json\n{"id": 5, "text": "a plot"}\n'
 
 
-def test_improbable_predictions_are_unsure(corpus, film, tmp_path, capsys):
-    path = str(corpus / "part" / "c.jsonl")
-    predict_folder(film, path, str(tmp_path / "plain"))
-    plain = lines(tmp_path / "plain" / "c.jsonl.000000.jsonl")
-    least = min(row["probability"] for row in plain)
-    predict_folder(film, path, str(tmp_path / "out"), unsure_below=least + 1e-9)
-    best = [{**row, "best_label": row["label"]} for row in plain]
-    kept = [row if row["probability"] > least else {**row, "label": "unsure"} for row in best]
-    assert lines(tmp_path / "out" / "c.jsonl.000000.jsonl") == kept
-    assert "unsure below" in capsys.readouterr().err
-    with pytest.raises(RecipeError, match="--unsure-below: expected more than 0"):
-        predict_folder(film, path, str(tmp_path / "none"), unsure_below=0.0)
-    assert not (tmp_path / "none").exists()
-
-
 def test_rows_of_folds_decide_what_is_answered(corpus, film, tmp_path, capsys):
     run, path = tmp_path / "run", str(corpus / "part" / "c.jsonl")
     shutil.copytree(film, run)
@@ -263,7 +248,7 @@ def test_results_without_a_record_are_complete(corpus, film, tmp_path, contents)
 
 
 @pytest.mark.parametrize("name", ["command.json", "shards.json", "finished.json"])
-@pytest.mark.parametrize("content", [b"", b"[", b"7", b"null", b'"a"', b"[1]", b'{"a": 1}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b'{"a": 1}', b"\xff", b"[" * 100_000])
 def test_damaged_records_are_named(corpus, film, tmp_path, name, content):
     out = tmp_path / "out"
     predict_folder(film, str(corpus / "e.txt"), str(out))

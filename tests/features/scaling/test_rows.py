@@ -118,17 +118,6 @@ def test_bad_rows_do_not_hide_the_others(tmp_path, size, packed):
     assert all("quoted field" in reason for reason in reasons[2:])
 
 
-def test_bad_lines_of_json(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(
-        b'\xef\xbb\xbf{"text": "a"}\n\n[1]\n{"text": "\\ud83d"}\n{"text"\n{"text": "b\x00"}\n{"text": "c"}'
-    )
-    found = rows(path, 2)
-    assert [(row.row, row.line, isinstance(row.values, dict)) for row in found] == [
-        (1, 1, True), (2, 3, False), (3, 4, False), (4, 5, False), (5, 6, False), (6, 7, True),
-    ]  # fmt: skip
-
-
 def test_lines_of_text_may_be_empty(tmp_path):
     (tmp_path / "x.txt").write_bytes(b"a\r\n\r\nb\rc")
     assert [row.values["text"] for row in rows(tmp_path / "x.txt", 2)] == ["a", "", "b", "c"]
@@ -158,14 +147,6 @@ def test_files_that_cannot_be_read(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataError, match=message):
         cut(tmp_path / name, 5)
-
-
-@pytest.mark.parametrize(
-    ("name", "data"), [("x.csv", b""), ("x.csv", b"a,b\n"), ("x.tsv", b"a\n"), ("x.jsonl", b"\n"), ("x.txt", b"")]
-)
-def test_files_without_rows_have_no_shards(tmp_path, name, data):
-    (tmp_path / name).write_bytes(data)
-    assert cut(tmp_path / name, 5) == []
 
 
 def test_what_is_passed_over_is_counted(corpus, tmp_path):
@@ -205,11 +186,6 @@ def test_a_file_that_became_shorter_is_a_fault(tmp_path):
     (tmp_path / "x.txt").write_text("a\n")
     with pytest.raises(DataError, match="fewer rows"):
         list(RowReader().rows(shard))
-
-
-def test_shards_survive_json(corpus):
-    shards = cut(corpus / "b.csv", 3)
-    assert [Shard.from_json(each) for each in describe_shards(shards)] == shards
 
 
 def test_folders_patterns_and_urls_name_files(corpus):

@@ -138,6 +138,19 @@ def test_pairs_are_scored_and_ranked(client_of, fine_tuned):
     assert client.get("/info").json()["model_type"].keys() == {"reranker"}
 
 
+def test_passages_are_ranked_by_their_scores(client_of, fine_tuned):
+    folder = fine_tuned("reranker")
+    expected = [each["score"] for each in bertkit.load(folder).predict([f"a good film\t{text}" for text in TEXTS])]
+    client = client_of(folder)
+    response = client.post("/rerank", {"query": "a good film", "texts": TEXTS})
+    ranked = response.json()
+    assert [each["score"] for each in ranked] == sorted((each["score"] for each in ranked), reverse=True)
+    assert {each["index"]: each["score"] for each in ranked} == near(dict(enumerate(expected)))
+    [[answer]] = client.post("/predict", {"inputs": [["a good film", TEXTS[0]]]}).json()
+    assert answer["label"] == "relevance"
+    assert answer["score"] == near(expected[0])
+
+
 def test_entities(client_of, fine_tuned):
     folder = fine_tuned("entities")
     client, predictions = client_of(folder), bertkit.load(folder).predict(TEXTS)

@@ -200,18 +200,3 @@ def test_the_inside_of_a_prediction(page_of: Any, fine_tuned: Any):
     opened.page.locator("#inside-text-0 textarea").fill(" ")
     opened.page.locator("#show-inside").click()
     opened.page.wait_for_selector("text=Write a text first")
-
-
-@pytest.mark.browser
-@pytest.mark.usefixtures("serve_extra")
-def test_the_inside_of_a_pretrained_checkpoint(page_of: Any, checkpoint: Path):
-    opened = page_of(checkpoint)
-    opened.page.get_by_role("tab", name="Inside").click()
-    opened.page.locator("#inside-text-0 textarea").fill("the plot is lovely")
-    opened.page.locator("#show-inside").click()
-    frame = opened.page.frame_locator("#inside iframe")
-    assert "give a second text" in frame.locator("[aria-label='Not shown']").inner_text()
-    assert frame.locator("#masked tbody th").all_inner_texts() == ["the", "plot", "is", "lovely"]
-    opened.page.locator("#inside-text-1 textarea").fill("a good film")
-    opened.page.locator("#show-inside").click()
-    frame.locator("#next_sentence").wait_for()

@@ -309,62 +309,6 @@ def test_nothing_waits_for_a_thread_that_has_ended(client_of, fine_tuned, monkey
     assert "secret" not in said
 
 
-def test_abandoned_requests_are_not_computed(client_of, fine_tuned, monkeypatch, capfd):
-    """A client that closes its connection while others wait: no fault of the server, no work, and no answer."""
-    import asyncio
-    import threading
-
-    client = client_of(fine_tuned("film"), max_client_batch_size=6, max_batch_tokens=1)
-    (server,) = {cell.cell_contents for cell in _server_cells(client.app)}
-    computed, begun, goes_on = [], threading.Event(), threading.Event()
-    run = server.service.run
-
-    def slow(jobs: Any) -> Any:
-        computed.extend(text for job in jobs for text in job.columns["text"])
-        begun.set()
-        assert goes_on.wait(30)
-        return run(jobs)
-
-    monkeypatch.setattr(server.service, "run", slow)
-
-    async def leaving(left: asyncio.Event) -> None:
-        body = json.dumps({"inputs": "left"}).encode()
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Any:
-            if messages:
-                return messages.pop()
-            await left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            pass
-
-        headers = [(b"content-type", b"application/json"), (b"host", b"test")]
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "query_string": b""}
-        scope |= {"asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "server": ("test", 80)}
-        await client.app(scope, receive, send)
-
-    async def together() -> Any:
-        left = asyncio.Event()
-        first = asyncio.ensure_future(client._request("POST", "/", {"inputs": "first"}, {}))
-        assert await asyncio.to_thread(begun.wait, 30)
-        gone = [asyncio.ensure_future(leaving(left)) for _ in range(5)]
-        await asyncio.sleep(0.1)
-        last = asyncio.ensure_future(client._request("POST", "/", {"inputs": "last"}, {}))
-        left.set()
-        await asyncio.wait_for(asyncio.gather(*gone), 30)
-        goes_on.set()
-        return await asyncio.gather(first, last)
-
-    assert [response.status_code for response in client._runner.run(together())] == [200, 200]
-    assert computed == ["first", "last"]
-    text = client.get("/metrics").text
-    assert 'bertkit_requests_total{route="/",status="499"} 5.0' in text
-    assert 'status="500"' not in text
-    assert capfd.readouterr().err == ""
-
-
 def _server_cells(app: Any) -> list[Any]:
     cells = [cell for route in app.routes for cell in route.endpoint.__closure__ or ()]
     return [cell for cell in cells if hasattr(cell.cell_contents, "batcher")]
@@ -446,8 +390,3 @@ def test_fuzzed_bodies_get_an_answer_or_a_refusal(kind, client_of, fine_tuned, c
 def test_no_route_answers_a_text_without_words(client_of, fine_tuned, name, kind, path, body):
     client = client_of(fine_tuned(name), *([kind] if kind == "embed" else []))
     assert "empty" in refusal(client.post(path, body), 422)
-
-
-def test_a_key_that_is_given_twice_is_named(client):
-    response = client.post("/", content=b'{"inputs": "a", "inputs": "b"}', headers=JSON)
-    assert refusal(response, 422) == "the key 'inputs' occurs twice in an object; keep one"

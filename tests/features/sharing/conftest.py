@@ -5,6 +5,11 @@ from __future__ import annotations
 from bertkit.features.sharing.card_facts import CardFacts
 from bertkit.tasks.registry import load_recipe
 
+# The beginning of a program of somebody who has not installed bertkit.
+WITHOUT_BERTKIT = """
+import json, re, sys
+sys.modules["bertkit"] = None
+"""
 FACTS = CardFacts(
     title="BERT fine-tuned on sst2",
     head="BertForSequenceClassification",

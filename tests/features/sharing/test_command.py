@@ -11,9 +11,7 @@ def test_export_says_how_close_the_two_forms_are(bertkit, checkpoint, tmp_path):
     assert done.code == 0
     said = rf"{tmp_path / 'out'}: BertForPreTraining; outputs differ by at most (\d\.\de[+-]\d\d) \(tolerance 1e-04\)"
     assert float(re.search(said, done.out)[1]) < 1e-5
-    again = bertkit("export", checkpoint, tmp_path / "out", "--json")
-    assert again.code == 2
-    assert "already exists; give a new or an empty folder" in again.err
+    bertkit("export", checkpoint, tmp_path / "out", "--json").refuses("already exists; give a new or an empty folder")
     as_json = json.loads(bertkit("export", checkpoint, tmp_path / "other", "--to", "bert", "--json").out)
     assert as_json["model_class"] == "BertForPreTraining"
     assert as_json["comparison"]["tolerance"] == 1e-4
@@ -35,8 +33,7 @@ def test_embed_describes_the_file_it_writes(bertkit, checkpoint, tmp_path):
     done = bertkit("embed", checkpoint, "a film", "the plot", "--output", tmp_path / "x.npz", "--layers", "-1,-2")
     assert (done.code, done.out) == (0, f"2 texts, 64 numbers each: {tmp_path / 'x.npz'}\n")
     wrong = bertkit("embed", checkpoint, "a film", "--output", tmp_path / "y.npz", "--layers", "last")
-    assert wrong.code == 2
-    assert "--layers last: expected whole numbers separated by commas, such as -1,-2" in wrong.err
+    wrong.refuses("--layers last: expected whole numbers separated by commas, such as -1,-2")
 
 
 def test_push_without_a_login_names_the_remedy(bertkit, checkpoint, monkeypatch):
@@ -51,6 +48,5 @@ def test_several_tasks_are_not_pushed_to_one_repository(bertkit, tmp_path):
     done = bertkit(
         "finetune", "glue", "--task", "rte,mrpc", "--output-dir", tmp_path / "out", "--push-to-hub", "ada/film"
     )
-    assert done.code == 2
-    assert "--push-to-hub is for one run, and --task rte,mrpc names several; use bertkit push" in done.err
+    done.refuses("--push-to-hub is for one run, and --task rte,mrpc names several; use bertkit push")
     assert not (tmp_path / "out").exists()

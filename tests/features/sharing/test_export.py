@@ -20,19 +20,15 @@ from bertkit.model.checkpoint.load import load_config, load_model, load_tokenize
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.runtime.errors import CheckpointError, OutputError
 
+from .conftest import WITHOUT_BERTKIT
+
 HEADS = {model.__name__: auto for auto, model in AUTO_CLASSES.items()}
 TEXT = "the plot is lovely, the story awful"
 
 # Loads every export as a stranger would, and prints what it computes.
-STRANGER = """
-import importlib.abc, json, sys
-
-class Blocker(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "bertkit":
-            raise ImportError("bertkit is not installed here")
-
-sys.meta_path.insert(0, Blocker())
+STRANGER = (
+    WITHOUT_BERTKIT
+    + """
 import torch, transformers
 from transformers import AutoTokenizer, pipeline
 
@@ -52,9 +48,9 @@ for task, head, given in (
     ("fill-mask", "BertForMaskedLM", "the [MASK] is lovely"),
 ):
     found[task] = pipeline(task, f"{folder}/{head}")(given)
-assert "bertkit" not in sys.modules
 print(json.dumps(found, default=float))
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +141,8 @@ def test_nothing_of_ours_is_left_but_the_task(checkpoints, tmp_path):
     config = {**json.loads((folder / "config.json").read_text()), "bertkit_task": task}
     (folder / "config.json").write_text(json.dumps(config))
     result = bertkit.export(folder, tmp_path / "out")
-    assert sorted(path.name for path in result.folder.iterdir()) == [
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert {path.name for path in result.folder.iterdir()} == names
     written = json.loads((result.folder / "config.json").read_text())
     assert written["model_type"] == "bert"
     assert "auto_map" not in written

@@ -17,41 +17,11 @@ from bertkit.runtime.markdown import code, code_block, escape
 from .conftest import FACTS
 
 HOSTILE = [
-    "plain",
-    "a|b",
-    "a\nb",
-    "\n\n# Heading",
-    "\n---\nlicense: mit\n---\n",
-    "<script>alert(1)</script>",
-    "<!-- hidden",
-    "[x](javascript:alert(1))",
-    "![x](http://tracker/x.png)",
-    "[x]: http://evil",
-    "`code`",
-    "``",
-    "```\n# out of the block\n```",
-    "~~~\nx",
-    "**bold**",
-    "_emphasis_",
-    "snake_case_name",
-    "&lt;&#60;",
-    "$x$",
-    "C#",
-    "# ",
-    "- item",
-    "1. item",
-    "\\",
-    "\\|",
-    "\x1b[31m",
-    "\u2028x",
-    "'\"",
-    "{{x}}",
-    "+ ",
-    "1)",
-    "-",
-    "---",
-    "===",
-]
+    "plain", "a|b", "a\nb", "\n\n# Heading", "\n---\nlicense: mit\n---\n", "<script>alert(1)</script>",
+    "<!-- hidden", "[x](javascript:alert(1))", "![x](http://tracker/x.png)", "[x]: http://evil", "`code`", "``",
+    "```\n# out of the block\n```", "~~~\nx", "**bold**", "_emphasis_", "snake_case_name", "&lt;&#60;", "$x$", "C#",
+    "# ", "- item", "1. item", "\\", "\\|", "\x1b[31m", "\u2028x", "'\"", "{{x}}", "+ ", "1)", "-", "---", "===",
+]  # fmt: skip
 PARSER = MarkdownIt("commonmark").enable("table").enable("strikethrough")
 
 

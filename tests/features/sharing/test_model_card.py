@@ -88,11 +88,6 @@ def test_a_part_of_a_split_is_not_listed(changes):
     assert "model-index" not in card(**changes)[0]
 
 
-def test_a_whole_split_of_any_name_is_listed():
-    changes = {"dataset": ("ada/reviews", "default", "films"), "recipe": with_data(train_split="books[:50%]")}
-    assert card(**changes)[0]["model-index"][0]["results"][0]["dataset"]["split"] == "films"
-
-
 def test_the_widget_has_the_recipe_s_examples():
     assert card()[0]["widget"] == load_recipe("sst2").hub.widget
     own = {"hub.widget": [{"text": "Lovely.", "example_title": "Praise"}]}
@@ -157,14 +152,6 @@ def test_a_recipe_cites_its_own_data_only(recipe, dataset, keys):
         _, text = card(recipe=blocks, dataset=dataset and (dataset, "config", "validation"))
         cited = re.findall(r"^@\w+{(\w+),$", text.partition("## Citation")[2], re.M)
         assert cited == ["devlin2019bert", *entries]
-
-
-def test_the_stock_form_loads_without_bertkit():
-    _, text = card(is_stock=True, address="ada/film")
-    assert "import bertkit" not in text
-    assert "trust_remote_code" not in text
-    assert 'AutoTokenizer.from_pretrained("ada/film")' in text
-    assert "import bertkit" in card()[1]
 
 
 HOSTILE_RECIPE = {

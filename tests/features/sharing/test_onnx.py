@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,7 @@ from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.runtime.errors import CheckpointError, RecipeError
-from bertkit.tasks.base import task_record
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
-TASK = task_record(
-    ClassificationTask(
-        TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
-        DataSettings(max_seq_length=32),
-    )
-)
 SEQUENCE = "BertForSequenceClassification"
 HEADS = [
     head if head == SEQUENCE else pytest.param(head, marks=pytest.mark.slow)
@@ -40,15 +31,15 @@ def extra() -> None:
 
 
 @pytest.fixture(scope="module")
-def make(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def make(checkpoint: Path, fine_tuned: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A checkpoint with a head, of weights so large that outputs differ from text to text."""
 
     def checkpoint_with(head: str) -> Path:
+        if head == SEQUENCE:
+            return fine_tuned("film")
         folder = tmp_path_factory.mktemp(head)
         torch.manual_seed(0)
         config = load_config(str(checkpoint), {"initializer_range": 0.3})
-        if head == SEQUENCE:
-            config.bertkit_task, config.id2label = TASK, {0: "bad", 1: "good"}
         getattr(bertkit, head)(config).save_pretrained(folder)
         load_tokenizer(checkpoint).save_pretrained(folder)
         return folder
@@ -102,10 +93,10 @@ def test_every_head_at_other_batches_and_lengths(head, extra, make, request, tmp
     ],
     indirect=True,
 )
-def test_every_family_is_exported_and_predicts_the_same(encoder, extra, checkpoint, tmp_path):
-    tokenizer = load_tokenizer(checkpoint)
-    encoder.vocab_size, encoder.initializer_range, encoder.bertkit_task = len(tokenizer), 0.3, TASK
-    encoder.id2label = {0: "bad", 1: "good"}
+def test_every_family_is_exported_and_predicts_the_same(encoder, extra, checkpoint, fine_tuned, tmp_path):
+    tokenizer, film = load_tokenizer(checkpoint), load_config(str(fine_tuned("film")))
+    encoder.vocab_size, encoder.initializer_range = len(tokenizer), 0.3
+    encoder.bertkit_task, encoder.id2label = film.bertkit_task, film.id2label
     torch.manual_seed(0)
     head_class(SEQUENCE, encoder, "here")(encoder).save_pretrained(tmp_path / "run")
     tokenizer.save_pretrained(tmp_path / "run")
@@ -149,15 +140,11 @@ def test_int8_is_smaller_and_scored_before_and_after(extra, make, tmp_path):
     assert 0 < difference < 0.1
 
 
-def test_what_cannot_be_exported_is_refused(extra, make, tmp_path):
-    folder = make(SEQUENCE)
-    config = json.loads((folder / "config.json").read_text())
-    config["bertkit_task"] = {**TASK, "data": {"max_seq_length": 32, "long_text": "chunk"}}
-    (folder / "config.json").write_text(json.dumps(config))
+def test_what_cannot_be_exported_is_refused(extra, fine_tuned, tmp_path):
     with pytest.raises(CheckpointError, match=r"pools the windows of long texts.* export it with --to bert"):
-        bertkit.export(folder, tmp_path / "out", to="onnx")
+        bertkit.export(fine_tuned("chunks"), tmp_path / "out", to="onnx")
     with pytest.raises(RecipeError, match="--int8 needs --to onnx"):
-        bertkit.export(folder, tmp_path / "out", int8=True)
+        bertkit.export(fine_tuned("film"), tmp_path / "out", int8=True)
     assert list(tmp_path.iterdir()) == []
 
 
