@@ -9,12 +9,10 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
-from bertkit import finetune
 from bertkit.runtime.errors import RecipeError
 from bertkit.training.trainer import BertkitTrainer
+from tests.training.conftest import log_history, same_weights
 
 # Six steps an epoch. A word decides: accuracy is 1.0 after some epochs and gets no better, while the loss still does.
 LEARNS = {
@@ -30,14 +28,12 @@ STEPS = 6
 
 
 @pytest.fixture
-def train(glue, checkpoint, tmp_path):
+def train(tuned, glue):
     """Fine-tunes on SST-2 into a folder of the given name, with changes to the recipe."""
 
     def run(name: str, resume: bool = False, **changes) -> Path:
         overrides = {**LEARNS, **{f"train.{key}": value for key, value in changes.items()}}
-        out = tmp_path / name
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
-        return out
+        return tuned("sst2", overrides, name, data_dir=glue, resume=resume).output_dir
 
     return run
 
@@ -45,17 +41,12 @@ def train(glue, checkpoint, tmp_path):
 def evaluations(out: Path) -> list[tuple[int, float, float]]:
     """Step, accuracy and loss of each evaluation on the way, as the last checkpoint knows them."""
     last = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.removeprefix("checkpoint-")))
-    history = json.loads((last / "trainer_state.json").read_text())["log_history"]
-    return [(entry["step"], entry["eval_accuracy"], entry["eval_loss"]) for entry in history if "eval_loss" in entry]
+    found = [entry for entry in log_history(last) if "eval_loss" in entry]
+    return [(entry["step"], entry["eval_accuracy"], entry["eval_loss"]) for entry in found]
 
 
 def steps_of_checkpoints(out: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("checkpoint-")) for path in out.glob("checkpoint-*"))
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.fixture
@@ -86,7 +77,7 @@ def rated(monkeypatch):
 
 
 @pytest.mark.parametrize("limit", [1, None])
-def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(train, rated, limit):
+def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(train, rated, limit, capsys):
     with rated([0.5, 0.9, 0.7, 0.8, 0.6], [0.3, 0.2, 0.3, 0.4, 0.2]):
         out = train("run", early_stopping_patience=3, save_total_limit=limit)
     seen = evaluations(out)
@@ -97,6 +88,7 @@ def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(trai
     assert same_weights(out, out / f"checkpoint-{steps[1]}")
     assert not same_weights(out, out / f"checkpoint-{steps[-1]}")
     assert json.loads((out / "run.json").read_text())["steps"] == steps[-1]
+    assert f"kept: step {steps[1]}, the best of 5 evaluations by accuracy; " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -154,16 +146,6 @@ def test_only_better_losses_are_saved_of_equal_scores(train, rated):
     assert steps_of_checkpoints(out) == [STEPS, 2 * STEPS, 4 * STEPS]
 
 
-def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train, rated, capsys):
-    with rated([0.5, 0.6, 0.9, 0.7, 0.8, 0.5]):
-        out = train("run", load_best_model_at_end=True, num_train_epochs=6)
-    seen = evaluations(out)
-    assert len(seen) == 6
-    best = 3 * STEPS
-    assert f"kept: step {best}, the best of 6 evaluations by accuracy; " in capsys.readouterr().err
-    assert same_weights(out, out / f"checkpoint-{best}")
-
-
 @pytest.mark.slow
 def test_stopped_early_interrupted_and_resumed_is_never_interrupted(train):
     """Resumes a run that was killed while it waited, after it had stopped, or after the best checkpoint."""
@@ -215,14 +197,6 @@ def test_the_metric_can_be_another_one(train):
     assert state["best_metric"] == min(loss for *_, loss in seen)
 
 
-def test_only_the_best_can_be_saved_and_is_told_by_the_tasks_metric(train, rated):
-    with rated([0.5, 0.7, 0.6, 0.9, 0.8, 0.5]):
-        out = train("run", save_strategy="best", num_train_epochs=6, save_total_limit=9)
-    seen = evaluations(out)
-    rising = [step for n, (step, accuracy, _) in enumerate(seen) if all(accuracy > each[1] for each in seen[:n])]
-    assert steps_of_checkpoints(out) == rising
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -250,7 +224,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(train, tmp_pa
         (["x", "y", "x", "y"], "accuracy", []),
     ],
 )
-def test_the_metric_is_the_one_of_the_labels_that_were_found(checkpoint, tmp_path, labels, metric, others):
+def test_the_metric_is_the_one_of_the_labels_that_were_found(tuned, tmp_path, labels, metric, others):
     texts = ["good film", "bad plot", "awful story", "lovely"]
     rows = [json.dumps({"text": text, "labels": label}) for text, label in zip(cycle(texts), labels, strict=False)]
     table = tmp_path / "table.jsonl"
@@ -258,8 +232,8 @@ def test_the_metric_is_the_one_of_the_labels_that_were_found(checkpoint, tmp_pat
     overrides = {"data.train_file": str(table), "data.validation_file": str(table), "train.num_train_epochs": 2}
     overrides |= {"placement.mixed_precision": "no", "placement.device": "cpu", "data.max_seq_length": 16}
     overrides |= {"train.load_best_model_at_end": True}
-    out = tmp_path / "run"
-    run = finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=overrides)
+    run = tuned("finetune/classification", overrides)
+    out = run.output_dir
     assert {f"eval_{name}" for name in (metric, *others)} <= run.metrics.keys()
     state = json.loads((out / "trainer_state.json").read_text())
     seen = [

@@ -28,9 +28,8 @@ FAST = {
 }
 
 
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "films.csv"
+def write_table(folder):
+    path = folder / "films.csv"
     words = {"good": "lovely film", "bad": "awful plot"}
     lines = [f"a {text} number {place},{label}" for place in range(20) for label, text in words.items()]
     path.write_text("\n".join(["text,label", *lines, lines[0], lines[1]]))
@@ -38,35 +37,47 @@ def table(tmp_path):
 
 
 @pytest.fixture
-def train(table, checkpoint, tmp_path):
-    def run(name="run", resume=False, callbacks=(), **overrides):
-        return finetune(
-            "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / name, resume=resume,
-            callbacks=callbacks, overrides=FAST | {key.replace("__", "."): value for key, value in overrides.items()},
-        )  # fmt: skip
+def table(tmp_path):
+    return write_table(tmp_path)
+
+
+@pytest.fixture
+def train(table, tuned):
+    def run(name="run", resume=False, **overrides):
+        values = FAST | {key.replace("__", "."): value for key, value in overrides.items()}
+        return tuned("classification", values, name, train_file=str(table), resume=resume)
 
     return run
 
 
-@pytest.fixture
-def trainings(monkeypatch):
-    """Rows that each model is trained on, in order, by their lengths and inputs."""
+def watched(patch):
+    """A list that gets the rows that each model is trained on, in order, by their lengths and inputs."""
     made, original = [], Assembly.trainer
 
     def trainer(self, rows, arguments, what="", **given):
         made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
         return original(self, rows, arguments, what, **given)
 
-    monkeypatch.setattr(Assembly, "trainer", trainer)
+    patch.setattr(Assembly, "trainer", trainer)
     return made
+
+
+@pytest.fixture(scope="module")
+def whole(checkpoint, tmp_path_factory, module_patch):
+    """A finished run of the table, which tests do not change, and what its models were trained on."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        made = watched(patch)
+        given = {"model": str(checkpoint), "train_file": str(write_table(folder))}
+        return finetune("classification", **given, output_dir=folder / "run", overrides=FAST), made
 
 
 def written(run):
     return [json.loads(line) for line in (run.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
 
 
-def test_every_row_is_scored_by_a_model_that_has_not_seen_it(train, trainings):
-    run = train()
+def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
+    run, trainings = whole
     rows = written(run)
     assert [row["index"] for row in rows] == list(range(42))
     assert [row["line"] for row in rows] == list(range(2, 44))
@@ -85,6 +96,8 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(train, trainings):
     assert (record["estimate"], record["folds"]["folds"]) == ("folds", 5)
     assert not (run.output_dir / "folds").exists()
     assert f"{round(42 * right)} of 42 examples are right" in run.verdict.sentences[0]
+    losses, best = record["folds"]["losses"], record["folds"]["trained_for"]
+    assert best == min(losses, key=lambda when: (losses[when], -float(when.split()[0])))
 
 
 def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
@@ -114,9 +127,7 @@ def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
 
 
-def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, monkeypatch, tmp_path):
-    whole = train("whole")
-    trainings.clear()
+def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeypatch, tmp_path):
     predictions = ModelsOfFolds._predictions
 
     def killed(self, fold):
@@ -131,11 +142,11 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, mon
         "interrupted; 3 folds are done, and the same command with --resume continues after that"
     )
     monkeypatch.setattr(ModelsOfFolds, "_predictions", predictions)
-    trainings.clear()
+    trainings = watched(monkeypatch)
     run = train("run", resume=True)
     assert [what for what, _ in trainings] == ["", "fold 4 of 5", "fold 5 of 5"]
-    assert run.metrics["eval_loss"] == pytest.approx(whole.metrics["eval_loss"], rel=1e-3)
-    assert run.metrics["train_loss"] == pytest.approx(whole.metrics["train_loss"], rel=1e-3)
+    for name in ("eval_loss", "train_loss"):
+        assert run.metrics[name] == pytest.approx(whole[0].metrics[name], rel=1e-3)
 
 
 def test_the_model_is_trained_for_as_long_as_the_folds_found_best(train, monkeypatch):
@@ -147,14 +158,6 @@ def test_the_model_is_trained_for_as_long_as_the_folds_found_best(train, monkeyp
     assert run.verdict.proposal is None or "--num-train-epochs" not in " ".join(run.verdict.proposal.options)
     assert 0.3e-3 < last < 0.9e-3  # halfway down, not at the end of the schedule
     assert (step_of(0.0, 8), step_of(0.5, 8), step_of(1.0, 8)) == (1, 4, 8)
-
-
-def test_the_best_moment_has_the_lowest_loss_of_calibrated_probabilities(train):
-    record = json.loads((train().output_dir / "run.json").read_text())["folds"]
-    assert (
-        min(record["losses"], key=lambda when: (record["losses"][when], -float(when.split()[0])))
-        == (record["trained_for"])
-    )
 
 
 @pytest.mark.parametrize(
@@ -179,8 +182,6 @@ def test_large_tables_hold_rows_out(train, monkeypatch):
     [
         ({"data__folds": 5, "train__early_stopping_patience": 2}, "early_stopping_patience needs a validation set"),
         ({"data__folds": 41}, "41 folds of 40 different texts"),
-        ({"data__folds": 1}, "expected at least 2, or 0 for none"),
-        ({"data__fold": 1}, "needs folds"),
     ],
 )
 def test_what_is_refused(train, tmp_path, given, message):
@@ -189,10 +190,9 @@ def test_what_is_refused(train, tmp_path, given, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_tasks_without_held_out_rows_of_a_table_refuse_folds(glue, checkpoint, tmp_path):
-    values = {"data.folds": 5, "data.max_seq_length": 16}
+def test_tasks_without_held_out_rows_of_a_table_refuse_folds(tuned, glue):
     with pytest.raises(RecipeError, match="needs a validation set"):
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=values)
+        tuned("sst2", {"data.folds": 5, "data.max_seq_length": 16}, data_dir=glue)
 
 
 def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
@@ -202,12 +202,10 @@ def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
     assert check("classification", **given, overrides=FAST | {"data.folds": 0}).plan["models"] == 1
 
 
-def test_a_class_of_one_row_is_named(checkpoint, table, tmp_path, capsys):
+def test_a_class_of_one_row_is_named(train, table, tmp_path, capsys):
     with table.open("a") as file:
         file.write("\nan odd film,odd")
-    finetune(
-        "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / "run", overrides=FAST
-    )
+    train()
     note = "1 class ('odd') has all its rows in one fold, where no model has seen it: all count as wrong"
     assert f"validation: {note}" in capsys.readouterr().err
     assert note in json.loads((tmp_path / "run" / "run.json").read_text())["data"]["validation"]["notes"]
@@ -216,8 +214,8 @@ def test_a_class_of_one_row_is_named(checkpoint, table, tmp_path, capsys):
 # ---- rivals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_stands_beside_what_is_cheap(train):
-    run = train()
+def test_a_run_stands_beside_what_is_cheap(whole):
+    run, _ = whole
     assert run.metrics["baseline_words_accuracy"] == 1.0
     assert run.metrics["baseline_most_frequent_accuracy"] == pytest.approx(0.5)
     assert 0 <= run.metrics["baseline_frozen_accuracy"] <= 1
@@ -235,14 +233,12 @@ def test_rivals_of_a_validation_set_are_fitted_to_the_training_rows(train, table
     assert run.metrics["baseline_words_accuracy"] in (0.25, 0.5, 0.75, 1.0)
 
 
-def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
+def test_rivals_of_copies_of_one_text_are_fitted(tuned, tmp_path):
     rows, scored = tmp_path / "rows.csv", tmp_path / "scored.csv"
     rows.write_text("text,label\n" + "same,good\nsame,bad\n" * 6)
     scored.write_text("text,label\nsame,good\nsame,bad\n")
-    run = finetune(
-        "classification", model=str(checkpoint), train_file=str(rows), validation_file=str(scored),
-        output_dir=tmp_path / "run", overrides=FAST | {"train.contrast_steps": 0},
-    )  # fmt: skip
+    files = {"train_file": str(rows), "validation_file": str(scored)}
+    run = tuned("classification", FAST | {"train.contrast_steps": 0}, **files)
     assert run.metrics["baseline_words_accuracy"] == run.metrics["baseline_frozen_accuracy"] == 0.5
 
 
@@ -250,13 +246,12 @@ def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
     ("metric", "labels"),
     [("f1_micro", lambda n: [["film"], ["film", "good"], ["plot"]][n % 3]), ("pearson", lambda n: n % 3 + n / 70)],
 )
-def test_labels_and_numbers_have_rivals_too(checkpoint, tmp_path, metric, labels):
+def test_labels_and_numbers_have_rivals_too(tuned, tmp_path, metric, labels):
     path = tmp_path / "rows.jsonl"
     texts = ["the film", "a lovely film", "an awful plot"]
     rows = [{"text": f"{texts[n % 3]} {'so ' * (n // 3)}", "label": labels(n)} for n in range(30)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    folder, values = tmp_path / "run", FAST | {"train.contrast_steps": 0}
-    run = finetune("classification", model=str(checkpoint), train_file=str(path), output_dir=folder, overrides=values)
+    run = tuned("classification", FAST | {"train.contrast_steps": 0}, train_file=str(path))
     score = run.metrics[f"baseline_words_{metric}"]
     assert 0.8 < score <= 1
     [line] = [each for each in run.verdict.sentences if "On the same rows, by" in each]
