@@ -14,9 +14,10 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import log_history, same_weights
 
-# Six steps an epoch. A word decides: accuracy is 1.0 after some epochs and gets no better, while the loss still does.
+# Two steps an epoch. A word decides: accuracy is 1.0 after some epochs and gets no better, while the loss still does.
 LEARNS = {
     "data.max_seq_length": 16,
+    "data.max_train_samples": 32,
     "train.learning_rate": 5e-3,
     "train.num_train_epochs": 9,
     "train.global_train_batch_size": 16,
@@ -24,7 +25,7 @@ LEARNS = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
-STEPS = 6
+STEPS = 2
 
 
 @pytest.fixture
@@ -171,13 +172,13 @@ def test_stopped_early_interrupted_and_resumed_is_never_interrupted(train):
 
 def test_checkpoints_are_saved_where_they_are_evaluated(train):
     out = train(
-        "run", load_best_model_at_end=True, eval_strategy="steps", eval_steps=4, max_steps=8, save_total_limit=5
+        "run", load_best_model_at_end=True, eval_strategy="steps", eval_steps=3, max_steps=6, save_total_limit=5
     )
-    assert [step for step, *_ in evaluations(out)] == steps_of_checkpoints(out) == [4, 8]
+    assert [step for step, *_ in evaluations(out)] == steps_of_checkpoints(out) == [3, 6]
 
 
 def test_it_can_stop_between_epochs_and_is_resumed_there(train):
-    """A learning rate that moves nothing: the first evaluation stays the best, two more and it stops, in epoch 2."""
+    """A learning rate that moves nothing: the first evaluation stays the best, two more and it stops in an epoch."""
     changes = {"learning_rate": 1e-12, "eval_strategy": "steps", "eval_steps": 3, "early_stopping_patience": 2}
     out = train("run", **changes)
     assert steps_of_checkpoints(out) == [3, 9]

@@ -223,8 +223,6 @@ def written(path: Path, data: str | bytes) -> Path:
 
 
 def packed(data: bytes, packing: str) -> bytes:
-    import pyarrow as pa
-
     return {"": data, ".gz": gzip.compress(data), ".zst": pa.Codec("zstd").compress(data, asbytes=True)}[packing]
 
 
@@ -234,12 +232,13 @@ def refusal_of(path: Path, **options) -> str:
     return str(caught.value)
 
 
-def parquet() -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def write_parquet(file, **columns):
+    pq.write_table(pa.table(columns), file)
 
+
+def parquet() -> bytes:
     stream = io.BytesIO()
-    pq.write_table(pa.table({"text": ["a, b"], "label": ["1"]}), stream)
+    write_parquet(stream, text=["a, b"], label=["1"])
     return stream.getvalue()
 
 
@@ -387,10 +386,6 @@ def test_a_title_above_the_names_is_left_out(tmp_path, capsys):
     assert "x.csv, line 3: read as the names of the columns, below the title 'Reviews'" in capsys.readouterr().err
     (tmp_path / "x.csv").write_text("comment\ngood, as it was\n")  # an unquoted separator is a fault
     assert "line 2: 2 fields where the header has 1" in refusal_of(tmp_path / "x.csv")
-
-
-def write_parquet(file, **columns):
-    pq.write_table(pa.table(columns), file)
 
 
 def test_parts_of_parquet_are_one_table(tmp_path):

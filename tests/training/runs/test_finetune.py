@@ -216,6 +216,7 @@ def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path
     (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     monkeypatch.chdir(tmp_path / "here")
     overrides = {**FAST, "train.num_train_epochs": 3, "data.train_file": "rows.csv", "model.name_or_path": "bert"}
+    overrides |= {"data.folds": 2, "train.contrast_steps": 2}  # by themselves 5 and 75
     one = finetune("finetune/classification", output_dir="run", overrides=overrides).output_dir.resolve()
     recipe = load_recipe(one / "recipe.yaml")
     assert recipe.data.train_file == str(tmp_path / "here" / "rows.csv")
