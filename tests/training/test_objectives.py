@@ -148,6 +148,7 @@ def table(tmp_path):
 def test_accumulation_does_not_change_a_weighted_run(tuned, table):
     overrides = {
         "data.train_file": str(table),
+        "data.folds": 0,
         "data.max_seq_length": 16,
         "train.class_weights": "balanced",
         "train.global_train_batch_size": 16,
@@ -175,10 +176,12 @@ def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table):
     overrides = {
         "data.train_file": str(table),
         "data.test_file": str(table),
+        "data.folds": 2,
         "data.max_seq_length": 16,
         "task.threshold": "tuned",
         "task.calibrate": True,
         "train.max_steps": 1,
+        "train.contrast_steps": 2,
         "placement.device": "cpu",
     }
     run = tuned("finetune/classification", overrides)

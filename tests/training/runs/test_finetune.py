@@ -286,6 +286,7 @@ def test_a_class_that_only_other_tables_have_counts_as_wrong(tuned, tmp_path, ca
     files = {f"data.{name}_file": str(tmp_path / "other.csv") for name in ("validation", "test")}
     overrides = {**FAST, **files, "data.train_file": str(tmp_path / "train.csv"), "train.class_weights": "balanced"}
     overrides |= {"placement.per_device_eval_batch_size": 1, "train.report": True}  # a batch may have no known label
+    overrides["train.num_train_epochs"] = 1
     run = tuned("finetune/classification", overrides)
     line = "2 of 8 rows have a class that is not in training: 'c' 2, first in line 8; they count as wrong"
     printed = capsys.readouterr().err
