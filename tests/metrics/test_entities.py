@@ -10,7 +10,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOB2, Entities
 
 from bertkit import metrics
-from bertkit.metrics.entities import Counts, count_entities, find_entities
+from bertkit.metrics.entities import find_entities
 from bertkit.runtime.errors import DataError
 
 
@@ -54,34 +54,10 @@ def test_where_entities_begin_and_end(tags, entities):
     assert shown(tags) == entities
 
 
-@pytest.mark.parametrize(
-    ("tags", "entities"),
-    [
-        ("B-A I-A O B-A", "A:0-1 A:3-3"),
-        ("I-A I-A", ""),
-        ("O I-A B-A I-A", "A:2-3"),
-        ("B-A I-B I-B", "A:0-0"),
-        ("B-A O I-A", "A:0-0"),
-        ("B-A E-A S-A", "A:0-0"),
-        ("B-A S-A I-A", "A:0-0"),
-    ],
-)
-def test_strictly_only_b_begins(tags, entities):
-    assert shown(tags, strict=True) == entities
-
-
 @pytest.mark.parametrize("tag", ["PER", "b-PER", "X-PER", "", "NN", "0", "O-PER"])
 def test_what_is_no_tag_of_entities_is_refused(tag):
     with pytest.raises(DataError, match=f"tag '{tag}'; expected O, or one of B, I, E, S, L, U"):
         find_entities(["O", tag])
-
-
-def test_entity_needs_type_and_both_ends():
-    expected = [["B-A", "I-A", "O", "B-B", "O"], ["B-A"]]
-    given = [["B-A", "I-A", "O", "B-A", "O"], ["B-A"]]  # one of another type
-    assert count_entities(given, expected) == {"A": Counts(2, 3, 2), "B": Counts(0, 0, 1)}
-    shorter = [["B-A", "O", "O", "B-B", "I-B"], ["O"]]  # one too short, one too long, one missed
-    assert count_entities(shorter, expected) == {"A": Counts(0, 1, 2), "B": Counts(0, 1, 1)}
 
 
 REFERENCES = [["O", "B-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]

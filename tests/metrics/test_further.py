@@ -145,6 +145,7 @@ def run(checkpoint, tmp_path):
     rows = [f"a {'good' if number % 2 else 'bad'} film {number},{number % 2}" for number in range(40)]
     table.write_text("\n".join(["text,label", *rows]))
     values = {"data.max_seq_length": 8, "train.max_steps": 2, "placement.device": "cpu"}
+    values |= {"data.folds": 2, "train.contrast_steps": 2}
 
     def finetune(**settings):
         overrides = values | {"data.train_file": str(table)} | {f"task.{key}": each for key, each in settings.items()}

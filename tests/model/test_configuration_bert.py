@@ -159,7 +159,3 @@ def test_other_model_types_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptu
     finally:
         logger.removeHandler(caplog.handler)
     assert "model of type `roberta`" in caplog.text
-
-
-def test_class_name_is_not_that_of_transformers() -> None:
-    assert BertConfig.__name__ == "BertkitConfig"

@@ -273,18 +273,3 @@ def test_run_folder_loses_only_temporary_files(tmp_path):
     clean_run_folder(tmp_path)
     assert sorted(path.name for path in inner.iterdir()) == sorted(kept)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "checkpoint-3"])
-
-
-def test_second_writer_of_a_folder_is_refused(tmp_path):
-    place = tmp_path / "place"
-
-    def write_twice():
-        with new_folder(place) as second:
-            (second / "file").write_text("second")
-            with new_folder(place) as first:
-                (first / "file").write_text("first")
-
-    with pytest.raises(OutputError, match=r"place: cannot be written: .*another process has written it"):
-        write_twice()
-    assert (place / "file").read_text() == "first"
-    assert list(tmp_path.iterdir()) == [place]

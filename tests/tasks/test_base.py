@@ -12,7 +12,7 @@ from bertkit.tasks import encoding
 from bertkit.tasks.base import Task, one_array
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.encoding import encode_split
-from bertkit.tasks.splits import ColumnsOf, Split
+from bertkit.tasks.splits import Split
 
 
 class InPieces(ClassificationTask):
@@ -48,14 +48,6 @@ def test_inputs_of_a_large_split_are_in_a_file(monkeypatch):
     assert large.to_dict() == small.to_dict()
     again, _ = encode_split(task, split, None)
     assert again.cache_files != large.cache_files
-
-
-def test_columns_of_a_data_set_are_lists():
-    columns = ColumnsOf(Dataset.from_dict({"a": [1, 2], "b": [[3], []]}))
-    assert dict(columns) == {"a": [1, 2], "b": [[3], []]}
-    assert (len(columns), "c" in columns) == (2, False)
-    with pytest.raises(KeyError):
-        columns["c"]
 
 
 def test_a_task_has_few_public_members():

@@ -58,33 +58,10 @@ def test_a_group_stays_in_one_fold(table):
     assert Counter(folds.tolist()) == {0: 10, 1: 10, 2: 10}
 
 
-def test_the_seed_draws_the_folds_and_nothing_else_does(table):
-    examples = task(table).load(["train"])[1]["train"].examples
-    one, same, other = (
-        fold_of_each(task(table, folds=3, fold=fold, split_seed=seed), examples)
-        for fold, seed in ((0, 1), (2, 1), (0, 2))
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
 def test_a_limit_takes_the_first_examples_of_the_fold(table):
     whole = load_splits(task(table, folds=3, fold=1))[1]["validation"].examples["text"][:]
     cut = load_splits(task(table, folds=3, fold=1, max_eval_samples=4))[1]["validation"].examples["text"][:]
     assert cut == whole[:4]
-
-
-def test_numbers_have_no_classes(tmp_path):
-    path = tmp_path / "scores.csv"
-    path.write_text("text,label\n" + "".join(f"text {number},{number / 10}\n" for number in range(24)))
-    _, splits = load_splits(task(path, folds=4, fold=3))
-    assert len(splits["validation"].examples) == 6
-
-
-def test_rare_classes_are_divided_as_far_as_they_go(tmp_path):
-    path = tmp_path / "rare.csv"
-    path.write_text("text,label\n" + "".join(f"text {number},{'b' if number == 3 else 'a'}\n" for number in range(12)))
-    assert len(load_splits(task(path, folds=3, fold=0))[1]["validation"].examples) == 4
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,6 @@ from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
-from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import hub_dataset
 
 pytestmark = pytest.mark.numeric
 
@@ -180,25 +178,6 @@ def test_an_ending_left_out_in_the_middle_is_refused_since_labels_count_it(task,
         "  - train.csv, line 2: 1 ending; expected two or more",
         "  - train.csv, line 3: 0 endings; expected two or more",
     ]
-
-
-def test_faults_of_all_files_are_told_at_once(task, tmp_path):
-    good, wrong = general(("a", ["b", "c"], 0)), general(("a", ["b", "c"], 2))
-    both = task(train_jsonl=wrong, validation_jsonl=wrong, test_jsonl=good)
-    assert [line.partition(":")[0] for line in message(both, tmp_path, ["train", "validation", "test"])] == [
-        "2 faults",
-        "  - train.jsonl, line 1",
-        "  - validation.jsonl, line 1",
-    ]
-
-
-def test_a_validation_set_is_held_out_where_none_is_given(task):
-    rows = general(*((f"context {row}", ["b", "c"], row % 2) for row in range(30)))
-    _, splits = task(train_jsonl=rows).load()
-    assert [len(splits[name].examples) for name in ("train", "validation")] == [27, 3]
-    assert task(train_jsonl=rows).load(["test"])[1] == {}
-    alone = task(train_jsonl=rows, max_train_samples=2).load(["validation"])[1]["validation"]
-    assert alone.examples.to_dict() == splits["validation"].examples.to_dict()
 
 
 @pytest.mark.parametrize("label", [{}, {"label": ["", ""]}, {"label": [-1, -1]}, {"label": [None, None]}])
@@ -418,9 +397,3 @@ def test_a_checkpoint_keeps_the_columns(task, tmp_path):
     assert asdict(later.settings) == asdict(trained.settings)
     assert later.data.max_seq_length == 33
     assert later.load(["test"])[1]["test"].examples.to_dict() == {"context": ["a"], "endings": [["b", "c"]]}
-
-
-def test_the_recipe_describes_this_task():
-    found = task_of_recipe(load_recipe("finetune/multiple-choice", {"data.train_file": "x.csv"}))
-    assert isinstance(found, MultipleChoiceTask)
-    assert (found.name, found.data.train_file, hub_dataset(found)) == ("multiple-choice", "x.csv", None)

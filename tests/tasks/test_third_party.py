@@ -136,13 +136,6 @@ def test_without_single_scores_the_verdict_is_the_main_metric(monkeypatch):
     assert verdict_of(outcome).sentences == ("both 0.7500 on 4 examples.",)
 
 
-@pytest.mark.slow
-def test_a_checkpoint_is_scored_as_the_run_was(bertkit, trained, table):
-    done = bertkit("evaluate", trained, "--train-file", table, "--json")
-    found = json.loads(done.stdout)["metrics"]["eval_within_one"]
-    assert found == json.loads((trained / "eval_results.json").read_text())["eval_within_one"]
-
-
 @pytest.fixture(scope="module")
 def predicted(bertkit: Run, trained: Path) -> str:
     return bertkit("predict", trained, *TEXTS).stdout
@@ -154,15 +147,6 @@ def test_texts_are_predicted_and_an_export_predicts_the_same(bertkit, trained, p
     bertkit("export", trained, tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "bert"
     assert bertkit("predict", tmp_path / "out", *TEXTS).stdout == predicted
-
-
-@pytest.mark.slow
-def test_a_push_brings_all_that_the_task_needs(bertkit, hub_models, trained, predicted, tmp_path):
-    with hub_models.ModelHub() as hub:
-        there = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": hub_models.TOKEN, "HF_HOME": str(tmp_path / "hf")}
-        bertkit("push", trained, "ada/levels", HF_HUB_DISABLE_XET="1", **there)
-        assert {"config.json", "model.safetensors", "recipe.yaml", "README.md"} <= hub.files("ada/levels").keys()
-        assert bertkit("predict", "ada/levels", *TEXTS, HF_HUB_DISABLE_XET="1", **there).stdout == predicted
 
 
 def test_the_guide_shows_the_package():

@@ -46,18 +46,6 @@ def test_an_overlap_that_leaves_nothing_new_is_refused(room, overlap):
 
 
 @given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
-def test_token_is_taken_from_its_best_window(length, sizes, full):
-    room, overlap = sizes
-    found = windows(length, room, overlap, full=full)
-    for position, index in enumerate(most_context(found).tolist()):
-        window = found[index]
-        assert window.start <= position < window.end
-        # Half of the overlap, or all there is on that side.
-        assert position - window.start >= min(position, overlap // 2)
-        assert window.end - 1 - position >= min(length - 1 - position, (overlap - 1) // 2)
-
-
-@given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
 def test_nothing_is_missing_where_the_text_itself_ends(length, sizes, full):
     """The same windows are best when the text's own ends count as any amount of context."""
     found = windows(length, *sizes, full=full)
@@ -114,8 +102,3 @@ def test_windows_are_those_that_the_library_makes(tokenizer, texts, sizes):
             theirs_inside = theirs["offset_mapping"][row][before : len(theirs["offset_mapping"][row]) - after]
             assert list(map(tuple, text.offsets[start:end].tolist())) == theirs_inside
             row += 1
-
-
-def test_overlap_beyond_the_room_is_refused():
-    with pytest.raises(ValueError, match=r"^windows with room for 4 tokens cannot share 4$"):
-        encode_in_windows(["a b c"], bert(), 6, 4)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 from transformers import TrainingArguments
 
+from bertkit import finetune
 from bertkit.model.loss_bert import loss_of_problem
 from bertkit.tasks.base import labelled_items
 from bertkit.training.steps import Objective
@@ -45,14 +49,25 @@ SMALL = {
 }
 
 
+def log_history(folder: Path) -> list[dict[str, Any]]:
+    """What a run has logged, in order."""
+    return json.loads((folder / "trainer_state.json").read_text())["log_history"]
+
+
+def logged(folder: Path, name: str = "loss") -> list[float]:
+    """The values of the steps that a run has logged."""
+    return [entry[name] for entry in log_history(folder) if "grad_norm" in entry]
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
 def assert_same_runs(one: Any, other: Any) -> None:
     """Compares the curves and results of two runs, up to rounding."""
-    curves = []
-    for run in (one, other):
-        state = json.loads((run.output_dir / "trainer_state.json").read_text())
-        steps = [entry for entry in state["log_history"] if "grad_norm" in entry]
-        curves.append([(step["loss"], step["grad_norm"], step["num_input_tokens_seen"]) for step in steps])
-    np.testing.assert_allclose(*curves, rtol=1e-5)
+    for name in ("loss", "grad_norm", "num_input_tokens_seen"):
+        np.testing.assert_allclose(logged(one.output_dir, name), logged(other.output_dir, name), rtol=1e-5)
     times = ("runtime", "per_second", "timing", "flos")
     results = [{key: value for key, value in run.metrics.items() if not key.endswith(times)} for run in (one, other)]
     assert results[0] == pytest.approx(results[1], rel=1e-5)
@@ -81,14 +96,26 @@ def arguments_for(folder: Path, **values: Any) -> TrainingArguments:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch) -> Path:
-    """Twelve documents of plain text, and a cache of their own."""
-    import huggingface_hub.constants
+def tuned(checkpoint: Path, tmp_path: Path) -> Callable[..., Any]:
+    """``tuned(recipe, overrides, name)`` fine-tunes the small checkpoint into a folder of this name."""
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HOME", str(tmp_path / "cache"))
+    def run(recipe: Any, overrides: dict[str, Any], name: str = "run", **given: Any) -> Any:
+        return finetune(recipe, output_dir=tmp_path / name, overrides=overrides, **{"model": str(checkpoint), **given})
+
+    return run
+
+
+@pytest.fixture
+def student(checkpoint: Path, tmp_path: Path) -> str:
+    """A checkpoint with the vocabulary of the small one and other weights."""
+    new_weights = pytest.importorskip("bertkit.features.tour.quickstart").new_weights
+    return str(new_weights(checkpoint, tmp_path / "student", seed=7))
+
+
+def write_corpus(folder: Path) -> Path:
+    """Twelve documents of plain text."""
     words = "the cat dog sees likes a small old red house tree river near under and".split()
     rng = random.Random(0)
-    folder = tmp_path / "corpus"
     folder.mkdir()
     for number in range(12):
         sentences = [" ".join(rng.choices(words, k=rng.randint(4, 9))).capitalize() + "." for _ in range(30)]
@@ -97,11 +124,16 @@ def corpus(tmp_path: Path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def glue(tmp_path: Path) -> Path:
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twelve documents, and a cache of their own."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "cache"))
+    return write_corpus(tmp_path / "corpus")
+
+
+def write_glue(folder: Path) -> Path:
     """Verdicts that a word decides: 96 to train on, 24 to test, and an unlabelled test set."""
     rng = random.Random(1)
-    folder = tmp_path / "glue" / "SST-2"
-    folder.mkdir(parents=True)
+    (folder / "SST-2").mkdir(parents=True)
 
     def rows(number: int) -> list[tuple[str, int]]:
         labels = [index % 2 for index in range(number)]
@@ -111,7 +143,22 @@ def glue(tmp_path: Path) -> Path:
 
     for name, number in (("train", 96), ("dev", 24)):
         lines = [f"{text}\t{label}" for text, label in rows(number)]
-        (folder / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+        (folder / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
     test = [f"{index}\t{text}" for index, (text, _) in enumerate(rows(10))]
-    (folder / "test.tsv").write_text("\n".join(["index\tsentence", *test]) + "\n")
-    return folder.parent
+    (folder / "SST-2" / "test.tsv").write_text("\n".join(["index\tsentence", *test]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def glue(tmp_path: Path) -> Path:
+    return write_glue(tmp_path / "glue")
+
+
+@pytest.fixture(scope="module")
+def module_patch() -> Iterator[pytest.MonkeyPatch]:
+    """For runs that several tests of a module share; without reports, as those of single tests."""
+    from bertkit.recipe.fields import TRAIN_DEFAULTS
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TRAIN_DEFAULTS, "report", False)
+        yield patch

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.base import labelled_items
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.batches import GlobalBatches, check_drop_last, padded_to, part_of_batch, unlabelled
 
@@ -58,12 +57,6 @@ def test_parts_of_a_batch_keep_their_windows():
         "window_counts": [1, 3],
         "input_ids": [2, 3, 4, 5],
     }
-
-
-def test_what_a_mean_loss_divides_by():
-    ids = torch.zeros(3, 5, dtype=torch.int64)
-    assert labelled_items({"labels": torch.tensor([[1, -100], [-100, -100]]), "input_ids": ids}) == 1
-    assert labelled_items({"labels": torch.tensor([0.5, float("nan")]), "input_ids": ids}) == 1
 
 
 def test_a_batch_without_its_labels():

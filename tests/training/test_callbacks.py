@@ -38,16 +38,10 @@ class Recorder(TrainerCallback):
         self.losses += [logs["loss"]] if "loss" in logs else []
 
 
-def test_fine_tuning_calls_them_and_obeys(glue, checkpoint, tmp_path):
+def test_fine_tuning_calls_them_and_obeys(tuned, glue):
     two, all_of_them = Recorder(last=2), Recorder()
-    run = finetune(
-        "sst2",
-        model=str(checkpoint),
-        data_dir=glue,
-        output_dir=tmp_path / "run",
-        overrides={**QUICK, "train.eval_strategy": "no", "train.load_best_model_at_end": False},
-        callbacks=[two, all_of_them],
-    )
+    overrides = {**QUICK, "train.eval_strategy": "no", "train.load_best_model_at_end": False}
+    run = tuned("sst2", overrides, data_dir=glue, callbacks=[two, all_of_them])
     assert two.steps == all_of_them.steps == [1, 2]
     assert len(two.losses) == 2
     assert run.metrics["eval_samples"] == 24
@@ -59,18 +53,11 @@ def test_pre_training_calls_them_and_obeys(corpus, tmp_path):
     assert recorder.steps == [1, 2, 3]
 
 
-def test_early_stopping_of_transformers_ends_a_run(glue, checkpoint, tmp_path):
+def test_early_stopping_of_transformers_ends_a_run(tuned, glue):
     overrides = {**QUICK, "train.max_steps": 20, "train.eval_strategy": "steps", "train.eval_steps": 2}
     overrides |= {"train.save_steps": 2, "train.load_best_model_at_end": True, "train.learning_rate": 1e-30}
     recorder = Recorder()
-    finetune(
-        "sst2",
-        model=str(checkpoint),
-        data_dir=glue,
-        output_dir=tmp_path / "run",
-        overrides=overrides,
-        callbacks=[EarlyStoppingCallback(early_stopping_patience=2), recorder],
-    )
+    tuned("sst2", overrides, data_dir=glue, callbacks=[EarlyStoppingCallback(early_stopping_patience=2), recorder])
     assert recorder.steps[-1] == 6  # the first evaluation is the best, two more are not better
 
 
@@ -80,8 +67,6 @@ def test_early_stopping_of_transformers_ends_a_run(glue, checkpoint, tmp_path):
         ([Recorder], "entry 1 is the class Recorder, give Recorder(…)"),
         ([Recorder(), print], "entry 2 is <built-in function print>"),
         ("wandb", "expected a list of transformers' TrainerCallbacks, got 'wandb'"),
-        (Recorder(), "expected a list of transformers' TrainerCallbacks, got <"),
-        (None, "expected a list of transformers' TrainerCallbacks, got None"),
     ],
 )
 @pytest.mark.parametrize("function", ["finetune", "pretrain", "glue"])
@@ -102,15 +87,8 @@ def test_a_wrong_value_is_refused_before_anything_is_written(
     assert not out.exists()
 
 
-def test_early_stopping_without_evaluations_is_refused_before_anything_is_written(glue, checkpoint, tmp_path):
+def test_early_stopping_without_evaluations_is_refused_before_anything_is_written(tuned, glue, tmp_path):
     overrides = {**QUICK, "train.eval_strategy": "no", "train.load_best_model_at_end": False}
     with pytest.raises(RecipeError, match="callbacks: EarlyStoppingCallback compares evaluations"):
-        finetune(
-            "sst2",
-            model=str(checkpoint),
-            data_dir=glue,
-            output_dir=tmp_path / "run",
-            overrides=overrides,
-            callbacks=[EarlyStoppingCallback()],
-        )
+        tuned("sst2", overrides, data_dir=glue, callbacks=[EarlyStoppingCallback()])
     assert not (tmp_path / "run").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,40 +66,22 @@ def test_the_last_step_is_the_newest(tmp_path):
         *(pytest.param(f, marks=pytest.mark.slow) for f in ("model.safetensors", "scheduler.pt", "rng_state.pth")),
     ],
 )
-def test_a_damaged_checkpoint_is_skipped(checkpoint, glue, tmp_path, capsys, name):
+def test_a_damaged_checkpoint_is_skipped(tuned, glue, tmp_path, capsys, name):
     overrides = {**SMALL, "train.max_steps": 6, "train.save_steps": 2, "train.save_strategy": "steps"}
     overrides |= {"train.save_total_limit": 5, "data.max_seq_length": 16}
 
-    def run(out: Path, resume: bool = False) -> bytes:
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
-        return (out / "model.safetensors").read_bytes()
-
-    expected = run(tmp_path / "run")
-    damaged = tmp_path / "run" / "checkpoint-6" / name
+    out = tuned("sst2", overrides, data_dir=glue).output_dir
+    expected, damaged = (out / "model.safetensors").read_bytes(), out / "checkpoint-6" / name
     damaged.write_bytes(b"")
-    assert run(tmp_path / "run", resume=True) == expected
+    tuned("sst2", overrides, data_dir=glue, resume=True)
+    assert (out / "model.safetensors").read_bytes() == expected
     told = capsys.readouterr().err
     assert f"{name} has 0 bytes" in told
     assert f"resuming from {tmp_path / 'run' / 'checkpoint-4'}" in told
     assert find_fault(damaged.parent) is None  # saved again
 
 
-@pytest.mark.slow
-def test_a_checkpoint_of_another_model_is_not_used(checkpoint, glue, tmp_path, capsys):
-    overrides = {**SMALL, "train.max_steps": 2, "train.save_steps": 1, "train.save_strategy": "steps"}
-    overrides |= {"data.max_seq_length": 16}
-    for name, seed in (("one", 1), ("two", 2)):
-        seeded = {**overrides, "train.seed": seed}
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / name, overrides=seeded)
-    weights = "checkpoint-2/model.safetensors"
-    shutil.copy(tmp_path / "two" / weights, tmp_path / "one" / weights)
-    seeded = {**overrides, "train.seed": 1}
-    out = tmp_path / "one"
-    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=seeded, resume=True)
-    assert f"resuming from {out / 'checkpoint-1'}" in capsys.readouterr().err
-
-
-def test_older_checkpoints_are_removed_last(checkpoint, glue, tmp_path, monkeypatch):
+def test_older_checkpoints_are_removed_last(tuned, glue, tmp_path, monkeypatch):
     """A run killed at any moment of a save has a complete checkpoint."""
     from bertkit.training import trainer
 
@@ -113,34 +94,30 @@ def test_older_checkpoints_are_removed_last(checkpoint, glue, tmp_path, monkeypa
     monkeypatch.setattr(trainer, "write_manifest", record)
     overrides = {**SMALL, "train.max_steps": 3, "train.save_steps": 1, "train.save_strategy": "steps"}
     overrides |= {"train.save_total_limit": 1, "data.max_seq_length": 16}
-    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    tuned("sst2", overrides, data_dir=glue)
     assert seen == [[], ["checkpoint-1"], ["checkpoint-2"]]
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
-def test_a_skipped_checkpoint_replaces_no_complete_one(checkpoint, glue, tmp_path):
+def test_a_skipped_checkpoint_replaces_no_complete_one(tuned, glue):
     overrides = {**SMALL, "train.max_steps": 4, "train.save_steps": 1, "train.save_strategy": "steps"}
     overrides |= {"train.save_total_limit": 2, "data.max_seq_length": 16}
-    out = tmp_path / "run"
-    arguments = {"model": str(checkpoint), "data_dir": glue, "output_dir": out}
-    finetune("sst2", **arguments, overrides=overrides)
+    out = tuned("sst2", overrides, data_dir=glue).output_dir
     (out / "checkpoint-4" / "optimizer.pt").write_bytes(b"")
     (out / "checkpoint-3").rename(out / "checkpoint-2")  # step 2, so that the run is resumed and saves step 3 first
     (out / "checkpoint-2" / MANIFEST).unlink()
-    finetune("sst2", **arguments, overrides=overrides, resume=True)
+    tuned("sst2", overrides, data_dir=glue, resume=True)
     assert sorted(path.name for path in out.glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-4"]
     assert last_checkpoint(out) == out / "checkpoint-4"
 
 
-def test_without_a_complete_checkpoint_a_run_starts_again(checkpoint, glue, tmp_path, capsys):
+def test_without_a_complete_checkpoint_a_run_starts_again(tuned, glue, capsys):
     overrides = {**SMALL, "train.max_steps": 2, "train.save_steps": 2, "train.save_strategy": "steps"}
     overrides |= {"data.max_seq_length": 16}
-    out = tmp_path / "run"
-    arguments = {"model": str(checkpoint), "data_dir": glue, "output_dir": out, "overrides": overrides}
-    finetune("sst2", **arguments)
+    out = tuned("sst2", overrides, data_dir=glue).output_dir
     expected = (out / "model.safetensors").read_bytes()
     (out / "checkpoint-2" / MANIFEST).unlink()
-    finetune("sst2", **arguments, resume=True)
+    tuned("sst2", overrides, data_dir=glue, resume=True)
     assert "no complete checkpoint, so from the start" in capsys.readouterr().err
     assert (out / "model.safetensors").read_bytes() == expected
 

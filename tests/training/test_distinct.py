@@ -45,14 +45,6 @@ def test_examples_stay_and_repeats_never_grow(texts, size):
     assert repeats(order, texts, size) <= repeats(range(len(texts)), texts, size)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_batch_holds_a_text_twice(seed):
-    texts = pairs(200, 100)
-    order = random.Random(seed).sample(range(300), 300)
-    assert repeats(order, texts) > 0
-    assert repeats(DistinctBatches(order, texts, SIZE), texts) == 0
-
-
 def test_a_text_of_every_batch_stays():
     texts = [[0, row] for row in range(1, 17)]
     assert list(DistinctBatches(range(16), texts, SIZE)) == list(range(16))

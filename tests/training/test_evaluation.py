@@ -10,35 +10,17 @@ from transformers import TrainingArguments
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForTokenClassification
-from bertkit.training.evaluation import evaluation_order, evaluation_sampler, in_dataset_order
+from bertkit.training.evaluation import evaluation_sampler, in_dataset_order
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import Labels
 
 LENGTHS = [3, 9, 4, 9, 1, 7, 2]
 
 
-@pytest.fixture
-def dataset() -> Dataset:
-    return Dataset.from_dict({"length": LENGTHS, "number": list(range(len(LENGTHS)))})
-
-
-def test_the_longest_come_first_and_equals_as_they_stand(dataset):
-    assert evaluation_order(dataset).tolist() == [1, 3, 5, 2, 0, 6, 4]
-    assert list(evaluation_sampler(dataset)) == [1, 3, 5, 2, 0, 6, 4]
-
-
 def test_a_set_without_lengths_comes_as_it_stands():
     for dataset in (Dataset.from_dict({"number": [5, 6, 7]}), [5, 6, 7]):
         assert list(evaluation_sampler(dataset)) == [0, 1, 2]
         assert in_dataset_order(np.arange(3), dataset).tolist() == [0, 1, 2]
-
-
-def test_what_comes_out_is_put_in_order(dataset):
-    order = evaluation_order(dataset)
-    outputs = (order, [np.stack([order, order], axis=1)], {"labels": order}, None)
-    first, [second], third, nothing = in_dataset_order(outputs, dataset)
-    assert first.tolist() == third["labels"].tolist() == second[:, 1].tolist() == list(range(7))
-    assert nothing is None
 
 
 @pytest.mark.parametrize("drop_last", [False, True], ids=["all batches", "whole batches in training"])

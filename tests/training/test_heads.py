@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from bertkit import finetune
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import padded
 from bertkit.tasks.registry import load_recipe, task_of_recipe
@@ -136,53 +135,43 @@ RUN = {
 }
 
 
-def test_a_run_begins_with_contrast_and_probe(table, checkpoint, tmp_path, capsys):
-    warm = {"train.head": "probe", "train.contrast_steps": 6, "train.head_learning_rate": 1e-5}
-    run = finetune(
-        "classification", model=checkpoint, train_file=table, output_dir=tmp_path / "run", overrides=RUN | warm
-    )
+def test_a_run_begins_with_contrast_and_probe(tuned, table, capsys):
+    warm = RUN | {"train.head": "probe", "train.contrast_steps": 6, "train.head_learning_rate": 1e-5}
+    run = tuned("classification", warm, train_file=table)
     assert run.metrics["eval_accuracy"] == 1.0
     assert "head: a linear probe of 54 vectors" in capsys.readouterr().err
-    again = finetune(
-        "classification", model=checkpoint, train_file=table, output_dir=tmp_path / "again", overrides=RUN | warm
-    )
+    again = tuned("classification", warm, "again", train_file=table)
     assert again.metrics["eval_loss"] == pytest.approx(run.metrics["eval_loss"], rel=1e-4)
-    cold = finetune("classification", model=checkpoint, train_file=table, output_dir=tmp_path / "cold", overrides=RUN)
+    cold = tuned("classification", RUN, "cold", train_file=table)
     assert cold.metrics["eval_loss"] > 2 * run.metrics["eval_loss"]
 
 
-def test_several_labels_and_numbers_begin_with_a_probe(checkpoint, tmp_path):
+def test_several_labels_and_numbers_begin_with_a_probe(tuned, tmp_path):
     kinds = [(a, b) for a in ("lovely", "awful") for b in ("love", "war", "plot")]
     lines = [f"a {a} film of {b} {place},{a}|{b}" for place in range(8) for a, b in kinds]
     labels, numbers = tmp_path / "labels.csv", tmp_path / "numbers.csv"
     labels.write_text("text,label\n" + "\n".join(lines))
     numbers.write_text("text,label\n" + "\n".join(f"{line.split(',')[0]},{0.5 + ('awful' in line)}" for line in lines))
     probe = {**RUN, "train.head": "probe"}
-    run = finetune(
-        "classification", model=checkpoint, train_file=labels, label_separator="|", output_dir=tmp_path / "a",
-        overrides=probe,
-    )  # fmt: skip
+    run = tuned("classification", probe, "a", train_file=labels, label_separator="|")
     assert run.metrics["eval_average_precision"] > 0.9
-    given = {"model": checkpoint, "train_file": numbers, "problem": "regression"}
-    run = finetune("classification", output_dir=tmp_path / "b", overrides=probe, **given)
-    assert run.metrics["eval_pearson"] > 0.9
+    given = {"train_file": numbers, "problem": "regression"}
+    assert tuned("classification", probe, "b", **given).metrics["eval_pearson"] > 0.9
     with pytest.raises(RecipeError, match=r"train\.contrast_steps: needs one class"):
-        finetune("classification", output_dir=tmp_path / "c", overrides={**probe, "train.contrast_steps": 3}, **given)
+        tuned("classification", {**probe, "train.contrast_steps": 3}, "c", **given)
     assert not (tmp_path / "c").exists()
 
 
-def test_tags_and_glue_tasks_begin_with_a_probe(checkpoint, glue, tmp_path, capsys):
+def test_tags_and_glue_tasks_begin_with_a_probe(tuned, glue, tmp_path, capsys):
     sentences = [
         f"a\tO\n{word}\tO\nfilm\tB-FILM\n{place}\tI-FILM\n" for place in range(9) for word in ("lovely", "awful")
     ]
     (tmp_path / "tags.conll").write_text("\n".join(sentences))
     probe = {**RUN, "train.head": "probe"}
-    run = finetune(
-        "ner", model=checkpoint, train_file=tmp_path / "tags.conll", output_dir=tmp_path / "a", overrides=probe
-    )
+    run = tuned("ner", probe, "a", train_file=tmp_path / "tags.conll")
     assert "head: a linear probe of 64 vectors" in capsys.readouterr().err
     assert run.metrics["eval_overall_f1"] > 0.9
-    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "b", overrides=probe)
+    tuned("sst2", probe, "b", data_dir=glue)
     assert "head: a linear probe" in capsys.readouterr().err
 
 
@@ -193,19 +182,12 @@ def test_tasks_without_a_head_of_classes_are_refused():
             check_warm_start(recipe, task_of_recipe(recipe))
 
 
-def test_copies_do_not_choose_the_strength(checkpoint, tmp_path, capsys):
+def test_copies_do_not_choose_the_strength(tuned, capsys):
     random = np.random.default_rng(0)
     texts = [" ".join(random.choice(list("abcdefgh"), 6)) for _ in range(30)]
     rows = [(text, label) for text, label in zip(texts, random.integers(0, 2, 30), strict=True)]
     table = [{"text": text, "label": ("heads", "tails")[label]} for text, label in rows * 5]
-    finetune(
-        "classification",
-        model=checkpoint,
-        train_file=table,
-        validation_file=table[:30],
-        output_dir=tmp_path / "run",
-        overrides={**RUN, "train.head": "probe"},
-    )
+    tuned("classification", {**RUN, "train.head": "probe"}, train_file=table, validation_file=table[:30])
     assert "fitted with a penalty of 100\n" in capsys.readouterr().err  # labels of coins: nothing is to be learned
 
 
@@ -217,45 +199,28 @@ def test_means_of_tokens_are_those_of_a_text_with_all_its_windows():
     torch.testing.assert_close(means, torch.stack([states[0, :2].mean(dim=0), expected]))
 
 
-def test_contrast_goes_before_a_random_head_too(table, checkpoint, tmp_path):
+def test_contrast_goes_before_a_random_head_too(tuned, table):
     weights = []
     for steps in (0, 3):
-        run = finetune(
-            "classification",
-            model=checkpoint,
-            train_file=table,
-            output_dir=tmp_path / str(steps),
-            overrides={**RUN, "train.learning_rate": 1e-3, "train.contrast_steps": steps},
-        )
+        values = {**RUN, "train.learning_rate": 1e-3, "train.contrast_steps": steps}
+        run = tuned("classification", values, str(steps), train_file=table)
         weights.append(load_file(run.output_dir / "model.safetensors")["bert.encoder.layer.0.output.dense.weight"])
     assert (weights[0] - weights[1]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])  # whose heads read windows before and after they are pooled
-def test_texts_in_several_windows_are_contrasted(family, tmp_path, capsys):
+def test_texts_in_several_windows_are_contrasted(tuned, family, tmp_path, capsys):
     table = [{"text": "the river in Berlin " * (1 + number % 5), "label": "ab"[number % 2]} for number in range(24)]
-    finetune(
-        "classification",
-        model=stock_checkpoint(tmp_path / "model", family, "AutoModel"),
-        train_file=table,
-        validation_file=table,
-        output_dir=tmp_path / "run",
-        overrides={**RUN, "train.contrast_steps": 3, "train.head": "probe", "data.long_text": "chunk"}
-        | {"data.max_seq_length": 12},
-    )
+    model = stock_checkpoint(tmp_path / "model", family, "AutoModel")
+    values = {**RUN, "train.contrast_steps": 3, "train.head": "probe", "data.long_text": "chunk"}
+    values["data.max_seq_length"] = 12
+    tuned("classification", values, model=model, train_file=table, validation_file=table)
     assert "contrast: 3 steps" in capsys.readouterr().err
 
 
-def test_rows_without_a_partner_are_not_contrasted(checkpoint, tmp_path, capsys):
+def test_rows_without_a_partner_are_not_contrasted(tuned, capsys):
     table = [{"text": f"film {number}", "label": f"c{number}"} for number in range(24)]
-    finetune(
-        "classification",
-        model=checkpoint,
-        train_file=table,
-        validation_file=table,
-        output_dir=tmp_path / "run",
-        overrides={**RUN, "train.contrast_steps": 3},
-    )
+    tuned("classification", {**RUN, "train.contrast_steps": 3}, train_file=table, validation_file=table)
     said = capsys.readouterr().err
     assert "no contrast: fewer than two classes have two rows" in said
     assert "steps of contrast" not in said

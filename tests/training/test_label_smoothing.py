@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bertkit.runtime.errors import RecipeError
-from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.pretrain import pretrain
 from tests.training.conftest import SMALL, TINY
 
@@ -38,7 +37,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def train(checkpoint, tmp_path):
+def train(tuned, tmp_path):
     """Fine-tunes for a few steps on a task and returns their mean loss."""
 
     def run(kind: str, factor: float) -> float:
@@ -48,9 +47,7 @@ def train(checkpoint, tmp_path):
         values = {**SMALL, **file, **MORE.get(kind, {}), "data.max_seq_length": 32, "train.max_steps": 6}
         values |= {"train.label_smoothing_factor": factor, "train.save_strategy": "no", "train.eval_strategy": "no"}
         recipe = {"task": {"kind": kind if kind not in ("regression", "multi_label") else "classification"}}
-        out = tmp_path / f"{factor}"
-        finetune(recipe, model=str(checkpoint), output_dir=out, overrides=values)
-        return json.loads((out / "all_results.json").read_text())["train_loss"]
+        return tuned(recipe, values, f"{factor}").metrics["train_loss"]
 
     return run
 

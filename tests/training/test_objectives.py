@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from sklearn.utils.class_weight import compute_class_weight
 from torch.nn import functional as F
 
-from bertkit import finetune
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.objectives import WeightedTask, check_class_weights, weighted_task
+from tests.training.conftest import logged
 
 pytestmark = pytest.mark.numeric
 NAMES = ["bad", "good", "odd"]
@@ -145,9 +145,10 @@ def table(tmp_path):
     return path
 
 
-def test_accumulation_does_not_change_a_weighted_run(checkpoint, table, tmp_path):
+def test_accumulation_does_not_change_a_weighted_run(tuned, table):
     overrides = {
         "data.train_file": str(table),
+        "data.folds": 0,
         "data.max_seq_length": 16,
         "train.class_weights": "balanced",
         "train.global_train_batch_size": 16,
@@ -162,30 +163,28 @@ def test_accumulation_does_not_change_a_weighted_run(checkpoint, table, tmp_path
     curves = []
     for size in (16, 4):
         given = {**overrides, "placement.per_device_train_batch_size": size}
-        run = finetune(
-            "finetune/classification", model=str(checkpoint), output_dir=tmp_path / str(size), overrides=given
-        )
-        history = json.loads((run.output_dir / "trainer_state.json").read_text())["log_history"]
-        curves.append([[entry["loss"], entry["grad_norm"]] for entry in history if "grad_norm" in entry])
+        out = tuned("finetune/classification", given, str(size)).output_dir
+        curves.append([logged(out), logged(out, "grad_norm")])
     np.testing.assert_allclose(*curves, rtol=1e-4)
     # the weights change the loss: without them the same first step has another
     del overrides["train.class_weights"]
-    run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "plain", overrides=overrides)
-    history = json.loads((run.output_dir / "trainer_state.json").read_text())["log_history"]
-    assert abs(history[0]["loss"] - curves[0][0][0]) > 1e-4
+    plain = logged(tuned("finetune/classification", overrides, "plain").output_dir)
+    assert abs(plain[0] - curves[0][0][0]) > 1e-4
 
 
-def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp_path):
+def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table):
     overrides = {
         "data.train_file": str(table),
         "data.test_file": str(table),
+        "data.folds": 2,
         "data.max_seq_length": 16,
         "task.threshold": "tuned",
         "task.calibrate": True,
         "train.max_steps": 1,
+        "train.contrast_steps": 2,
         "placement.device": "cpu",
     }
-    run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    run = tuned("finetune/classification", overrides)
     assert {"eval_class/good/threshold", "eval_temperature"} <= run.metrics.keys()
     assert "predict_ece" in run.metrics
     assert not {"predict_class/good/threshold", "predict_temperature"} & run.metrics.keys()
@@ -197,20 +196,15 @@ def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp
 @pytest.mark.parametrize(
     "labels", [["good", "bad"], [["good", "long"], ["bad", "long"], ["good"], []]], ids=["classes", "several"]
 )
-def test_all_that_load_the_model_have_its_temperatures(checkpoint, labels, tmp_path):
+def test_all_that_load_the_model_have_its_temperatures(tuned, labels, tmp_path):
     table = tmp_path / "train.jsonl"
     rows = [{"text": f"a film {row}", "label": labels[row % len(labels)]} for row in range(40)]
     table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     overrides = {"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu", "train.seed": 1}
     classifiers, metrics = [], {}
     for calibrate in (False, True):
-        run = finetune(
-            "classification",
-            model=checkpoint,
-            train_file=table,
-            output_dir=tmp_path / str(calibrate),
-            overrides={**overrides, "data.folds": 0, "task.calibrate": calibrate},
-        )
+        values = {**overrides, "data.folds": 0, "task.calibrate": calibrate}
+        run = tuned("classification", values, str(calibrate), train_file=table)
         assert ("eval_ece" in run.metrics) == calibrate
         classifiers.append(load_file(run.output_dir / "model.safetensors")["classifier.weight"])
         metrics = run.metrics
@@ -224,19 +218,13 @@ def test_all_that_load_the_model_have_its_temperatures(checkpoint, labels, tmp_p
     assert json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]["temperature"] == 1
 
 
-def test_enough_validation_examples_calibrate_by_themselves(checkpoint, table, tmp_path):
-    validation = tmp_path / "validation.csv"
+def test_enough_validation_examples_calibrate_by_themselves(tuned, table, tmp_path):
+    validation, values = tmp_path / "validation.csv", {"data.max_seq_length": 16, "train.max_steps": 1}
     for rows, calibrates in ((49, False), (50, True)):
         lines = [f"a {('lovely', 'awful')[row % 2]} film {row},{('good', 'bad')[row % 2]}" for row in range(rows)]
         validation.write_text("text,label\n" + "\n".join(lines))
-        run = finetune(
-            "classification",
-            model=checkpoint,
-            train_file=table,
-            validation_file=validation,
-            output_dir=tmp_path / str(rows),
-            overrides={"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu"},
-        )
+        files = {"train_file": table, "validation_file": validation}
+        run = tuned("classification", {**values, "placement.device": "cpu"}, str(rows), **files)
         assert ("eval_temperature" in run.metrics) == calibrates
         assert ("eval_ece" in run.metrics) == calibrates
 

@@ -17,7 +17,6 @@ from transformers import TrainerCallback
 
 from bertkit.runtime.placement.processes import INTERRUPTED
 from bertkit.training.recovery import Preemption, interruptions_reported
-from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.pretrain import pretrain
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import TINY
@@ -59,7 +58,7 @@ class Signals(TrainerCallback):
 
 
 @pytest.fixture
-def train(checkpoint, glue, tmp_path, monkeypatch):
+def train(tuned, glue, tmp_path, monkeypatch):
     """Fine-tunes into a folder of the given name; with ``step``, a signal arrives during that step."""
 
     def run(name: str, changes: dict[str, Any], step: int = 0, number: int = signal.SIGTERM, resume: bool = False):
@@ -72,9 +71,8 @@ def train(checkpoint, glue, tmp_path, monkeypatch):
                     added(self, Signals(step, number))
 
             patches.setattr(BertkitTrainer, "add_callback", with_signals)
-            out, overrides = tmp_path / name, {**RUN, **changes}
-            finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
-        return out
+            tuned("sst2", {**RUN, **changes}, name, data_dir=glue, resume=resume)
+        return tmp_path / name
 
     return run
 

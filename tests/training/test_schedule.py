@@ -7,7 +7,6 @@ import csv
 import pytest
 from transformers import BertConfig, DistilBertConfig
 
-from bertkit import finetune
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.schedule import FITS_DATA, FITTED, fitted_schedule
@@ -116,30 +115,29 @@ def recipe_of_paper():
 AT_THE_END = {"eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False}
 
 
-def test_tags_of_few_sentences_are_seen_more_often(tmp_path, checkpoint, capfd):
-    file, out = tmp_path / "tags.conll", tmp_path / "run"
+def test_tags_of_few_sentences_are_seen_more_often(tuned, tmp_path, capfd):
+    file = tmp_path / "tags.conll"
     file.write_text("Ada B-PER\nwrote O\n\nLima B-LOC\ngrew O\n\n" * 10)
-    finetune("ner", model=str(checkpoint), output_dir=out, train_file=str(file), max_seq_length=16, **AT_THE_END)
+    run = tuned("ner", {}, train_file=str(file), max_seq_length=16, **AT_THE_END)
     assert "50 epochs of 1 step for 18 examples" in capfd.readouterr().err
-    assert load_recipe(out / "recipe.yaml").train["num_train_epochs"] == 50
+    assert load_recipe(run.output_dir / "recipe.yaml").train["num_train_epochs"] == 50
 
 
-def test_a_run_records_and_resumes_what_was_chosen(tmp_path, checkpoint, capfd):
+def test_a_run_records_and_resumes_what_was_chosen(tuned, tmp_path, capfd):
     file, out = tmp_path / "rows.csv", tmp_path / "run"
     with file.open("w", newline="") as stream:
         rows = [(f"{word} film", label) for word, label in (("good", "yes"), ("bad", "no")) for _ in range(20)]
         csv.writer(stream).writerows([("text", "label"), *rows])
     values = {"data.train_file": str(file), "data.max_seq_length": 16, "train.save_steps": 0.5}
     values |= {f"train.{key}": value for key, value in {**AT_THE_END, "save_strategy": "steps"}.items()}
-    finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values)
+    tuned("finetune/classification", values)
     assert "chosen: learning rate 0.0002 for a hidden size of" in capfd.readouterr().err
     recipe = load_recipe(out / "recipe.yaml")
     assert (recipe.train["learning_rate"], recipe.train["num_train_epochs"]) == (2e-4, 50)
     assert FITS_DATA not in recipe.train
-    finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=values, resume=True)
-    given = {**values, "train.learning_rate": 1e-3}
+    tuned("finetune/classification", values, resume=True)
     with pytest.raises(RecipeError, match=r"train\.learning_rate was 0\.0002 and is now 0\.001"):
-        finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=given, resume=True)
+        tuned("finetune/classification", {**values, "train.learning_rate": 1e-3}, resume=True)
 
 
 def test_many_classes_start_from_a_probe():
@@ -173,15 +171,10 @@ _WORDS = """lovely awful long short funny sad brave cold warm dark bright old ne
     small large plain odd""".split()
 
 
-def test_a_table_of_many_classes_is_learned(checkpoint, tmp_path):
+def test_a_table_of_many_classes_is_learned(tuned, tmp_path):
     rows = [f"{word} film {place},{word}" for place in range(8) for word in _WORDS]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows))
-    run = finetune(
-        "classification",
-        model=checkpoint,
-        train_file=tmp_path / "rows.csv",
-        output_dir=tmp_path / "run",
-        overrides={"data.max_seq_length": 16, "train.max_steps": 1, "placement.device": "cpu"},
-    )
+    values = {"data.max_seq_length": 16, "data.folds": 0, "train.max_steps": 1, "placement.device": "cpu"}
+    run = tuned("classification", values, train_file=tmp_path / "rows.csv")
     assert "probe" in (run.output_dir / "recipe.yaml").read_text()
     assert run.metrics["eval_accuracy"] > 0.5  # one step of a random head gives one of 24

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
-from bertkit import BertForPreTraining, BertModel, finetune
+from bertkit import BertForPreTraining, BertModel
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.trainer import BertkitTrainer
@@ -28,18 +28,15 @@ RUN = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
-HEADS = ("pooler", "classifier")
 
 
 @pytest.fixture
-def train(glue, checkpoint, tmp_path):
+def train(tuned, glue):
     """``train(name, key=value)`` fine-tunes on SST-2; returns the run directory and its weights."""
 
     def run(name, resume=False, **values):
         overrides = {**RUN, **{key.replace("__", "."): value for key, value in values.items()}}
-        done = finetune(
-            "sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / name, overrides=overrides, resume=resume
-        )
+        done = tuned("sst2", overrides, name, data_dir=glue, resume=resume)
         return done.output_dir, load_file(done.output_dir / "model.safetensors")
 
     return run

@@ -31,9 +31,6 @@ class TestReadText:
         data = mark + ending.join(["Piña".encode(), b"", "二".encode()])
         assert read_text(written(tmp_path, data)) == "Piña\n\n二"
 
-    def test_empty_file_is_empty_text(self, tmp_path):
-        assert read_text(written(tmp_path, b"")) == ""
-
     @pytest.mark.parametrize(
         ("data", "offset"),
         [
@@ -64,10 +61,6 @@ class TestReadText:
         with pytest.raises(DataError, match=r"NUL byte at byte offset 5"):
             read_text(written(tmp_path, b"\xef\xbb\xbfab\0"))
 
-    def test_missing_file(self, tmp_path):
-        with pytest.raises(DataError, match=r"absent\.txt: cannot be read: No such file"):
-            read_text(tmp_path / "absent.txt")
-
 
 class TestDecodeLines:
     @given(st.text(st.sampled_from("aé二😀 \r\n\ufeff"), max_size=40), st.integers(1, 9))
@@ -94,17 +87,6 @@ class TestDecodeLines:
     def test_a_nul_byte_in_a_later_block(self):
         with pytest.raises(DataError, match="x: NUL byte at byte offset 7"):
             list(decode_lines([b"\xef\xbb\xbfa\n", b"b\n\0\n"], "x"))
-
-    def test_lines_come_before_the_next_block(self):
-        asked = []
-
-        def blocks():
-            for block in (b"a\nb\nc", b"d\n", b"e"):
-                asked.append(block)
-                yield block
-
-        seen = [(line, len(asked)) for line in decode_lines(blocks(), "x")]
-        assert seen == [("a", 1), ("b", 1), ("cd", 2), ("e", 3)]
 
 
 def documents(paragraphs):
@@ -184,9 +166,6 @@ class TestRowParagraphs:
     def test_a_sentence_per_line(self):
         form = DocumentForm(sentence_per_line=True)
         assert documents(row_paragraphs(self.TEXT, form)) == [["One is", "hard-wrapped.", "= Title =", "Two."]]
-
-    def test_white_space_is_no_document(self):
-        assert list(row_paragraphs(" \n\t\n", DocumentForm())) == []
 
 
 def test_long_runs_of_lines_are_cut(monkeypatch):

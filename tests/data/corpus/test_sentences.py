@@ -114,15 +114,6 @@ def test_no_sentence_is_longer_than_stated(paragraph):
         assert "".join("".join(sentences).split()) == "".join(paragraph.split())
 
 
-@pytest.mark.parametrize(
-    ("letter", "longest"), [("我", 250), ("ไ", 250), ("x", 1000)], ids=["chinese", "thai", "latin"]
-)
-def test_text_without_any_stop_is_cut(letter, longest):
-    sentences = split_sentences(letter * 3001)
-    assert [len(sentence) for sentence in sentences[:-1]] == [longest] * (3001 // longest)
-    assert "".join(sentences) == letter * 3001
-
-
 def test_cuts_keep_letters_and_their_marks():
     assert [len(sentence) for sentence in split_sentences("ก\u0e31\u0e48" * 100)] == [249, 51]
     assert [len(sentence) for sentence in split_sentences("\u0e31" * 300)] == [250, 50]  # marks of no letter

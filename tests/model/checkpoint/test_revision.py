@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from bertkit.model.checkpoint.remote import at_revision
+from bertkit.cli.app import app
 from bertkit.runtime.errors import CheckpointError
 
 PROGRAM = """
@@ -36,32 +35,14 @@ def test_everything_is_read_from_the_revision(stock_models, hub_models, with_hub
     assert missing.startswith("ada/film at revision v9: ")
 
 
-def test_without_a_revision_the_name_is_kept(tmp_path):
-    assert at_revision(tmp_path, None) == str(tmp_path)
-
-
-def test_a_folder_has_no_revisions(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="a folder has no revisions; remove --revision v1"):
-        at_revision(tmp_path, "v1")
-
-
-def test_the_commands_take_it(tmp_path):
+@pytest.mark.parametrize(
+    "command", ["predict a", "evaluate", "embed a --output v.npz", "fill-mask [MASK]", "export out"]
+)
+def test_the_commands_take_it(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    rest = {
-        "predict": ["a"],
-        "evaluate": [],
-        "embed": ["a", "--output", "v.npz"],
-        "fill-mask": ["[MASK]"],
-        "export": ["out"],
-    }
-    for command, arguments in rest.items():
-        done = subprocess.run(
-            [sys.executable, "-m", "bertkit", command, str(tmp_path), *arguments, "--revision", "v1"],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-        )
-        assert done.returncode == 2
-        assert "a folder has no revisions; remove --revision v1" in done.stderr
+    name, *rest = command.split()
+    refused = CliRunner().invoke(app, [name, str(tmp_path), *rest, "--revision", "v1"])
+    assert isinstance(refused.exception, CheckpointError)
+    assert "a folder has no revisions; remove --revision v1" in str(refused.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

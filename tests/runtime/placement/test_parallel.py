@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from contextlib import closing
@@ -11,7 +10,7 @@ from multiprocessing import active_children
 
 import pytest
 
-from bertkit.runtime.placement.parallel import ProcessKilledError, compute_in_processes
+from bertkit.runtime.placement.parallel import compute_in_processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="functions that cannot be pickled need a fork")
 
@@ -25,11 +24,6 @@ def no_process_is_left():
 
 def compute(call, items, number=2, **options):
     return compute_in_processes(call, items, number, killed="a process was killed", **options)
-
-
-def test_results_in_the_order_of_the_items():
-    slow_first = lambda item: time.sleep(0.2 * (item == 0)) or -item  # noqa: E731 - cannot be pickled
-    assert list(compute(slow_first, range(9), in_order=True)) == [(item, -item) for item in range(9)]
 
 
 def test_results_as_they_are_done():
@@ -47,28 +41,3 @@ def test_few_items_are_read_ahead(in_order, ahead):
         next(computed)
         assert len(read) == ahead
     assert len(read) == ahead
-
-
-@pytest.mark.parametrize("in_order", [False, True])
-def test_the_items_of_a_killed_process_are_told(in_order):
-    def die(item: int) -> int:
-        if item == 3:
-            time.sleep(0.3)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return item
-
-    with pytest.raises(ProcessKilledError, match="a process was killed") as caught:
-        list(compute(die, range(4), in_order=in_order))
-    assert 3 in caught.value.items
-
-
-def test_an_error_of_the_function_comes_through_at_once():
-    def fail(item: int) -> None:
-        if item:
-            time.sleep(60)
-        raise ValueError("no such item")
-
-    begun = time.monotonic()
-    with pytest.raises(ValueError, match="no such item"):
-        list(compute(fail, range(2)))
-    assert time.monotonic() - begun < 30

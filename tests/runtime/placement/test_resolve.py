@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -258,3 +259,16 @@ def test_precisions_that_inference_does_not_have():
         inference_dtype("fp16", "cpu")
     with pytest.raises(PlacementError, match="--precision half: expected auto, float32, bf16, fp16"):
         inference_dtype("half", "cpu")
+
+
+CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+@pytest.mark.parametrize("given", [None, "7"])
+def test_few_kernels_are_kept_unless_given(monkeypatch, given):
+    for name in CACHES:
+        monkeypatch.delenv(name, raising=False)
+        if given is not None:
+            monkeypatch.setenv(name, given)
+    assert inference_device("cpu") == "cpu"
+    assert [os.environ[name] for name in CACHES] == [given or "64"] * 2

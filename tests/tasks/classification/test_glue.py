@@ -1,35 +1,74 @@
-"""GLUE from TSV folders and from the Hub's layout: what is read, encoded, decoded, scored and written."""
+"""GLUE, from TSV folders in the layout of each task and from the Hub's: read, encoded, scored and written."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Features, Value
 from transformers import BertTokenizer
 
+from bertkit.data.tables import Table, read_table
+from bertkit.recipe.files import list_recipes
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.classification.glue import DataSettings, GlueTask, TaskSettings
+from bertkit.tasks.classification.glue import DataSettings, GlueTask
 from bertkit.tasks.encoding import encode_split
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import Truncation
 
-WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film the story is " NA'.split()
-SST2 = {
-    "name": "sst2",
-    "folder": "SST-2",
-    "text_columns": ["sentence"],
-    "label_names": ["negative", "positive"],
-    "file_labels": ["0", "1"],
-    "metric": "glue/sst2",
-    "main_metric": "accuracy",
+TASKS = [name.removeprefix("finetune/glue/") for name in list_recipes() if name.startswith("finetune/glue/")]
+
+# Two examples in GLUE's own layout of every task: header, or none, and a row; what is read from it.
+LAYOUTS = {
+    "cola": ("", 'gj04\t0\t*\tThe film good.\nbc81\t1\t\tNA is "it.\n', [["The film good.", 'NA is "it.']], [0, 1]),
+    "sst2": ("sentence\tlabel\n", "a good film \t1\nbad\t0\n", [["a good film ", "bad"]], [1, 0]),
+    "mrpc": (
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n",
+        '1\t7\t8\tHe said " so .\tHe said .\n0\t7\t9\tNo\tYes\n',
+        [['He said " so .', "No"], ["He said .", "Yes"]],
+        [1, 0],
+    ),
+    "stsb": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n",
+        "0\tg\tf\ty\t1\ts\ts\tA man.\tA boy.\t3.250\n1\tg\tf\ty\t2\ts\ts\tOne\tTwo\t0.000\n",
+        [["A man.", "One"], ["A boy.", "Two"]],
+        [3.25, 0.0],
+    ),
+    "qqp": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n",
+        "5\t1\t2\tWhy?\tHow?\t0\nbroken\n9\t3\t4\tWho?\tWho is?\t1\n",
+        [["Why?", "Who?"], ["How?", "Who is?"]],
+        [0, 1],
+    ),
+    "mnli": (
+        "index\tpairID\tsentence1_parse\tsentence1\tsentence2\tlabel1\tgold_label\n",
+        "0\tp\t( a )\tIt rains.\tIt is wet.\tneutral\tentailment\n1\tp\t( b )\tA\tB\tneutral\tcontradiction\n",
+        [["It rains.", "A"], ["It is wet.", "B"]],
+        [0, 2],
+    ),
+    "qnli": (
+        "index\tquestion\tsentence\tlabel\n",
+        "0\tWho?\tHe did.\tentailment\n1\tWhy?\tNo.\tnot_entailment\n",
+        [["Who?", "Why?"], ["He did.", "No."]],
+        [0, 1],
+    ),
+    "rte": (
+        "index\tsentence1\tsentence2\tlabel\n",
+        "0\tA long text.\tA text.\tnot_entailment\n1\tA\tB\tentailment\n",
+        [["A long text.", "A"], ["A text.", "B"]],
+        [1, 0],
+    ),
+    "wnli": (
+        "index\tsentence1\tsentence2\tlabel\n",
+        "0\tI put it in.\tI put a pin in.\t1\n1\tA\tB\t0\n",
+        [["I put it in.", "A"], ["I put a pin in.", "B"]],
+        [1, 0],
+    ),
 }
-PAIRS = {**SST2, "name": "pairs", "folder": "P", "text_columns": ["first", "second"], "file_labels": ["no", "yes"]}
-
-
-@pytest.fixture
-def tokenizer() -> BertTokenizer:
-    return BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)})
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -39,25 +78,120 @@ def write(folder: Path, **files: str) -> Path:
     return folder
 
 
-def task(data_dir: Path | None, settings: dict = SST2, **data) -> GlueTask:
-    return GlueTask(TaskSettings(**settings), DataSettings(data_dir=data_dir and str(data_dir), **data))
+def glue_task(name: str, data_dir: Path | None = None, **data: Any) -> GlueTask:
+    values = {"data_dir": data_dir and str(data_dir), **data}
+    made = task_of_recipe(load_recipe(f"finetune/glue/{name}", {f"data.{key}": each for key, each in values.items()}))
+    assert isinstance(made, GlueTask)
+    return made
+
+
+def test_every_task_of_glue_has_a_recipe_and_a_layout_here():
+    assert set(TASKS) == set(LAYOUTS) == {"cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_each_task_reads_its_own_layout(name, tmp_path):
+    header, rows, texts, labels = LAYOUTS[name]
+    glue = glue_task(name, tmp_path)
+    folder = tmp_path / glue.settings.folder
+    folder.mkdir()
+    for split, file in glue.settings.files.items():
+        if split == "train" or split.startswith("validation"):
+            (folder / file).write_text(header + rows, encoding="utf-8")
+    _, splits = glue.load()
+    assert set(splits) == {split for split in glue.splits if split == "train" or split.startswith("validation")}
+    for split in splits.values():
+        assert [split.examples[column][:] for column in glue.settings.text_columns] == texts
+        assert split.examples["labels"][:] == labels
+    assert splits["train"].notes == (("1 broken rows skipped",) if name == "qqp" else ())
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_each_task_is_scored_as_glue_does(name):
+    """Two right, one wrong: what the metric makes of it stands in its main metric too."""
+    glue = glue_task(name)
+    if glue.settings.label_names:
+        width = len(glue.settings.label_names)
+        logits, labels = np.eye(width)[[0, 1, 1]], np.array([0, 1, 0])
+    else:
+        logits, labels = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.0, 3.0])
+    scores = glue.score(logits, {"labels": labels}, {})
+    expected = {
+        "cola": {"matthews_correlation": 0.5},
+        "mrpc": {"accuracy": 2 / 3, "f1": 2 / 3, "combined_score": 2 / 3},
+        "qqp": {"accuracy": 2 / 3, "f1": 2 / 3, "combined_score": 2 / 3},
+        # r of (1, 2, 4) with (1, 2, 3): 3 / sqrt(2 · 14 / 3)
+        "stsb": {"pearson": 3 / (28 / 3) ** 0.5, "spearmanr": 1.0, "combined_score": (3 / (28 / 3) ** 0.5 + 1) / 2},
+    }.get(name, {"accuracy": 2 / 3})
+    assert scores == pytest.approx(expected)
+    assert glue.main_metric in scores
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "file", "written"),
+    [
+        ("cola", "test", "predict_results_cola.tsv", ["0", "1"]),
+        ("qqp", "test", "predict_results_qqp.tsv", ["0", "1"]),
+        ("qnli", "test", "predict_results_qnli.tsv", ["entailment", "not_entailment"]),
+        ("wnli", "test", "predict_results_wnli.tsv", ["0", "1"]),
+        ("mnli", "test_mm", "predict_results_mnli_mm.tsv", ["entailment", "neutral"]),
+        ("mnli", "ax", "predict_results_ax.tsv", ["entailment", "neutral"]),
+        ("stsb", "test", "predict_results_stsb.tsv", ["1.000", "0.000"]),
+    ],
+)
+def test_predictions_are_written_as_the_leaderboard_takes_them(name, split, file, written, tmp_path):
+    glue = glue_task(name)
+    logits = np.eye(max(2, len(glue.settings.label_names)))[:2]
+    path = glue.write_predictions(split, logits, {}, {"idx": ["7", "3"]}, tmp_path)
+    assert path.name == file
+    assert path.read_text() == f"index\tprediction\n7\t{written[0]}\n3\t{written[1]}\n"
+
+
+def test_numbers_stay_within_what_the_leaderboard_takes(tmp_path):
+    path = glue_task("stsb").write_predictions(
+        "test", np.array([[-0.2], [5.4], [2.34567]]), {}, {"idx": ["0", "1", "2"]}, tmp_path
+    )
+    assert path.read_text() == "index\tprediction\n0\t0.000\n1\t5.000\n2\t2.346\n"
+
+
+def test_the_diagnostic_set_lies_beside_mnli(tmp_path):
+    header, rows, *_ = LAYOUTS["mnli"]
+    write(tmp_path / "MNLI", train=header + rows, dev_matched=header + rows, dev_mismatched=header + rows)
+    write(tmp_path / "AX", diagnostic="index\tsentence1\tsentence2\n0\tThe cat sat.\tIt sat not.\n")
+    ax = glue_task("mnli", tmp_path).load()[1]["ax"].examples
+    assert ax["premise"][:] == ["The cat sat."]
+    assert "labels" not in ax.column_names
+
+
+def test_a_number_that_is_none_is_named(tmp_path):
+    header, rows, *_ = LAYOUTS["stsb"]
+    write(tmp_path, train=header + rows.replace("3.250", "much"), dev=header + rows)
+    with pytest.raises(DataError, match=r"train\.tsv, line 2: 'score' is 'much'; expected a number"):
+        glue_task("stsb", tmp_path).load()
+
+
+def test_a_table_for_prediction_may_have_either_names():
+    mnli = glue_task("mnli")
+    for names in (("premise", "hypothesis"), ("sentence1", "sentence2")):
+        table = Table({names[0]: ["a"], names[1]: ["b"], "more": ["c"]}, "t", "")
+        assert mnli.columns_of(table) == {"premise": ["a"], "hypothesis": ["b"]}
+
+
+WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film the story is " NA'.split()
+
+
+@pytest.fixture
+def tokenizer() -> BertTokenizer:
+    return BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)})
 
 
 TRAIN = 'sentence\tlabel\na good film \t1\nthe "bad story\t0\nNA\t0\n'
 DEV = "sentence\tlabel\nbad\t0\n"
 
 
-def test_quotes_and_na_are_text_and_every_row_is_kept(tmp_path):
-    write(tmp_path / "SST-2", train=TRAIN, dev=DEV)
-    _, splits = task(tmp_path).load()
-    assert splits["train"].examples["sentence"][:] == ["a good film ", 'the "bad story', "NA"]
-    assert splits["train"].examples["labels"][:] == [1, 0, 0]
-    assert set(splits) == {"train", "validation"}
-
-
 def test_the_task_folder_itself_is_accepted_and_crlf_and_bom_do_not_matter(tmp_path):
     write(tmp_path / "here", train="\ufeff" + TRAIN.replace("\n", "\r\n"), dev=DEV)
-    examples = task(tmp_path / "here").load(["train"])[1]["train"].examples
+    examples = glue_task("sst2", tmp_path / "here").load(["train"])[1]["train"].examples
     assert examples.column_names == ["sentence", "idx", "labels"]
     assert examples["labels"][:] == [1, 0, 0]
 
@@ -65,61 +199,33 @@ def test_the_task_folder_itself_is_accepted_and_crlf_and_bom_do_not_matter(tmp_p
 def test_faults_are_named_with_file_and_line_all_at_once(tmp_path):
     write(tmp_path, train="sentence\tlabel\ngood\t1\nmore\t1\textra\nleast\n", dev="sentence\nbad\n")
     with pytest.raises(DataError) as caught:
-        task(tmp_path).load()
+        glue_task("sst2", tmp_path).load()
     message = str(caught.value)
     assert f"{tmp_path}/train.tsv, line 3: 3 fields where the header has 2" in message
     assert f"{tmp_path}/train.tsv, line 4: 1 field where the header has 2" in message
     assert f"{tmp_path}/dev.tsv: no column 'label'" in message
-
-
-def test_unknown_labels_are_named_with_file_and_line(tmp_path):
-    write(tmp_path, train="sentence\tlabel\ngood\t1\nbad\tgood\n\nmore\t2\n", dev=DEV)
-    with pytest.raises(DataError) as caught:
-        task(tmp_path).load()
-    assert f"{tmp_path}/train.tsv, line 3: label 'good' is not one of '0', '1'" in str(caught.value)
-    assert f"{tmp_path}/train.tsv, line 5: label '2' is not one of '0', '1'" in str(caught.value)
-
-
-def test_many_faults_are_counted_not_all_printed(tmp_path):
-    write(tmp_path, train="sentence\tlabel\n" + "x\t7\n" * 500, dev=DEV)
-    with pytest.raises(DataError) as caught:
-        task(tmp_path).load()
-    assert str(caught.value).count("\n") < 15
-    assert "(500 times, also line 3, line 4, " in str(caught.value)
+    write(tmp_path, train="sentence\tlabel\ngood\t1\nbad\tgood\n", dev=DEV)
+    with pytest.raises(DataError, match=r"train\.tsv, line 3: label 'good' is not one of '0', '1'"):
+        glue_task("sst2", tmp_path).load()
 
 
 def test_a_missing_folder_or_file_says_what_is_expected(tmp_path):
     with pytest.raises(DataError, match=r"contains neither SST-2/dev\.tsv nor dev\.tsv"):
-        task(tmp_path).load()
+        glue_task("sst2", tmp_path).load()
     write(tmp_path, dev=DEV)
     with pytest.raises(DataError, match=r"train\.tsv: no such file"):
-        task(tmp_path).load()
-
-
-def test_a_file_that_is_not_utf8_is_refused_with_its_offset(tmp_path):
-    write(tmp_path, dev=DEV)
-    (tmp_path / "train.tsv").write_bytes("sentence\tlabel\nčaf".encode() + b"\xe9\t1\n")
-    with pytest.raises(DataError, match=r"train\.tsv.*19"):
-        task(tmp_path).load()
-
-
-def test_an_empty_file_is_refused(tmp_path):
-    write(tmp_path, train="sentence\tlabel\n", dev=DEV)
-    with pytest.raises(DataError, match="no rows after the header"):
-        task(tmp_path).load()
+        glue_task("sst2", tmp_path).load()
 
 
 def test_limits_keep_the_first_examples(tmp_path):
-    write(tmp_path, train=TRAIN, dev=DEV * 1 + "good\t1\n")
-    _, splits = task(tmp_path, max_train_samples=2, max_eval_samples=1).load()
+    write(tmp_path, train=TRAIN, dev=DEV + "good\t1\n")
+    _, splits = glue_task("sst2", tmp_path, max_train_samples=2, max_eval_samples=1).load()
     assert [len(splits[name].examples) for name in ("train", "validation")] == [2, 1]
 
 
 @pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"]])
 def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, names):
     """A local data set folder in the Hub's form stands for the Hub: the same ``load_dataset`` call reads it."""
-    from datasets import ClassLabel, Features, Value
-
     features = Features({"sentence": Value("string"), "label": ClassLabel(names=names), "idx": Value("int32")})
     good, bad = names.index("positive"), names.index("negative")
     rows = {
@@ -134,8 +240,8 @@ def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, name
         Dataset.from_dict(columns, features=features).to_parquet(folder / "sst2" / f"{split}-0.parquet")
     (folder / "README.md").write_text("---\nconfigs:\n- config_name: sst2\n  data_dir: sst2\n---\n")
     write(tmp_path / "SST-2", train=TRAIN, dev=DEV)
-    _, from_hub = task(None, {**SST2, "hub_dataset": str(folder)}).load()
-    _, from_folder = task(tmp_path).load()
+    _, from_hub = glue_task("sst2").with_settings(hub_dataset=str(folder)).load()
+    _, from_folder = glue_task("sst2", tmp_path).load()
     for name in ("train", "validation"):
         for column in ("sentence", "labels"):
             assert from_hub[name].examples[column][:] == from_folder[name].examples[column][:]
@@ -144,11 +250,12 @@ def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, name
 
 def test_without_the_hub_the_message_offers_the_folder():
     with pytest.raises(DataError, match=r"cannot be loaded: .*give GLUE's TSV folder with --data-dir"):
-        task(None, {**SST2, "hub_dataset": "./no-such-folder-here"}).load()
+        glue_task("sst2").with_settings(hub_dataset="./no-such-folder-here").load()
 
 
 def test_encoding_adds_specials_and_counts_what_it_cuts(tokenizer):
-    features = task(None, max_seq_length=4).encode({"sentence": ["a good film", "bad"], "labels": [1, 0]}, tokenizer)
+    glue = glue_task("sst2", max_seq_length=4)
+    features = glue.encode({"sentence": ["a good film", "bad"], "labels": [1, 0]}, tokenizer)
     assert features["input_ids"] == [[2, 5, 6, 3], [2, 7, 3]]
     assert features["token_type_ids"] == [[0] * 4, [0] * 3]
     assert features["length"] == [4, 3]
@@ -157,7 +264,7 @@ def test_encoding_adds_specials_and_counts_what_it_cuts(tokenizer):
 
 
 def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
-    pair = task(None, PAIRS, max_seq_length=6)
+    pair = glue_task("mrpc", max_seq_length=6)
     columns = pair.read_input(["a good film the story\tbad"])
     features = pair.encode(columns, tokenizer)
     assert features["input_ids"] == [[2, 5, 6, 3, 7, 3]]  # [CLS] a good [SEP] bad [SEP]
@@ -169,45 +276,13 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
 
 def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
     write(tmp_path, train=TRAIN, dev=DEV)
-    glue = task(tmp_path, max_seq_length=4)
+    glue = glue_task("sst2", tmp_path, max_seq_length=4)
     features, cut = encode_split(glue, glue.load(["train"])[1]["train"], tokenizer)
     # 'a good film' is 5 tokens with specials, 'the "bad story' 6, 'NA' (uncased: unknown) 3
     assert cut == Truncation(examples=2, tokens=3, of_examples=3, of_tokens=14)
     assert str(cut) == "2 of 3 inputs cut (66.7 %), 3 tokens lost"
     assert features["labels"][:] == [1, 0, 0]
     assert "full_length" not in features.column_names
-
-
-def test_decoding_gives_the_worked_probabilities():
-    """The course's three-class example: logits [-0.13, -0.06, 0.32]."""
-    three = {**SST2, "label_names": ["a", "b", "c"], "file_labels": ["0", "1", "2"]}
-    (prediction,) = task(None, three).decode(np.array([[-0.13, -0.06, 0.32]]), {}, {})
-    assert prediction["label"] == "c"
-    assert [round(value, 3) for value in prediction["probabilities"].values()] == [0.275, 0.295, 0.431]
-    assert prediction["probability"] == prediction["probabilities"]["c"]
-
-
-def test_large_logits_do_not_overflow():
-    (prediction,) = task(None).decode(np.array([[1e4, -1e4]]), {}, {})
-    assert prediction == {
-        "label": "negative",
-        "probability": 1.0,
-        "probabilities": {"negative": 1.0, "positive": 0.0},
-    }
-
-
-def test_scores_are_those_of_the_metric():
-    logits = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    assert task(None).score(logits, {"labels": [0, 1, 0]}, {}) == {"accuracy": pytest.approx(2 / 3)}
-
-
-def test_test_predictions_take_the_leaderboards_form(tmp_path):
-    write(tmp_path, train=TRAIN, dev=DEV, test="index\tsentence\n0\tgood\n1\tbad\n")
-    glue = task(tmp_path)
-    examples = glue.load(["test"])[1]["test"].examples
-    path = glue.write_predictions("test", np.array([[0.0, 1.0], [1.0, 0.0]]), {}, examples, tmp_path)
-    assert path.name == "predict_results_sst2.tsv"
-    assert path.read_text() == "index\tprediction\n0\t1\n1\t0\n"
 
 
 @pytest.mark.parametrize(
@@ -221,17 +296,36 @@ def test_test_predictions_take_the_leaderboards_form(tmp_path):
 )
 def test_impossible_settings_are_refused(wrong, expected):
     with pytest.raises(ValueError, match=expected):
-        TaskSettings(**{**SST2, **wrong})
+        glue_task("sst2").with_settings(**wrong)
 
 
 @pytest.mark.real
-def test_the_published_files_are_read_whole(real_data):
-    _, splits = task(real_data / "glue").load()
-    assert {name: len(split.examples) for name, split in splits.items()} == {
-        "train": 67_349,
-        "validation": 872,
-        "test": 1_821,
-    }
-    assert sum(splits["train"].examples["labels"][:]) == 37_569
-    assert sum(splits["validation"].examples["labels"][:]) == 444
-    assert splits["validation"].examples["sentence"][0] == "it 's a charming and often affecting journey . "
+@pytest.mark.parametrize(
+    ("name", "sizes", "labels"),
+    [
+        ("sst2", (67_349, 872, 1_821), {0: 428, 1: 444}),
+        ("mrpc", (3_668, 408, 1_725), {0: 129, 1: 279}),
+        ("rte", (2_490, 277, 3_000), {0: 146, 1: 131}),
+        ("stsb", (5_749, 1_500, 1_379), None),
+    ],
+)
+def test_the_published_files_of_other_tasks_are_read_whole(real_data, name, sizes, labels):
+    _, splits = glue_task(name, real_data / "glue").load()
+    assert tuple(len(split.examples) for split in splits.values()) == sizes
+    found = splits["validation"].examples["labels"][:]
+    if labels is None:
+        assert (min(found), max(found)) == (0.0, 5.0)
+    else:
+        assert Counter(found) == labels
+
+
+@pytest.mark.real
+def test_the_published_sample_of_qqp_and_the_diagnostic_set_are_read(real_data):
+    qqp = GlueTask(
+        replace(load_recipe("finetune/glue/qqp").task, folder="QQP-sample"),
+        DataSettings(data_dir=str(real_data / "glue")),
+    )
+    _, splits = qqp.load(["train", "validation"])
+    assert [len(split.examples) for split in splits.values()] == [9, 9]
+    ax = read_table(real_data / "glue" / "AX" / "diagnostic.tsv")
+    assert len(glue_task("mnli").columns_of(ax)["premise"]) == 1_104

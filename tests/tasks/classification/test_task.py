@@ -14,12 +14,11 @@ import pytest
 from bertkit import BertConfig
 from bertkit.data.tables import Table
 from bertkit.inference.outcome import task_inference
-from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import hub_dataset
 
 TRAIN = "text,label\ngood film,pos\nbad film,neg\n"
@@ -129,20 +128,9 @@ def test_other_splits_may_spell_whole_numbers_otherwise(task):
     assert splits["test"].notes == ("'0.0', '1.0' are read as '0', '1'",)
 
 
-@pytest.mark.parametrize("problem", [None, "regression"])
-def test_numbers_that_are_all_equal_are_refused(task, tmp_path, problem):
-    refused = message(task(train_csv="text,label\na,3\nb,3.0\n", problem=problem), tmp_path, ["train"])
-    assert refused in (
-        "train.csv: every row has the number '3'; expected at least two",
-        "train.csv: every row has the label '3'; expected at least two classes",
-    )
-
-
-def test_several_labels_stand_in_one_field_with_a_separator(task):
-    found = task(train_tsv="text\tlabel\na\tx|y\nb\t\nc\ty\n", label_separator="|")
-    found, splits = found.load(["train"])
-    assert splits["train"].examples["labels"][:] == [[1, 1], [0, 0], [0, 1]]
-    assert found.settings.problem == "multi_label"
+def test_numbers_that_are_all_equal_are_refused(task, tmp_path):
+    refused = message(task(train_csv="text,label\na,3\nb,3.0\n", problem="regression"), tmp_path, ["train"])
+    assert refused == "train.csv: every row has the number '3'; expected at least two"
 
 
 def test_names_that_are_given_set_the_order_and_refuse_others(task, tmp_path):
@@ -265,12 +253,6 @@ def test_a_set_without_a_class_of_training_is_no_validation_set_and_not_scored_a
     assert "\n" not in refused
 
 
-def test_classes_in_another_order_are_the_same(task):
-    found, splits = task(train_csv=many(), test_csv="text,label\na,pos\nb,neg\n").load()
-    assert found.settings.label_names == ["neg", "pos"]
-    assert splits["test"].examples["labels"][:] == [1, 0]
-
-
 def test_one_class_alone_is_refused_together_with_other_faults(task, tmp_path):
     assert message(task(train_csv="text,label\na,pos\n,pos\n"), tmp_path, ["train"]).splitlines() == [
         "2 faults:",
@@ -295,18 +277,7 @@ def test_a_number_that_is_missing_or_none_does_not_make_classes_of_the_others(ta
     assert word == "train.csv, line 3: 'score' is 'high'; expected a number"
 
 
-def test_several_labels_without_a_separator_are_pointed_to_it(task, tmp_path):
-    refused = message(task(train_csv="text,label\na,x;y\n", problem="multi_label"), tmp_path, ["train"])
-    assert refused.startswith("train.csv, line 2: expected a list of labels, got 'x;y'; ")
-    assert "--label-separator" in refused
-
-
-def test_columns_are_asked_for_where_they_cannot_be_told(task, tmp_path):
-    refused = message(task(train_csv=TRAIN, label_column="lable"), tmp_path)
-    assert refused == "train.csv: --label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"
-    everything = {"problem": "single_label", "label_names": ["pos", "neg"], "label_column": "label"}
-    leak = task(train_csv=TRAIN, text_columns=["label"], **everything)
-    assert message(leak, tmp_path) == "train.csv: --text-column label: this column contains the labels; give another"
+def test_a_column_of_texts_has_another_name_than_the_labels(task, tmp_path):
     named = task(train_csv="labels,sentiment\na,1\nb,0\n", label_column="sentiment")
     assert message(named, tmp_path) == "train.csv: a column of texts cannot be named 'labels'; rename it"
 
@@ -346,12 +317,6 @@ def test_a_checkpoint_is_scored_on_the_rows_that_were_held_out_from_it(task, tmp
     assert later.load(["validation"])[1]["validation"].examples["text"][:] == held
 
 
-def test_rare_classes_stay_in_training(task):
-    _, splits = task(train_csv=many("a", 30) + "once,rare\n").load()
-    assert splits["train"].examples["text"][-1] == "once"
-    assert splits["validation"].examples["labels"][:] == [0, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("train", "of", "problem"),
     [(many(count=8), "each class", None), (rows(text=["a", "b"], label=[0.5, 1.5]), "them", "regression")],
@@ -370,15 +335,6 @@ def test_a_column_of_other_values_has_no_classes(task, tmp_path):
     train = rows(text=list("abcdefgh"), label=[f"2024-01-0{day}" for day in range(1, 9)])
     refused = message(task(train_jsonl=train), tmp_path)
     assert refused == "train.jsonl: 8 rows have 8 different labels; give the column of the classes with --label-column"
-
-
-def test_both_columns_are_asked_for_at_once(task, tmp_path):
-    refused = message(task(train_jsonl=rows(a=["x"] * 20, b=["y"] * 20, c=["z", "w"] * 10)), tmp_path)
-    assert "label_column='c'" in refused
-    assert "text_columns=" in refused
-    refused = message(task(train_jsonl=rows(a=["x"] * 20, b=["y", "z"] * 10)), tmp_path)
-    assert "label_column='b'" in refused
-    assert "text_columns=" not in refused
 
 
 def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
@@ -575,18 +531,6 @@ def test_rows_of_a_class_that_a_checkpoint_does_not_know_count_as_wrong(task, tm
     _, splits = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv")).load(["validation"])
     assert splits["validation"].examples["labels"][:] == [0, -100]
     assert splits["validation"].notes[-1].startswith("warning: 1 of 2 rows have a class that is not in training")
-
-
-def test_a_checkpoint_with_settings_of_another_version_is_refused():
-    unknown = {"kind": "classification", "task": {"colour": "red"}, "data": {}}
-    with pytest.raises(CheckpointError, match="this version of bertkit does not know"):
-        task_of_checkpoint(BertConfig(bertkit_task=unknown), "here")
-
-
-def test_the_recipe_describes_this_task():
-    found = task_of_recipe(load_recipe("finetune/classification", {"data.train_file": "x.csv", "task.name": "mine"}))
-    assert isinstance(found, ClassificationTask)
-    assert (found.name, found.data.train_file, hub_dataset(found)) == ("mine", "x.csv", None)
 
 
 # ---- thresholds, calibration, the metric that decides ---------------------------------------------------------------

@@ -110,11 +110,6 @@ class TestManyLabels:
         few = service.answers(logits, {}, {}, serving.Parameters(top_k=2))
         assert all(len(answer) == min(2, count) for answer in few)
 
-    def test_eleven_labels_are_more_than_are_kept(self):
-        assert not settled("single_label", *self.NAMES[:10]).leaves_out_labels
-        assert settled("single_label", *self.NAMES[:11]).leaves_out_labels
-        assert not settled("single_label", *self.NAMES[:11]).with_all_probabilities().leaves_out_labels
-
 
 def test_what_is_decoded_is_what_is_scored():
     """Logits around the threshold, also those too small for a probability to differ from one half."""

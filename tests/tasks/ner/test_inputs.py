@@ -6,14 +6,13 @@ from itertools import chain
 
 import pytest
 import regex
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, widened, word_pieces
+from bertkit.tasks.ner.inputs import InputForm, split_words, widened, word_pieces
 from bertkit.tasks.windows import Window
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -81,45 +80,6 @@ def test_tokenizers_are_serialized_once_at_most(kind, times, request):
     assert tokenizer.serialized == times
 
 
-WORDS = st.one_of(
-    st.text(max_size=8),
-    st.text("abc12.-", min_size=1, max_size=12),
-    st.sampled_from(
-        ["", " ", "\u200b", "\u00ad", "\x00", "\ufeff", "\u0301", "e\u0301", "北京", "👩\u200d👧", "नमस्ते", "ﷺ"]
-    ),
-).filter(lambda word: not any("\ud800" <= character <= "\udfff" for character in word))
-
-
-@settings(max_examples=60)
-@given(
-    words=st.one_of(
-        st.lists(WORDS, max_size=30),
-        st.tuples(st.lists(WORDS, min_size=1, max_size=5), st.integers(1, 3000)).map(
-            lambda given: (given[0] * given[1])[: given[1]]
-        ),
-    ),
-    room=st.integers(1, 60),
-    data=st.data(),
-)
-def test_every_word_with_a_piece_is_tagged_once(wordpiece, words, room, data):
-    form = InputForm(room + 2, data.draw(st.integers(0, room - 1)), cls=2, sep=3)
-    (pieces,) = word_pieces([words], wordpiece)
-    assert len(pieces) == len(words)
-    inputs = form.inputs(pieces, labels=list(range(len(words))))
-    tagged = []
-    for ids, word_ids, labels in inputs:
-        assert len(ids) == len(word_ids) == len(labels) <= room + 2
-        assert (ids[0], ids[-1]) == (2, 3)
-        assert [label for label in labels if label != IGNORE_INDEX] == [word for word in word_ids if word != NO_WORD]
-        for token, word in zip(ids, word_ids, strict=True):
-            if word != NO_WORD:
-                assert token == pieces[word][0]
-                tagged.append(word)
-    assert sorted(tagged) == [word for word, of_word in enumerate(pieces) if of_word]
-    if sum(map(len, pieces)) <= room:
-        assert [row.input_ids for row in inputs] == [[2, *chain(*pieces), 3]]
-
-
 def test_a_worked_example_of_windows():
     # Six words of two pieces each, read eight at a time with four in common: words 0 to 3, and 2 to 5.
     form = InputForm(10, 4, cls=101, sep=102)
@@ -169,13 +129,6 @@ def test_a_sentence_is_widened_to_what_fits(room, data):
     assert min(left, right) >= 0
     assert window.end - window.start == min(room, before + size + after)
     assert abs(left - right) <= 1 or left == before or right == after
-
-
-def test_neighbours_stop_at_the_document():
-    sentences = [["a", "b"], ["c"], ["d", "e"], ["f"]]
-    before, after = neighbours(sentences, [7, 7, 7, 8], at_most=2)
-    assert before == [[], ["a", "b"], ["b", "c"], []]
-    assert after == [["c", "d"], ["d", "e"], [], []]
 
 
 # ---- words of raw text -----------------------------------------------------------------------------------------------

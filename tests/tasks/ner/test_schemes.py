@@ -111,14 +111,6 @@ def test_other_tags_are_left_as_they_are(tags):
     assert in_usual_form(tags.split()) == {}
 
 
-def test_violations_are_described():
-    assert [what for _, what in find_impossible("I-A O I-B B-A".split(), "IOB2")] == [
-        "I-A at the start of a sentence",
-        "I-B after O",
-    ]
-    assert find_impossible(["S-A"], "IOB2") == [(0, "S-A, which is not a tag of IOB2")]
-
-
 ENTITIES = st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 3), st.integers(0, 2)), max_size=5)
 
 

@@ -66,12 +66,6 @@ def test_answers_are_ordered_and_inside_the_text():
     assert (best.start, best.end, best.start_logit, best.end_logit) == (0, 1, 1.0, 7.0)
 
 
-def test_an_answer_is_at_most_so_long():
-    starts, ends = [[0, 0, 5, 0, 0, 0]], [[0, 0, 0, 1, 2, 5]]
-    found = [decode(windows((0, 4)), starts, ends, max_answer_length=n).spans[0].text for n in (1, 2, 3, 4)]
-    assert found == ["a", "a b", "a b c", "a b c d"]
-
-
 def test_ties_go_to_the_first_and_shortest():
     assert decode(windows((0, 3)), np.zeros((1, 5)), np.zeros((1, 5))).spans[0].text == "a"
 

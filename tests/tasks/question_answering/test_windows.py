@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import unicodedata
 from typing import Any
 
 import numpy as np
@@ -167,40 +166,6 @@ def test_any_answer_gives_its_smallest_token_span(tokenizer, context, data):
         return
     best = decode(features, [context], *perfect_logits(features))[0].spans[0]
     assert (best.start, best.end) == (has[0][0], has[-1][1])
-
-
-@pytest.mark.parametrize(
-    ("context", "text"),
-    [
-        ("where is the cafe\u0301 now", "cafe\u0301"),  # decomposed: the mark is dropped by the normalizer
-        ("the naïve dog", "naïve"),
-        ("red 中文字 house", "文字"),
-        ("a 👍🏽 b", "👍🏽"),
-        ("a שלום b", "שלום"),
-        ("na\u200bive dog", "na\u200bive"),
-        ("dogs, and", "dogs"),
-        ("the  dog  ", "dog"),
-        ("a\u00a0big house", "big"),
-    ],
-)
-def test_answers_of_many_scripts_come_back(tokenizer, context, text):
-    features = encode(tokenizer, "a", context, answer(context, text), 4000, 0, 9)
-    assert decode(features, [context], *perfect_logits(features))[0].spans[0].text == text
-
-
-def test_answers_are_their_smallest_tokens(bert, tokenizer):
-    """White space around an answer is ignored, and a part of a token gives the token."""
-    features = encode(tokenizer, "a", "the dog is", {"text": [" dog "], "answer_start": [3]}, 4000, 0, 9)
-    assert decode(features, ["the dog is"], *perfect_logits(features))[0].spans[0].text == "dog"
-    features = encode(bert, "a", "the dogma", {"text": ["og"], "answer_start": [5]}, 40, 0, 9)
-    assert bert.convert_ids_to_tokens(features["input_ids"][0])[4:8] == ["dog", "##m", "##a", "[SEP]"]
-    assert decode(features, ["the dogma"], *perfect_logits(features))[0].spans[0].text == "dog"
-
-
-def test_an_answer_without_a_token_is_nowhere(bert):
-    assert unicodedata.category("\u200b") == "Cf"
-    features = encode(bert, "a", "\u200b the dog", {"text": ["\u200b"], "answer_start": [0]}, 9, 0, 1)
-    assert set(features["start_positions"]) == set(features["end_positions"]) == {IGNORE_INDEX}
 
 
 def test_text_without_tokens_has_one_window(bert):

@@ -141,12 +141,6 @@ def test_the_names_of_the_table_are_not_overruled(task, parquet):
         task(train_file=path, label_names=INFERENCE[::-1]).load(["train"])
 
 
-def test_words_of_nli_without_agreement_are_left_out(task, capsys):
-    content = "premise,hypothesis,label\na,b,neutral\nc,d,-\ne,f,entailment\n"
-    assert loaded(task(train_csv=content))[1:3] == ([["a", "b"], ["e", "f"]], [1, 2])
-    assert "left out 1 of 3 rows, which have no label (label is -)" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("names", [["entailment", "not_entailment"], ["not_relevant", "relevant"]])
 def test_rerankers_read_the_names_of_classes(reranking, parquet, names):
     path = parquet({"question": [*"qq"], "sentence": [*"ab"], "label": [0, 1]}, names)

@@ -13,7 +13,6 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
 from bertkit.training import cpu as module
 from bertkit.training.cpu import bucket_lengths, group_by_length, rounded_length
-from bertkit.training.runs.finetune import finetune
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, assert_same_runs
 from tests.training.runs.test_pretrain import curve, run
@@ -42,15 +41,14 @@ def test_few_lengths_are_at_most_a_sixteenth_longer():
 
 
 @pytest.fixture
-def train(checkpoint, glue, tmp_path, monkeypatch):
+def train(tuned, glue, monkeypatch):
     """Fine-tunes into a folder of the given name; lengths grow by 3, since these texts are too short for rounding."""
     monkeypatch.setattr(module, "rounded_length", lambda length: length + 3)
 
     def run(name: str, **placement: Any) -> Any:
         overrides = {**SMALL, "data.max_seq_length": 16, "data.max_train_samples": 27}
         overrides |= {f"placement.{key}": value for key, value in placement.items()}
-        out = tmp_path / name
-        return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides)
+        return tuned("sst2", overrides, name, data_dir=glue)
 
     return run
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from bertkit import distill
 from bertkit.runtime.errors import DataError
+from tests.training.conftest import logged
 from tests.training.distillation.conftest import RUN
 
 pytestmark = pytest.mark.numeric
@@ -64,15 +65,11 @@ def student_of(fine_tuned, checkpoint, tmp_path):
         if kind in ("answers", "maybe"):
             overrides |= {"data.doc_stride": 4, "data.max_query_length": 8}
         if kind == "choices":
-            overrides |= {
-                "task.context_column": "context",
-                "task.ending_columns": ["endings"],
-                "task.label_column": "label",
-            }
+            overrides |= {"task.context_column": "context", "task.ending_columns": ["endings"]}
+            overrides |= {"task.label_column": "label"}
         teacher = fine_tuned(kind)
         done = distill(teacher, checkpoint, output_dir=tmp_path / "run", overrides=overrides, **given)
-        history = json.loads((done.output_dir / "trainer_state.json").read_text())["log_history"]
-        return teacher, done.output_dir, history[0]["loss"]
+        return teacher, done.output_dir, logged(done.output_dir)[0]
 
     return run
 
@@ -153,14 +150,9 @@ def test_the_parts_add_up(student_of, kind):
 def test_rows_without_labels_leave_no_validation_set(fine_tuned, checkpoint, tmp_path):
     file = tmp_path / "train.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    overrides = {**STILL, "data.train_file": str(file)}
     with pytest.raises(DataError, match="no labels, so no validation set can be held out from it; give"):
-        distill(
-            fine_tuned("film"),
-            checkpoint,
-            alpha=1,
-            output_dir=tmp_path / "run",
-            overrides={**STILL, "data.train_file": str(file)},
-        )
+        distill(fine_tuned("film"), checkpoint, alpha=1, output_dir=tmp_path / "run", overrides=overrides)
 
 
 def test_texts_that_fit_one_window_are_taught_as_without_windows(fine_tuned, checkpoint, tmp_path):
@@ -170,20 +162,10 @@ def test_texts_that_fit_one_window_are_taught_as_without_windows(fine_tuned, che
     )
     losses = {}
     for treatment, length in (("cut", 64), ("chunk", 64), ("chunk", 16)):
-        done = distill(
-            fine_tuned("film"),
-            checkpoint,
-            alpha=1,
-            output_dir=tmp_path / f"{treatment}-{length}",
-            overrides={
-                **STILL,
-                "data.train_file": str(file),
-                "data.validation_file": str(file),
-                "data.long_text": treatment,
-                "data.max_seq_length": length,
-            },
-        )
-        history = json.loads((done.output_dir / "trainer_state.json").read_text())["log_history"]
-        losses[treatment, length] = history[0]["loss"]
+        overrides = {**STILL, "data.train_file": str(file), "data.validation_file": str(file)}
+        overrides |= {"data.long_text": treatment, "data.max_seq_length": length}
+        out = tmp_path / f"{treatment}-{length}"
+        distill(fine_tuned("film"), checkpoint, alpha=1, output_dir=out, overrides=overrides)
+        losses[treatment, length] = logged(out)[0]
     assert losses["chunk", 64] == pytest.approx(losses["cut", 64], rel=1e-4)
     assert abs(losses["chunk", 16] - losses["cut", 64]) > 1e-4

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from bertkit import check, finetune, pretrain
+from bertkit import check, pretrain
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.model.checkpoint.load import load_config, load_model
 from bertkit.model.modeling_bert import BertForPreTraining
@@ -21,7 +21,8 @@ from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, reaches_all_weights
 from bertkit.training.pretraining.objective import PretrainingObjective
 from tests.stock_models import stock_checkpoint
-from tests.training.conftest import SMALL
+from tests.training.conftest import SMALL, log_history, logged, same_weights
+from tests.training.runs.test_pretrain import as_if_killed
 
 OBJECTIVE = PretrainingObjective()
 FAMILIES = ["roberta", "distilbert", "albert", "electra", "deberta-v2", "modernbert", "xlm-roberta", "mpnet", "deberta"]
@@ -54,13 +55,8 @@ def batch_of(vocab_size: int, rows: int = 3, length: int = 12) -> dict[str, torc
     labels = rng.integers(5, vocab_size, (rows, 4))
     labels[1, 3:], labels[2, 1:] = -100, -100
     ids = np.where(mask, rng.integers(5, vocab_size, (rows, length)), 0)
-    batch = {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "token_type_ids": np.zeros_like(ids),
-        "masked_positions": positions,
-        "labels": labels,
-    }
+    batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    batch |= {"masked_positions": positions, "labels": labels}
     return {name: torch.from_numpy(values) for name, values in batch.items()}
 
 
@@ -169,14 +165,8 @@ def go_on(folder: Path, corpus: Path, out: Path, resume: bool = False, **changes
 
 
 def curve(folder: Path) -> list[list[float]]:
-    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     names = ("loss", "masked_lm_loss", "masked_lm_accuracy", "grad_norm")
-    return [[entry[name] for name in names] for entry in history if "loss" in entry]
-
-
-def same_weights(one: Path, two: Path) -> bool:
-    first, second = (load_file(folder / "model.safetensors") for folder in (one, two))
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return [[entry[name] for name in names] for entry in log_history(folder) if "loss" in entry]
 
 
 @pytest.fixture(params=["roberta", pytest.param("modernbert", marks=pytest.mark.slow)])
@@ -212,8 +202,6 @@ def test_accumulation_does_not_change_the_curve(family, start, corpus, tmp_path)
 
 
 def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
-    from tests.training.runs.test_pretrain import as_if_killed
-
     go_on(start, corpus, tmp_path / "straight")
     go_on(start, corpus, tmp_path / "killed")
     as_if_killed(tmp_path / "killed", before=3)
@@ -272,28 +260,21 @@ def test_albert_from_scratch_predicts_masks_and_sentence_order(corpus, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "vocab_size"), [("roberta-small", 300), ("modernbert-small", 300)])
-def test_a_new_byte_level_model_is_fine_tuned(name, vocab_size, corpus, glue, tmp_path):
+def test_a_new_byte_level_model_is_fine_tuned(tuned, name, vocab_size, corpus, glue, tmp_path):
     from_scratch(name, corpus, tmp_path / "run", **{"data.vocab_size": vocab_size})
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
     assert (config["vocab_size"], config["pad_token_id"]) == (len(tokenizer), tokenizer.pad_token_id)
-    recipe = json.loads(json.dumps({"train.num_train_epochs": 1, "train.logging_steps": 1, "placement.device": "cpu"}))
-    tuned = finetune(
-        "finetune/glue/sst2",
-        model=str(tmp_path / "run"),
-        data_dir=glue,
-        output_dir=tmp_path / "tuned",
-        overrides={**recipe, "train.max_steps": 2},
-    )
-    assert 0 <= tuned.metrics["eval_accuracy"] <= 1
+    overrides = {"train.max_steps": 2, "train.logging_steps": 1, "placement.device": "cpu"}
+    done = tuned("finetune/glue/sst2", overrides, "tuned", model=str(tmp_path / "run"), data_dir=glue)
+    assert 0 <= done.metrics["eval_accuracy"] <= 1
 
 
 def test_the_trapezoidal_schedule_scales_with_the_steps(corpus, tmp_path):
     changes = {"data.vocab_size": 300, "train.max_steps": 10, "train.warmup_steps": 0.2}
     changes |= {"train.lr_scheduler_kwargs": {"num_decay_steps": 0.3}, "train.save_steps": 10}
     from_scratch("modernbert-small", corpus, tmp_path / "run", **changes)
-    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
-    rates = [entry["learning_rate"] / 1e-3 for entry in history if "learning_rate" in entry]
+    rates = [rate / 1e-3 for rate in logged(tmp_path / "run", "learning_rate")]
     assert rates[:2] == [0.0, 0.5]
     assert rates[2:8] == [1.0] * 6
     assert 1 > rates[8] > rates[9] > 0
@@ -314,8 +295,7 @@ def test_a_pair_objective_without_a_head_is_refused(of_family, pair_objective, m
 
 
 def test_a_new_model_without_a_head_for_pairs_is_refused_before_a_tokenizer_is_trained(corpus, tmp_path, capfd):
+    changes = {"data.vocab_size": 300, "task.pair_objective": "sop"}
     with pytest.raises(RecipeError, match="give --pair-objective none"):
-        from_scratch(
-            "roberta-small", corpus, tmp_path / "run", **{"data.vocab_size": 300, "task.pair_objective": "sop"}
-        )
+        from_scratch("roberta-small", corpus, tmp_path / "run", **changes)
     assert "training a tokenizer" not in capfd.readouterr().err

@@ -8,13 +8,11 @@ import shutil
 
 import pytest
 
-from bertkit.runtime.errors import OutputError, TrainingError
-from bertkit.runtime.files import write_json
+from bertkit.runtime.errors import OutputError, RecipeError, TrainingError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.runs.directory import (
     check_output_dir,
     is_cut_off,
-    numeric_metrics,
     write_results,
 )
 from bertkit.training.runs.resuming import check_same_recipe
@@ -87,12 +85,6 @@ def test_temporary_files_of_a_killed_run_do_not_count(tmp_path):
         check_output_dir(tmp_path, resume=False)
 
 
-def test_a_file_in_the_way_is_refused(tmp_path):
-    (tmp_path / "out").write_text("")
-    with pytest.raises(OutputError, match="a file of that name exists"):
-        check_output_dir(tmp_path / "out", resume=False)
-
-
 def test_results_are_flat_and_gathered(tmp_path):
     write_results(tmp_path, "train", {"train_loss": 0.5})
     write_results(tmp_path, "eval", {"eval_accuracy": 0.75})
@@ -108,15 +100,14 @@ def test_a_score_that_is_no_number_is_an_error(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_that_cannot_be_written_leaves_the_old_file(tmp_path):
-    path = tmp_path / "x.json"
-    write_json(path, {"a": 1})
-    loop: list = []
-    loop.append(loop)
-    with pytest.raises(RecursionError):
-        write_json(path, loop)
-    assert json.loads(path.read_text()) == {"a": 1}
+def test_resuming_under_other_values_is_refused_by_name(tmp_path):
+    recipe = load_recipe("sst2", {"train.learning_rate": 1e-5})
+    recipe.save(tmp_path / "recipe.yaml", "bertkit …")
+    with pytest.raises(RecipeError, match=r"train\.learning_rate was 1e-05 and is now 2e-05"):
+        check_same_recipe(load_recipe("sst2"), tmp_path)
 
 
-def test_plain_keeps_numbers_only():
-    assert numeric_metrics({"a": 1, "b": 0.5, "c": "text", "d": None}) == {"a": 1.0, "b": 0.5}
+def test_resuming_longer_or_on_another_placement_is_the_same_run(tmp_path):
+    load_recipe("sst2").save(tmp_path / "recipe.yaml", "bertkit …")
+    changes = {"train.max_steps": 9999, "train.save_steps": 3, "placement.per_device_train_batch_size": 4}
+    check_same_recipe(load_recipe("sst2", changes), tmp_path)

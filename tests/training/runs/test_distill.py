@@ -19,7 +19,8 @@ from bertkit.model.checkpoint.load import load_config, load_tokenizer
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, RecipeError, TrainingError
 from bertkit.training.runs.distill import distillation_recipe
 from bertkit.training.runs.finetune import prepare_finetuning
-from tests.training.conftest import assert_same_runs
+from tests.training import conftest
+from tests.training.conftest import assert_same_runs, same_weights, write_glue
 from tests.training.distillation.conftest import RUN
 
 pytestmark = pytest.mark.numeric
@@ -27,20 +28,21 @@ pytestmark = pytest.mark.numeric
 NO_DROPOUT = {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
 
 
-@pytest.fixture
-def teacher(glue, checkpoint, tmp_path):
-    """A run directory of SST-2."""
-    return finetune(
-        "sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "teacher", overrides=RUN
-    ).output_dir
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory):
+    return write_glue(tmp_path_factory.mktemp("data") / "glue")
+
+
+@pytest.fixture(scope="module")
+def taught(glue, checkpoint, tmp_path_factory, module_patch):
+    """A run directory of SST-2, which tests do not change."""
+    out = tmp_path_factory.mktemp("taught") / "teacher"
+    return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=RUN).output_dir
 
 
 @pytest.fixture
-def student(checkpoint, tmp_path):
-    """A checkpoint with the vocabulary of the teacher and other weights."""
-    new_weights = pytest.importorskip("bertkit.features.tour.quickstart").new_weights
-
-    return str(new_weights(checkpoint, tmp_path / "student", seed=7))
+def teacher(taught, tmp_path):
+    return shutil.copytree(taught, tmp_path / "teacher")
 
 
 @pytest.fixture
@@ -60,15 +62,11 @@ def weights(done):
 
 
 def assert_equal_weights(one, other):
-    one, other = weights(one), weights(other)
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        assert torch.equal(value, other[name]), name
+    assert same_weights(one.output_dir, other.output_dir)
 
 
 def logged(done):
-    history = json.loads((done.output_dir / "trainer_state.json").read_text())["log_history"]
-    return [entry["loss"] for entry in history if "loss" in entry]
+    return conftest.logged(done.output_dir)
 
 
 # ---- the loss -------------------------------------------------------------------------------------------------------
@@ -287,33 +285,18 @@ def test_wrong_arguments_are_refused_and_nothing_is_written(run, tmp_path, given
     assert not (tmp_path / "run").exists()
 
 
-def test_a_student_of_another_width_has_no_cosine(run):
-    sizes = {"model.num_hidden_layers": 1, "model.hidden_size": 16, "model.intermediate_size": 32}
-    with pytest.raises(RecipeError, match=r"hidden: .* is 32 wide and the student 16"):
-        run("run", student="bert-mini", hidden=1.0, overrides={**sizes, "model.num_attention_heads": 2})
-
-
-def test_a_student_with_another_vocabulary_is_refused(run, student, tmp_path):
-    other = shutil.copytree(student, tmp_path / "other")
-    tokenizer = json.loads((other / "tokenizer.json").read_text())
-    vocabulary = tokenizer["model"]["vocab"]
-    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
-    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(CheckpointError, match=r"teacher and the student, .*other, have different tokenizers: 2 pieces"):
-        run("run", student=str(other))
-
-
-def test_a_student_whose_tokenizer_keeps_upper_case_is_refused(run, student, tmp_path, glue):
-    rows = (glue / "SST-2" / "train.tsv").read_text().replace("the plot", "The plot")
-    (glue / "SST-2" / "train.tsv").write_text(rows)
+def test_a_student_whose_tokenizer_keeps_upper_case_is_refused(run, student, tmp_path):
     other = shutil.copytree(student, tmp_path / "other")
     tokenizer = json.loads((other / "tokenizer.json").read_text())
     tokenizer["normalizer"]["lowercase"] = False
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
     settings = json.loads((other / "tokenizer_config.json").read_text())
     (other / "tokenizer_config.json").write_text(json.dumps({**settings, "do_lower_case": False}))
+    glue = write_glue(tmp_path / "glue")
+    rows = (glue / "SST-2" / "train.tsv").read_text().replace("the plot", "The plot")
+    (glue / "SST-2" / "train.tsv").write_text(rows)
     with pytest.raises(CheckpointError, match=r"different tokenizers: the ids of input \d+ of .*train.tsv"):
-        run("run", student=str(other))
+        run("run", student=str(other), data_dir=glue)
 
 
 def relabelled(teacher, names, folder):
@@ -353,7 +336,7 @@ def test_a_teacher_of_another_task_is_refused(run, checkpoint, fine_tuned, glue)
 
 def test_rows_without_labels_need_a_teacher_alone(run, tmp_path):
     file = tmp_path / "unlabelled.csv"
-    file.write_text("sentence\nthe film is lovely\nthe plot is awful\n" * 1)
+    file.write_text("sentence\nthe film is lovely\nthe plot is awful\n")
     with pytest.raises(
         DataError, match=r"unlabelled.csv: the rows have no labels.* needs train.distill.alpha 1, got 0.5"
     ):

@@ -14,8 +14,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from bertkit import evaluate, finetune, load, load_recipe
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.tasks.encoding import encode_split
-from bertkit.training.cpu.dropout import FastDropout
 from bertkit.training.trainer import BertkitTrainer
+from tests.stock_models import stock_checkpoint
+from tests.training.conftest import log_history, logged, same_weights, write_glue
 
 pytestmark = pytest.mark.numeric
 
@@ -30,9 +31,16 @@ FAST = {
 }
 
 
-@pytest.fixture
-def run(glue, checkpoint, tmp_path):
-    return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=FAST)
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory):
+    return write_glue(tmp_path_factory.mktemp("data") / "glue")
+
+
+@pytest.fixture(scope="module")
+def run(glue, checkpoint, tmp_path_factory, module_patch):
+    """A finished run, which tests do not change."""
+    out = tmp_path_factory.mktemp("finished") / "run"
+    return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=FAST)
 
 
 def test_a_run_learns_and_leaves_what_is_promised(run, glue):
@@ -63,9 +71,9 @@ def test_evaluate_gives_the_score_of_the_run(run, glue):
         evaluate(run.output_dir, data_dir=glue, split="dev")
 
 
-def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint, tmp_path):
+def test_a_run_in_bf16_reports_the_scores_that_others_will_find(tuned, glue):
     overrides = {**FAST, "train.num_train_epochs": 1, "placement.mixed_precision": "bf16"}
-    out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    out = tuned("sst2", overrides, data_dir=glue)
     predictor = load(out.output_dir, device="cpu", data_dir=str(glue))
     features, _ = encode_split(
         predictor.task, predictor.task.load(["validation"])[1]["validation"], predictor.tokenizer
@@ -74,30 +82,6 @@ def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint
     logits = torch.tensor(predictor.outputs(columns))
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(columns["labels"])).item()
     assert loss == pytest.approx(out.metrics["eval_loss"], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "switched_on"),
-    [
-        ({}, True),
-        ({"placement.cpu_speed_ups": False}, False),
-        ({"train.torch_compile": True}, False),  # Inductor fails on fast dropout
-    ],
-)
-def test_what_makes_steps_fast_is_on_unless_switched_off(
-    glue, checkpoint, tmp_path, monkeypatch, overrides, switched_on
-):
-    class Stopped(Exception):
-        pass
-
-    def found_at_the_start(trainer, **_):
-        assert any(type(module) is FastDropout for module in trainer.model.modules()) == switched_on
-        raise Stopped
-
-    monkeypatch.setattr(BertkitTrainer, "train", found_at_the_start)
-    overrides = {**FAST, **overrides}
-    with pytest.raises(Stopped):
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
 
 
 def test_auto_classes_give_the_logits_of_predict(run):
@@ -125,46 +109,27 @@ def test_predictions_keep_their_order_and_do_not_depend_on_company(run):
     assert len(predictor.predict(["a", "the"])) == 2
 
 
-def test_a_stock_bert_checkpoint_is_a_start_too(glue, checkpoint, tmp_path):
-    import transformers
-
-    stock = tmp_path / "stock"
-    config = transformers.BertConfig(
-        vocab_size=90,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
-    model = transformers.BertForPreTraining(config)
-    model.save_pretrained(stock)
-    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(stock)
+def test_a_stock_bert_checkpoint_is_a_start_too(tuned, glue, tmp_path):
+    stock = stock_checkpoint(tmp_path / "stock", "bert", "AutoModelForPreTraining")
     overrides = {**FAST, "train.learning_rate": 1e-12, "train.num_train_epochs": 1}
-    out = finetune("sst2", model=str(stock), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides).output_dir
-    tuned = load_file(out / "model.safetensors")
+    out = tuned("sst2", overrides, model=str(stock), data_dir=glue).output_dir
+    before, after = (load_file(folder / "model.safetensors") for folder in (stock, out))
     name = "bert.encoder.layer.1.output.dense.weight"
-    assert torch.allclose(tuned[name], model.state_dict()[name], atol=1e-6)
+    assert torch.allclose(after[name], before[name], atol=1e-6)
 
 
-def test_stopped_and_resumed_is_never_stopped_bit_for_bit(glue, checkpoint, tmp_path):
-    def train(out, resume=False):
-        overrides = {**FAST, "train.save_steps": 5, "train.num_train_epochs": 2}
-        return finetune(
-            "sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume
-        )
-
-    straight = train(tmp_path / "straight")
-    train(tmp_path / "stopped")
+def test_stopped_and_resumed_is_never_stopped_bit_for_bit(tuned, glue, tmp_path):
+    overrides = {**FAST, "train.save_steps": 5, "train.num_train_epochs": 2}
+    straight = tuned("sst2", overrides, "straight", data_dir=glue)
+    tuned("sst2", overrides, "stopped", data_dir=glue)
     for path in (tmp_path / "stopped" / "checkpoint-12").iterdir():
         path.unlink()  # a kill between steps 10 and 12 leaves checkpoint-10
     (tmp_path / "stopped" / "model.safetensors").unlink()
-    resumed = train(tmp_path / "stopped", resume=True)
-    one, two = (load_file(run.output_dir / "model.safetensors") for run in (straight, resumed))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    resumed = tuned("sst2", overrides, "stopped", data_dir=glue, resume=True)
+    assert same_weights(straight.output_dir, resumed.output_dir)
 
 
-def test_accumulation_does_not_change_the_curve_even_where_batches_are_uneven(glue, checkpoint, tmp_path):
+def test_accumulation_does_not_change_the_curve_even_where_batches_are_uneven(tuned, glue):
     """96 examples in batches of 20: the last one of an epoch has 16, cut as 5 + 5 + 5 + 1."""
     curves = []
     for per_device in (20, 5):
@@ -179,24 +144,21 @@ def test_accumulation_does_not_change_the_curve_even_where_batches_are_uneven(gl
             "model.attention_probs_dropout_prob": 0,
             "placement.per_device_train_batch_size": per_device,
         }
-        out = tmp_path / f"run-{per_device}"
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides)
-        history = json.loads((out / "trainer_state.json").read_text())["log_history"]
-        curves.append([(entry["loss"], entry["grad_norm"]) for entry in history if "loss" in entry])
-    assert len(curves[0]) == len(curves[1]) == 10
+        out = tuned("sst2", overrides, f"run-{per_device}", data_dir=glue).output_dir
+        curves.append([logged(out), logged(out, "grad_norm")])
+    assert len(curves[0][0]) == len(curves[1][0]) == 10
     np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)  # norms of gradients near 0 differ by rounding
 
 
-def test_model_fields_can_be_set_when_starting_from_a_checkpoint(glue, checkpoint, tmp_path):
+def test_model_fields_can_be_set_when_starting_from_a_checkpoint(tuned, glue):
     overrides = {**FAST, "train.max_steps": 1, "model.hidden_dropout_prob": 0, "model.classifier_dropout": 0.4}
-    out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    out = tuned("sst2", overrides, data_dir=glue)
     config = json.loads((out.output_dir / "config.json").read_text())
     assert (config["hidden_dropout_prob"], config["classifier_dropout"]) == (0, 0.4)
 
 
-def test_what_is_cut_is_recorded_and_said(glue, checkpoint, tmp_path, capfd):
-    overrides = {**FAST, "data.max_seq_length": 5, "train.max_steps": 1}
-    out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+def test_what_is_cut_is_recorded_and_said(tuned, glue, capfd):
+    out = tuned("sst2", {**FAST, "data.max_seq_length": 5, "train.max_steps": 1}, data_dir=glue)
     record = json.loads((out.output_dir / "run.json").read_text())
     cut = record["truncation"]["train"]
     assert cut["examples"] == cut["of_examples"] == 96
@@ -254,6 +216,7 @@ def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path
     (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     monkeypatch.chdir(tmp_path / "here")
     overrides = {**FAST, "train.num_train_epochs": 3, "data.train_file": "rows.csv", "model.name_or_path": "bert"}
+    overrides |= {"data.folds": 2, "train.contrast_steps": 2}  # by themselves 5 and 75
     one = finetune("finetune/classification", output_dir="run", overrides=overrides).output_dir.resolve()
     recipe = load_recipe(one / "recipe.yaml")
     assert recipe.data.train_file == str(tmp_path / "here" / "rows.csv")
@@ -261,13 +224,12 @@ def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path
     monkeypatch.chdir(tmp_path / "elsewhere")
     two = finetune(one / "recipe.yaml", output_dir="run").output_dir.resolve()
     assert two == tmp_path / "elsewhere" / "run"
-    first, second = (load_file(out / "model.safetensors") for out in (one, two))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert same_weights(one, two)
     then, now = (json.loads((out / "eval_results.json").read_text()) for out in (one, two))
     assert then["eval_loss"] == now["eval_loss"]
     assert load_recipe(two / "recipe.yaml").to_dict() == recipe.to_dict()
     other = finetune(one / "recipe.yaml", output_dir="other", overrides={"train.seed": 1}).output_dir
-    assert not torch.equal(load_file(other / "model.safetensors")["classifier.weight"], first["classifier.weight"])
+    assert not same_weights(one, other)
 
 
 def test_nothing_to_start_from_is_refused(glue, tmp_path):
@@ -284,10 +246,9 @@ def test_predicting_needs_a_fine_tuned_checkpoint(checkpoint):
         load(checkpoint, data_dir="glue")
 
 
-def test_a_run_that_predicts_one_class_ends_with_a_warning(glue, checkpoint, tmp_path, capsys, monkeypatch):
+def test_a_run_that_predicts_one_class_ends_with_a_warning(tuned, glue, capsys, monkeypatch):
     monkeypatch.setattr(BertkitTrainer, "outputs", lambda trainer, examples: np.zeros((len(examples), 2)))
-    overrides = FAST | {"train.max_steps": 1}
-    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    run = tuned("sst2", FAST | {"train.max_steps": 1}, data_dir=glue)
     [warning] = json.loads((run.output_dir / "run.json").read_text())["warnings"]
     assert warning.startswith("warning: all predictions are 'negative' on the validation set")
     assert warning in capsys.readouterr().err
@@ -295,7 +256,7 @@ def test_a_run_that_predicts_one_class_ends_with_a_warning(glue, checkpoint, tmp
     assert "collapsed: all predictions are 'negative' on" in (run.output_dir / "README.md").read_text()
 
 
-def test_tokens_per_second_count_training_alone(glue, checkpoint, tmp_path, monkeypatch):
+def test_tokens_per_second_count_training_alone(tuned, glue, tmp_path, monkeypatch):
     slept = 0.5
     evaluated = BertkitTrainer.evaluation_loop
 
@@ -305,17 +266,16 @@ def test_tokens_per_second_count_training_alone(glue, checkpoint, tmp_path, monk
 
     monkeypatch.setattr(BertkitTrainer, "evaluation_loop", slow_evaluation)
     overrides = {**FAST, "train.num_train_epochs": 2, "train.eval_strategy": "epoch"}
-    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    run = tuned("sst2", overrides, data_dir=glue)
     tokens = json.loads((tmp_path / "run" / "run.json").read_text())["tokens_seen"]
     training = tokens / run.metrics["train_tokens_per_second"]
     assert training < run.metrics["train_runtime"] - 2 * slept
-    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
-    last = [entry for entry in history if "train_tokens_per_second" in entry][-1]
+    last = [entry for entry in log_history(tmp_path / "run") if "train_tokens_per_second" in entry][-1]
     assert last["step"] == 12
     assert last["num_input_tokens_seen"] / last["train_tokens_per_second"] < run.metrics["train_runtime"] - 2 * slept
 
 
-def test_a_class_that_only_other_tables_have_counts_as_wrong(checkpoint, tmp_path, capsys):
+def test_a_class_that_only_other_tables_have_counts_as_wrong(tuned, tmp_path, capsys):
     texts = [
         f"the {noun} {number} is {word},{word}" for noun in ("film", "plot") for number in range(20) for word in "ab"
     ]
@@ -326,7 +286,8 @@ def test_a_class_that_only_other_tables_have_counts_as_wrong(checkpoint, tmp_pat
     files = {f"data.{name}_file": str(tmp_path / "other.csv") for name in ("validation", "test")}
     overrides = {**FAST, **files, "data.train_file": str(tmp_path / "train.csv"), "train.class_weights": "balanced"}
     overrides |= {"placement.per_device_eval_batch_size": 1, "train.report": True}  # a batch may have no known label
-    run = finetune("finetune/classification", output_dir=tmp_path / "run", model=str(checkpoint), overrides=overrides)
+    overrides["train.num_train_epochs"] = 1
+    run = tuned("finetune/classification", overrides)
     line = "2 of 8 rows have a class that is not in training: 'c' 2, first in line 8; they count as wrong"
     printed = capsys.readouterr().err
     assert printed.count(f"validation: warning: {line}") == printed.count(f"test: warning: {line}") == 1

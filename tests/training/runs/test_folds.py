@@ -28,9 +28,8 @@ FAST = {
 }
 
 
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "films.csv"
+def write_table(folder):
+    path = folder / "films.csv"
     words = {"good": "lovely film", "bad": "awful plot"}
     lines = [f"a {text} number {place},{label}" for place in range(20) for label, text in words.items()]
     path.write_text("\n".join(["text,label", *lines, lines[0], lines[1]]))
@@ -38,35 +37,47 @@ def table(tmp_path):
 
 
 @pytest.fixture
-def train(table, checkpoint, tmp_path):
-    def run(name="run", resume=False, callbacks=(), **overrides):
-        return finetune(
-            "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / name, resume=resume,
-            callbacks=callbacks, overrides=FAST | {key.replace("__", "."): value for key, value in overrides.items()},
-        )  # fmt: skip
+def table(tmp_path):
+    return write_table(tmp_path)
+
+
+@pytest.fixture
+def train(table, tuned):
+    def run(name="run", resume=False, **overrides):
+        values = FAST | {key.replace("__", "."): value for key, value in overrides.items()}
+        return tuned("classification", values, name, train_file=str(table), resume=resume)
 
     return run
 
 
-@pytest.fixture
-def trainings(monkeypatch):
-    """Rows that each model is trained on, in order, by their lengths and inputs."""
+def watched(patch):
+    """A list that gets the rows that each model is trained on, in order, by their lengths and inputs."""
     made, original = [], Assembly.trainer
 
     def trainer(self, rows, arguments, what="", **given):
         made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
         return original(self, rows, arguments, what, **given)
 
-    monkeypatch.setattr(Assembly, "trainer", trainer)
+    patch.setattr(Assembly, "trainer", trainer)
     return made
+
+
+@pytest.fixture(scope="module")
+def whole(checkpoint, tmp_path_factory, module_patch):
+    """A finished run of the table, which tests do not change, and what its models were trained on."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        made = watched(patch)
+        given = {"model": str(checkpoint), "train_file": str(write_table(folder))}
+        return finetune("classification", **given, output_dir=folder / "run", overrides=FAST), made
 
 
 def written(run):
     return [json.loads(line) for line in (run.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
 
 
-def test_every_row_is_scored_by_a_model_that_has_not_seen_it(train, trainings):
-    run = train()
+def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
+    run, trainings = whole
     rows = written(run)
     assert [row["index"] for row in rows] == list(range(42))
     assert [row["line"] for row in rows] == list(range(2, 44))
@@ -86,10 +97,13 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(train, trainings):
     assert (record["estimate"], record["folds"]["folds"]) == ("folds", 5)
     assert not (run.output_dir / "folds").exists()
     assert f"{round(42 * right)} of 42 examples are right" in run.verdict.sentences[0]
+    losses, best = record["folds"]["losses"], record["folds"]["trained_for"]
+    assert len(losses) == 2
+    assert losses[best] == min(losses.values())
 
 
 def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
-    run = train(train__report=True)
+    run = train(train__report=True, data__folds=2)
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
     with pytest.raises(DataError, match="has no validation set"):
         evaluate(run.output_dir, max_samples=3)
@@ -97,10 +111,10 @@ def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     outcome = outcome_of(run.output_dir)
     logits = [row["logits"] for row in written(run)]
     assert np.allclose(outcome.outputs, logits)
-    assert "one of 5 models that had not seen it" in (run.output_dir / "README.md").read_text()
+    assert "one of 2 models that had not seen it" in (run.output_dir / "README.md").read_text()
     page = (run.output_dir / "report.html").read_text()
     assert "all rows, each by a model that has not seen it" in page
-    other = train("other", train__seed=7)
+    other = train("other", train__seed=7, data__folds=2)
     assert compare(run.output_dir, other.output_dir).examples == 42
     (run.output_dir / "out_of_fold.jsonl").write_text("{}\n")
     with pytest.raises(DataError, match="missing or damaged"):
@@ -108,16 +122,14 @@ def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
 
 
 def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
-    run = train(task__calibrate=True)
+    run = train(task__calibrate=True, data__folds=2)
     scores = run.metrics
     assert scores["eval_ece"] <= scores["eval_ece_uncalibrated"] + 0.1
     assert load(run.output_dir).task.settings.temperature == 1.0
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
 
 
-def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, monkeypatch, tmp_path):
-    whole = train("whole")
-    trainings.clear()
+def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeypatch, tmp_path):
     predictions = ModelsOfFolds._predictions
 
     def killed(self, fold):
@@ -132,26 +144,20 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, trainings, mon
         "interrupted; 3 folds are done, and the same command with --resume continues after that"
     )
     monkeypatch.setattr(ModelsOfFolds, "_predictions", predictions)
-    trainings.clear()
+    trainings = watched(monkeypatch)
     run = train("run", resume=True)
     assert [what for what, _ in trainings] == ["", "fold 4 of 5", "fold 5 of 5"]
-    assert run.metrics["eval_loss"] == pytest.approx(whole.metrics["eval_loss"], rel=1e-3)
-    assert run.metrics["train_loss"] == pytest.approx(whole.metrics["train_loss"], rel=1e-3)
+    for name in ("eval_loss", "train_loss"):
+        assert run.metrics[name] == pytest.approx(whole[0].metrics[name], rel=1e-3)
 
 
 @pytest.mark.parametrize(("best", "steps", "when"), [(0, 1, "first step"), (1, 8, "all steps")])
 def test_the_model_keeps_its_probe_if_training_made_the_folds_worse(train, monkeypatch, best, steps, when):
     monkeypatch.setattr(ModelsOfFolds, "best", best)
-    run = train()
+    run = train(data__folds=2)
     assert json.loads((run.output_dir / "trainer_state.json").read_text())["global_step"] == steps
     assert json.loads((run.output_dir / "run.json").read_text())["folds"]["trained_for"] == when
     assert run.verdict.proposal is None or "--num-train-epochs" not in " ".join(run.verdict.proposal.options)
-
-
-def test_the_moment_has_the_lower_loss_of_calibrated_probabilities(train):
-    record = json.loads((train().output_dir / "run.json").read_text())["folds"]
-    assert len(record["losses"]) == 2
-    assert record["losses"][record["trained_for"]] == min(record["losses"].values())
 
 
 @pytest.mark.parametrize(
@@ -168,7 +174,7 @@ def test_rows_are_held_out_where_that_is_asked_for(train, given):
 def test_large_tables_hold_rows_out(train, monkeypatch):
     monkeypatch.setattr(resolve, "MOST_ROWS", 41)
     assert train().metrics["eval_samples"] < 42
-    assert train("three", data__folds=3).metrics["eval_samples"] == 42
+    assert train("two", data__folds=2).metrics["eval_samples"] == 42
 
 
 @pytest.mark.parametrize(
@@ -176,8 +182,6 @@ def test_large_tables_hold_rows_out(train, monkeypatch):
     [
         ({"data__folds": 5, "train__early_stopping_patience": 2}, "early_stopping_patience needs a validation set"),
         ({"data__folds": 41}, "41 folds of 40 different texts"),
-        ({"data__folds": 1}, "expected at least 2, or 0 for none"),
-        ({"data__fold": 1}, "needs folds"),
     ],
 )
 def test_what_is_refused(train, tmp_path, given, message):
@@ -186,10 +190,9 @@ def test_what_is_refused(train, tmp_path, given, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_tasks_without_held_out_rows_of_a_table_refuse_folds(glue, checkpoint, tmp_path):
-    values = {"data.folds": 5, "data.max_seq_length": 16}
+def test_tasks_without_held_out_rows_of_a_table_refuse_folds(tuned, glue):
     with pytest.raises(RecipeError, match="needs a validation set"):
-        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=values)
+        tuned("sst2", {"data.folds": 5, "data.max_seq_length": 16}, data_dir=glue)
 
 
 def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
@@ -199,12 +202,10 @@ def test_a_check_counts_the_models_of_the_folds(checkpoint, table):
     assert check("classification", **given, overrides=FAST | {"data.folds": 0}).plan["models"] == 1
 
 
-def test_a_class_of_one_row_is_named(checkpoint, table, tmp_path, capsys):
+def test_a_class_of_one_row_is_named(train, table, tmp_path, capsys):
     with table.open("a") as file:
         file.write("\nan odd film,odd")
-    finetune(
-        "classification", model=str(checkpoint), train_file=str(table), output_dir=tmp_path / "run", overrides=FAST
-    )
+    train(data__folds=2)
     note = "1 class ('odd') has all its rows in one fold, where no model has seen it: all count as wrong"
     assert f"validation: {note}" in capsys.readouterr().err
     assert note in json.loads((tmp_path / "run" / "run.json").read_text())["data"]["validation"]["notes"]
@@ -213,8 +214,8 @@ def test_a_class_of_one_row_is_named(checkpoint, table, tmp_path, capsys):
 # ---- rivals ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_stands_beside_what_is_cheap(train):
-    run = train()
+def test_a_run_stands_beside_what_is_cheap(whole):
+    run, _ = whole
     assert run.metrics["baseline_words_accuracy"] == 1.0
     assert run.metrics["baseline_most_frequent_accuracy"] == pytest.approx(0.5)
     assert 0 <= run.metrics["baseline_frozen_accuracy"] <= 1
@@ -232,14 +233,12 @@ def test_rivals_of_a_validation_set_are_fitted_to_the_training_rows(train, table
     assert run.metrics["baseline_words_accuracy"] in (0.25, 0.5, 0.75, 1.0)
 
 
-def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
+def test_rivals_of_copies_of_one_text_are_fitted(tuned, tmp_path):
     rows, scored = tmp_path / "rows.csv", tmp_path / "scored.csv"
     rows.write_text("text,label\n" + "same,good\nsame,bad\n" * 6)
     scored.write_text("text,label\nsame,good\nsame,bad\n")
-    run = finetune(
-        "classification", model=str(checkpoint), train_file=str(rows), validation_file=str(scored),
-        output_dir=tmp_path / "run", overrides=FAST | {"train.contrast_steps": 0},
-    )  # fmt: skip
+    files = {"train_file": str(rows), "validation_file": str(scored)}
+    run = tuned("classification", FAST | {"train.contrast_steps": 0}, **files)
     assert run.metrics["baseline_words_accuracy"] == run.metrics["baseline_frozen_accuracy"] == 0.5
 
 
@@ -247,13 +246,12 @@ def test_rivals_of_copies_of_one_text_are_fitted(checkpoint, tmp_path):
     ("metric", "labels"),
     [("f1_micro", lambda n: [["film"], ["film", "good"], ["plot"]][n % 3]), ("pearson", lambda n: n % 3 + n / 70)],
 )
-def test_labels_and_numbers_have_rivals_too(checkpoint, tmp_path, metric, labels):
+def test_labels_and_numbers_have_rivals_too(tuned, tmp_path, metric, labels):
     path = tmp_path / "rows.jsonl"
     texts = ["the film", "a lovely film", "an awful plot"]
     rows = [{"text": f"{texts[n % 3]} {'so ' * (n // 3)}", "label": labels(n)} for n in range(30)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    folder, values = tmp_path / "run", FAST | {"train.contrast_steps": 0}
-    run = finetune("classification", model=str(checkpoint), train_file=str(path), output_dir=folder, overrides=values)
+    run = tuned("classification", FAST | {"train.contrast_steps": 0}, train_file=str(path))
     score = run.metrics[f"baseline_words_{metric}"]
     assert 0.8 < score <= 1
     [line] = [each for each in run.verdict.sentences if "On the same rows, by" in each]
@@ -263,7 +261,7 @@ def test_labels_and_numbers_have_rivals_too(checkpoint, tmp_path, metric, labels
 
 
 def test_a_temperature_that_is_given_is_not_fitted_again(train):
-    run = train(task__temperature=1.0)
+    run = train(task__temperature=1.0, data__folds=2)
     logits = [row["logits"] for row in written(run)]
     assert "eval_temperature" not in run.metrics
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

@@ -12,19 +12,18 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
-from bertkit import BertForPreTraining, load_recipe, pretrain
+from bertkit import BertForPreTraining, BertForSequenceClassification, load_recipe, pretrain
 from bertkit.data.corpus.store import streaming
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.tasks.pretraining import held_out_documents
 from bertkit.training.pretraining import examples
-from tests.training.conftest import TINY
+from tests.training.conftest import TINY, log_history, same_weights, write_corpus
 
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy", "grad_norm")
 
 
 def curve(folder):
-    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
-    return [[entry[name] for name in LOSSES] for entry in history if "loss" in entry]
+    return [[entry[name] for name in LOSSES] for entry in log_history(folder) if "loss" in entry]
 
 
 def run(corpus, out, **overrides):
@@ -38,10 +37,16 @@ def run(corpus, out, **overrides):
     )
 
 
-def test_a_run_leaves_what_is_promised_and_loads_with_auto_classes(corpus, tmp_path):
-    out = tmp_path / "run"
-    result = run(corpus, out)
-    assert result.output_dir == out
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, module_patch):
+    """A finished run, which tests do not change; the corpus and the cache are beside it."""
+    folder = tmp_path_factory.mktemp("finished")
+    module_patch.setattr("huggingface_hub.constants.HF_HOME", str(folder / "cache"))
+    return run(write_corpus(folder / "corpus"), folder / "run")
+
+
+def test_a_run_leaves_what_is_promised_and_loads_with_auto_classes(finished):
+    out, result = finished.output_dir, finished
     promised = """recipe.yaml config.json model.safetensors tokenizer.json tokenizer_config.json all_results.json
         train_results.json eval_results.json run.json trainer_state.json README.md""".split()
     assert set(promised) <= {path.name for path in out.iterdir()}
@@ -59,26 +64,29 @@ def test_a_run_leaves_what_is_promised_and_loads_with_auto_classes(corpus, tmp_p
     tokenizer = AutoTokenizer.from_pretrained(out)
     assert tokenizer.model_max_length == 32
     assert model.config.vocab_size == len(tokenizer)
-    assert str(tmp_path) not in (out / "README.md").read_text()
+    assert str(out.parent) not in (out / "README.md").read_text()
+    # Logs and the final checkpoint do not count.
+    assert record["tokens_seen"] / results["train_tokens_per_second"] < results["train_runtime"]
 
 
-def test_the_resolved_recipe_repeats_the_run(corpus, tmp_path):
-    run(corpus, tmp_path / "one")
-    pretrain(tmp_path / "one" / "recipe.yaml", output_dir=tmp_path / "two")
-    assert curve(tmp_path / "one") == curve(tmp_path / "two")
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+def test_the_resolved_recipe_names_every_value_and_repeats_the_run(finished, tmp_path, capfd):
+    recipe = finished.output_dir / "recipe.yaml"
+    assert "bertkit pretrain --recipe recipe.yaml" in recipe.read_text().splitlines()[0]
+    assert yaml.safe_load(recipe.read_text())["data"]["corpus"] == [str(finished.output_dir.parent / "corpus")]
+    pretrain(recipe, output_dir=tmp_path / "again")
+    assert "training a tokenizer" not in capfd.readouterr().err  # that of the same text is kept
+    assert curve(tmp_path / "again") == curve(finished.output_dir)
+    assert same_weights(tmp_path / "again", finished.output_dir)
 
 
-def test_the_losses_reported_apart_add_up_to_the_one_trained(corpus, tmp_path):
-    run(corpus, tmp_path / "run")
-    for loss, mlm, nsp, mlm_accuracy, nsp_accuracy, _ in curve(tmp_path / "run"):
+def test_the_losses_reported_apart_add_up_to_the_one_trained(finished):
+    for loss, mlm, nsp, mlm_accuracy, nsp_accuracy, _ in curve(finished.output_dir):
         assert mlm + nsp == pytest.approx(loss, rel=1e-5)
         assert 0 <= mlm_accuracy <= 1
         assert 0 <= nsp_accuracy <= 1
     # Nothing learned yet: the losses are those of guessing.
-    first = curve(tmp_path / "run")[0]
-    vocabulary = len(AutoTokenizer.from_pretrained(tmp_path / "run"))
+    first = curve(finished.output_dir)[0]
+    vocabulary = len(AutoTokenizer.from_pretrained(finished.output_dir))
     assert first[1] == pytest.approx(math.log(vocabulary), rel=0.05)
     assert first[2] == pytest.approx(math.log(2), rel=0.1)
 
@@ -124,11 +132,6 @@ def test_epochs_are_turned_into_steps(corpus, tmp_path):
     assert record["steps"] > 2 * 0.8 * inputs / 16
 
 
-def same_weights(one, two) -> bool:
-    one, two = (load_file(folder / "model.safetensors") for folder in (one, two))
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
-
-
 def as_if_killed(folder, *, before: int):
     """Leaves what a kill before the checkpoint of that step would have left."""
     for path in folder.iterdir():
@@ -148,7 +151,7 @@ PHASES = {
 
 def test_two_phases_are_one_run_and_each_is_evaluated_at_its_length(corpus, tmp_path):
     run(corpus, tmp_path / "run", **PHASES, train__eval_strategy="steps", train__eval_steps=3)
-    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    history = log_history(tmp_path / "run")
     seen = [entry["num_input_tokens_seen"] for entry in history if "grad_norm" in entry]
     assert seen[0] <= 2 * 16 * 16  # two steps of the first phase
     assert seen[-1] - seen[1] > 2 * 16 * 16  # two of the second, whose inputs are longer
@@ -190,22 +193,23 @@ def test_without_pairs_one_document_suffices_and_the_model_is_a_masked_lm(corpus
     assert result.metrics["train_loss"] > 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["architectures"] == ["BertForMaskedLM"]
-    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    history = log_history(tmp_path / "run")
     assert all(
         entry["masked_lm_loss"] == pytest.approx(entry["loss"], rel=1e-5) for entry in history if "loss" in entry
     )
     assert not any("next_sentence" in name for entry in history for name in entry)
 
 
-def test_going_on_from_a_checkpoint_keeps_its_weights_and_its_tokenizer(corpus, tmp_path):
-    run(corpus, tmp_path / "first")
-    overrides = {key: value for key, value in TINY.items() if not key.startswith(("model.", "data.vocab_size"))}
-    overrides |= {"train.learning_rate": 1e-9}
-    pretrain(corpus=[corpus], model=str(tmp_path / "first"), output_dir=tmp_path / "second", overrides=overrides)
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
+OF_A_CHECKPOINT = {key: value for key, value in TINY.items() if not key.startswith(("model.", "data.vocab_size"))}
+
+
+def test_going_on_from_a_checkpoint_keeps_its_weights_and_its_tokenizer(corpus, tmp_path, finished):
+    start, overrides = finished.output_dir, {**OF_A_CHECKPOINT, "train.learning_rate": 1e-9}
+    pretrain(corpus=[corpus], model=str(start), output_dir=tmp_path / "second", overrides=overrides)
+    first, second = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "second"))
     for name, weights in first.items():
         torch.testing.assert_close(second[name], weights, atol=1e-6, rtol=0)
-    assert (tmp_path / "second" / "tokenizer.json").read_text() == (tmp_path / "first" / "tokenizer.json").read_text()
+    assert (tmp_path / "second" / "tokenizer.json").read_text() == (start / "tokenizer.json").read_text()
     assert "further from" in (tmp_path / "second" / "README.md").read_text()
 
 
@@ -215,14 +219,11 @@ def test_a_checkpoint_comes_with_its_tokenizer(corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_heads_that_a_checkpoint_lacks_are_drawn_and_named(corpus, tmp_path, capfd):
-    from bertkit import BertForSequenceClassification
-
-    run(corpus, tmp_path / "first")
-    BertForSequenceClassification.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "encoder")
-    AutoTokenizer.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "encoder")
-    overrides = {key: value for key, value in TINY.items() if not key.startswith(("model.", "data.vocab_size"))}
-    pretrain(corpus=[corpus], model=str(tmp_path / "encoder"), output_dir=tmp_path / "second", overrides=overrides)
+def test_heads_that_a_checkpoint_lacks_are_drawn_and_named(corpus, tmp_path, finished, capfd):
+    encoder = tmp_path / "encoder"
+    BertForSequenceClassification.from_pretrained(finished.output_dir).save_pretrained(encoder)
+    AutoTokenizer.from_pretrained(finished.output_dir).save_pretrained(encoder)
+    pretrain(corpus=[corpus], model=str(encoder), output_dir=tmp_path / "second", overrides=OF_A_CHECKPOINT)
     assert "initialized at random: cls.predictions.bias" in capfd.readouterr().err
 
 
@@ -248,21 +249,6 @@ def test_a_stream_has_no_epochs_to_count(corpus, tmp_path):
         run(corpus, tmp_path / "run", data__streaming=True, train__max_steps=-1)
 
 
-def test_a_tokenizer_is_trained_once_for_the_same_text(corpus, tmp_path, capfd):
-    run(corpus, tmp_path / "one")
-    assert "training a tokenizer" in capfd.readouterr().err
-    run(corpus, tmp_path / "two")
-    assert "training a tokenizer" not in capfd.readouterr().err
-    assert (tmp_path / "one" / "tokenizer.json").read_text() == (tmp_path / "two" / "tokenizer.json").read_text()
-
-
-def test_speed_is_reported_in_tokens(corpus, tmp_path):
-    metrics = run(corpus, tmp_path / "run").metrics
-    tokens = json.loads((tmp_path / "run" / "run.json").read_text())["tokens_seen"]
-    # Logs and the final checkpoint do not count.
-    assert tokens / metrics["train_tokens_per_second"] < metrics["train_runtime"]
-
-
 def test_evaluation_holds_no_more_logits_than_its_limit(corpus, tmp_path, monkeypatch):
     largest = []
     forward = BertForPreTraining.forward
@@ -280,28 +266,19 @@ def test_evaluation_holds_no_more_logits_than_its_limit(corpus, tmp_path, monkey
     assert max(largest) <= 3 * 5 * 77
 
 
-def test_the_recipe_that_is_saved_names_every_value(corpus, tmp_path):
-    run(corpus, tmp_path / "run")
-    text = (tmp_path / "run" / "recipe.yaml").read_text()
-    assert "bertkit pretrain --recipe recipe.yaml" in text.splitlines()[0]
-    assert yaml.safe_load(text)["data"]["corpus"] == [str(corpus)]
-    assert load_recipe(tmp_path / "run" / "recipe.yaml").train["max_steps"] == 6
-
-
 def test_a_resumed_run_does_not_move_the_border_of_its_phases(corpus, tmp_path):
     run(corpus, tmp_path / "run", **PHASES)
     with pytest.raises(RecipeError, match="moves the boundary between the phases"):
         run(corpus, tmp_path / "run", **{**PHASES, "train__max_steps": 8}, resume=True)
 
 
-def test_sizes_that_are_not_the_checkpoints_are_named(corpus, tmp_path):
-    run(corpus, tmp_path / "first")
+def test_sizes_that_are_not_the_checkpoints_are_named(corpus, tmp_path, finished):
     without = {key: value for key, value in TINY.items() if key != "data.vocab_size"}
     with pytest.raises(BertkitError, match=r"has the shape \(32,\), but the model needs \(64,\)"):
         pretrain(
             "bert-tiny",
             corpus=[corpus],
-            model=str(tmp_path / "first"),
+            model=str(finished.output_dir),
             output_dir=tmp_path / "second",
             overrides={**without, "model.hidden_size": 64},
         )

@@ -8,11 +8,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from bertkit.data.corpus.examples.dataset import PretrainingExamples, collate
+from bertkit.data.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.data.corpus.examples.pairs import plan_epoch
-from bertkit.data.corpus.settings import PretrainingData
+from bertkit.data.corpus.settings import PretrainingData, check_phases, phase_lengths, plan_phases
 from bertkit.data.corpus.vocabulary.structure import SpecialTokens, Vocabulary
 from bertkit.runtime.errors import DataError
 
@@ -113,23 +115,6 @@ def test_every_example_is_well_formed(run):
         assert not np.isin(example["labels"][used], [CLS, SEP, PAD, MASK]).any()
 
 
-def test_true_and_random_next_segments(run, store):
-    ends = store.sentence_offsets[store.document_offsets][1:]
-    labels = set()
-    for number in range(len(run)):
-        example = run[number]
-        ids = restored(example) - 5
-        first, second = np.flatnonzero(ids == SEP - 5)
-        document_a, document_b = np.searchsorted(ends, [ids[1], ids[first + 1]], side="right")
-        label = int(example["next_sentence_label"])
-        labels.add(label)
-        assert (document_a != document_b) == bool(label)
-        if label == 0:
-            assert ids[first + 1] > ids[first - 1]
-        assert np.searchsorted(ends, ids[second - 1], side="right") == document_b
-    assert labels == {0, 1}
-
-
 def test_a_number_is_one_example_whoever_asks(run, store, vocabulary):
     order = np.random.default_rng(0).permutation(len(run))
     batch = run.__getitems__(order.tolist())
@@ -153,27 +138,6 @@ def test_each_epoch_shuffles_all_its_pairs(run, store):
         orders.append(firsts)
     assert run.examples_per_epoch == len(orders[0])
     assert orders[0] != orders[1] != orders[2]
-
-
-def test_a_batch_can_span_epochs(run):
-    end = run.examples_per_epoch
-    batch = run.__getitems__([end - 1, end, end + 1])
-    assert same({name: array[0] for name, array in batch.items()}, run[end - 1])
-    assert same({name: array[1] for name, array in batch.items()}, run[end])
-
-
-def test_masks_differ_between_epochs(store_of, vocabulary):
-    """One-sentence documents have the same pairs in every epoch; only the masks change."""
-    view = store_of([[9], [9]]).whole()
-    run = PretrainingExamples(view, vocabulary, PretrainingData(max_seq_length=24, short_seq_prob=0), 40)
-    positions = {tuple(run[number]["masked_positions"]) for number in range(40)}
-    assert len(positions) > 10
-
-
-def test_another_seed_is_another_run(run, store, vocabulary):
-    other = PretrainingExamples(store.whole(), vocabulary, PretrainingData(max_seq_length=24, seed=8), 500)
-    one, two = run.__getitems__(range(100)), other.__getitems__(range(100))
-    assert (one["input_ids"] != two["input_ids"]).any(axis=1).mean() > 0.95
 
 
 # Python 3.12 and later warn of any fork while threads run, and torch and tokenizers keep some.
@@ -214,11 +178,9 @@ class TestFixedEpoch:
         everything = PretrainingExamples(store.whole(), vocabulary, DATA, None, fixed_epoch=0)
         some = PretrainingExamples(store.whole(), vocabulary, DATA, 10, fixed_epoch=0)
         assert len(some) == 10
+        assert len(PretrainingExamples(store.whole(), vocabulary, DATA, 10**6, fixed_epoch=0)) == len(everything)
         for number in range(10):
             assert same(some[number], everything[number * len(everything) // 10])
-
-    def test_more_than_there_are_is_all(self, store, vocabulary):
-        assert len(PretrainingExamples(store.whole(), vocabulary, DATA, 10**6, fixed_epoch=0)) < 10**6
 
 
 def test_numbers_outside_the_run(run):
@@ -284,12 +246,6 @@ class TestObjectives:
 
 
 class TestWholeWords:
-    def test_continuations_are_the_pieces_with_number_signs(self, word_pieces, vocabulary):
-        assert np.flatnonzero(word_pieces.continuation).tolist() == [*range(6, 25, 2)]
-        assert word_pieces.marks_continuations
-        assert not vocabulary.marks_continuations
-        assert len(vocabulary.continuation) == 20005
-
     def test_words_are_masked_whole(self, store_of, word_pieces):
         """Ids 5, 6 are a word, so are 7, 8, and so on; each sentence has whole words."""
         view = store_of([[2, 4, 4], [6, 4]]).whole()
@@ -423,3 +379,67 @@ class TestTemplates:
         data = PretrainingData(max_seq_length=6, pair_objective="none")
         with pytest.raises(DataError, match="leaves no room for text besides 5 special tokens"):
             PretrainingExamples(store.whole(), long, data, 10)
+
+
+@pytest.mark.parametrize(
+    ("shares", "fault"),
+    [
+        ({128: 0.9, 512: 0.2}, "add up to 1.1; expected 1"),
+        ({4: 1.0}, "4 tokens leave no room"),
+        ({128: 1.0, 512: 0.0}, "the share of 512 tokens is 0.0"),
+    ],
+)
+def test_shares_that_make_no_run_are_refused(shares, fault):
+    with pytest.raises(ValueError, match=fault):
+        check_phases(shares)
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=4), st.integers(1, 10_000))
+def test_phases_are_all_steps_in_order(weights, steps):
+    lengths = [(10 * number + 10, weight / sum(weights)) for number, weight in enumerate(weights)]
+    phases = plan_phases(lengths, steps)
+    covered = [step for phase in phases for step in range(phase.first_step, phase.first_step + phase.steps)]
+    assert covered == list(range(steps))
+    for phase in phases:
+        assert phase.max_seq_length == lengths[phase.number][0]
+        assert abs(phase.steps - lengths[phase.number][1] * steps) <= 1
+
+
+def test_a_phase_below_one_step_is_dropped():
+    (only,) = plan_phases([(128, 0.1), (512, 0.9)], 1)
+    assert (only.number, only.max_seq_length) == (1, 512)
+    assert [phase.steps for phase in plan_phases(phase_lengths({128: 0.9, 512: 0.1}, 512), 300)] == [270, 30]
+
+
+class Part:
+    """Stands for the examples of a phase: its name and their numbers."""
+
+    def __init__(self, name: int, size: int):
+        self.name, self.size = name, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int):
+        return {"example": np.array([self.name, index])}
+
+    def __getitems__(self, indices):
+        return {"example": np.array([[self.name, index] for index in indices])}
+
+
+def test_examples_of_phases_follow_each_other():
+    examples = PhasedExamples([Part(0, 4), Part(1, 2)])
+    assert len(examples) == 6
+    assert [examples[index]["example"].tolist() for index in range(6)] == [
+        [0, 0], [0, 1], [0, 2], [0, 3], [1, 0], [1, 1],
+    ]  # fmt: skip
+    assert examples.__getitems__([4, 5])["example"].tolist() == [[1, 0], [1, 1]]
+
+
+def test_batches_across_phases_are_refused():
+    examples = PhasedExamples([Part(0, 4), Part(1, 2)])
+    with pytest.raises(ValueError, match="examples 3 to 4 are from 2 phases"):
+        examples.__getitems__([3, 4])
+    for index in (-1, 6):
+        with pytest.raises(IndexError, match="this run has examples 0 to 5"):
+            examples[index]

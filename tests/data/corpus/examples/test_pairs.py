@@ -215,15 +215,6 @@ class TestStatistics:
         assert len(labels) > 600
         assert abs(labels.mean() - 0.5) < 4 * math.sqrt(0.25 / len(labels))
 
-    def test_where_a_chunk_is_split_is_even(self, store_of):
-        store = store_of([[1] * 9000, [1] * 9000])
-        plan = plan_epoch(store.whole(), 1, 0, 9, 0.0)
-        true = plan.next_sentence_label == 0
-        counts = np.bincount(plan.a_length[true & (plan.a_length + plan.b_length == 6)], minlength=6)
-        assert counts[0] == 0
-        n = counts.sum()
-        assert np.abs(counts[1:] / n - 0.2).max() < 4 * math.sqrt(0.2 * 0.8 / n)
-
     def test_share_and_lengths_of_short_documents(self, store_of):
         """A true first pair has just the target length, where every sentence is one token."""
         store = store_of([[1] * 25] * 700)
@@ -241,13 +232,6 @@ class TestStatistics:
         assert abs(counts[2:20].sum() / n - share) < 4 * math.sqrt(share * (1 - share) / n)
         each = counts[2:20].sum() / 18
         assert np.abs(counts[2:20] - each).max() < 5 * math.sqrt(each)
-
-    @pytest.mark.parametrize(("short_seq_prob", "full"), [(0.0, True), (1.0, False)])
-    def test_never_and_always_short(self, store_of, short_seq_prob, full):
-        plan = plan_epoch(store_of([[1] * 25] * 100).whole(), 3, 0, 23, short_seq_prob)
-        first = (plan.a_start % 25 == 0) & (plan.next_sentence_label == 0)
-        at_full_length = (plan.a_length + plan.b_length)[first] == 20
-        assert at_full_length.all() if full else at_full_length.mean() < 0.3
 
     def test_random_documents_and_starts_are_even(self, store_of):
         store = store_of([[1] * 30] * 6)
@@ -434,15 +418,6 @@ class TestSentenceOrder:
         assert all(pairs in expected for pairs in seen)
         assert all(pairs in seen for pairs in expected)
 
-    def test_a_sentence_alone_is_parted_within(self, store_of):
-        """Three tokens: 0 | 12 or 01 | 2, in order or exchanged; one token has no two parts."""
-        store = store_of([[3], [1]])
-        seen = [spans(plan_epoch(store.whole(), 0, epoch, 16, 0.0, "sop")) for epoch in range(60)]
-        parts = [(range(0, 1), range(1, 3)), (range(0, 2), range(2, 3))]
-        expected = [[pair] for a, b in parts for pair in ((a, b, 0), (b, a, 1))]
-        assert all(pairs in expected for pairs in seen)
-        assert all(pairs in seen for pairs in expected)
-
     @any_corpus
     def test_pairs_are_those_of_a_plain_reading(
         self, store_of, documents, max_seq_length, short_seq_prob, seed, epoch, data
@@ -461,34 +436,12 @@ class TestSentenceOrder:
             assert len(a) > 0
             assert len(b) > 0
 
-    def test_half_are_exchanged_and_splits_are_even(self, store_of):
-        plan = plan_epoch(store_of([[1] * 12_000, [1] * 12_000]).whole(), 1, 0, 9, 0.0, "sop")
-        n = len(plan)
-        assert n == 4000
-        assert abs(plan.next_sentence_label.mean() - 0.5) < 4 * math.sqrt(0.25 / n)
-        assert ((plan.a_start > plan.b_start) == (plan.next_sentence_label == 1)).all()
-        first = np.where(plan.next_sentence_label == 0, plan.a_length, plan.b_length)
-        counts = np.bincount(first, minlength=6)
-        assert counts[0] == 0
-        assert np.abs(counts[1:] / n - 0.2).max() < 4 * math.sqrt(0.2 * 0.8 / n)
-
 
 class TestFullSentences:
     def test_by_eye(self, store_of):
         """Room for 8 tokens: 3 + 4 fit, 5 more do not; 5 + 3 do, just; the other document is another example."""
         plan = plan_epoch(store_of([[3, 4, 5, 3], [2]]).whole(), 0, 0, 10, 0.0, "none")
         assert spans(plan) == [(range(0, 7), range(0), 0), (range(7, 15), range(0), 0), (range(15, 17), range(0), 0)]
-
-    def test_a_sentence_longer_than_the_sequence(self, store_of):
-        """Eight and eight tokens of the 19; the last three open an example that the sentences after it go on."""
-        plan = plan_epoch(store_of([[2, 19, 4, 2]]).whole(), 0, 0, 10, 0.0, "none")
-        assert [a for a, _, _ in spans(plan)] == [
-            range(0, 2),
-            range(2, 10),
-            range(10, 18),
-            range(18, 25),
-            range(25, 27),
-        ]
 
     @any_corpus
     def test_examples_are_those_of_a_plain_reading(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from bertkit.data.corpus.documents import DocumentForm
 from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.corpus.settings import DocumentFilter
 from bertkit.data.corpus.sources import find_sources
-from bertkit.data.corpus.store import building, parts, unit_workers
+from bertkit.data.corpus.store import building, parts
 from bertkit.data.corpus.store.building import build_store, join_store
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.runtime.errors import DataError, OutputError, PlacementError
@@ -67,16 +66,6 @@ def test_parts_have_the_text_of_one_store(corpus, files):
     assert len(store.parts) > 8
     assert arrays(store) == arrays(corpus.build(files, BLANK))
     assert not (corpus.folder / "store.building").exists()
-
-
-def test_a_small_text_is_one_part_as_in_pretraining(corpus):
-    files = corpus.write(one="t0 t1. T2\n\nt3", two="t4")
-    store, other = build(corpus, files), corpus.build(files, BLANK)
-    assert len(store.parts) == 1
-    assert contents(store).keys() == contents(other).keys()
-    [part] = [path.name for path in store.folder.glob("*.arrow")]
-    assert contents(store)[part] == contents(other)[part]
-    assert store.fingerprint == other.fingerprint
 
 
 def test_a_part_ends_with_a_document(corpus, files, monkeypatch):
@@ -362,16 +351,6 @@ def test_a_text_that_is_one_document_is_not_divided(tmp_path):
     (tmp_path / "one.txt").write_text("t1\n\n" * 100)
     [source] = find_sources([tmp_path / "one.txt"])
     assert source.ranges(DocumentForm(), 10) == [source]
-
-
-def test_small_units_are_not_given_to_more_processes_than_there_are(corpus, files, monkeypatch):
-    def refused(*arguments: object) -> Future[None]:
-        raise AssertionError
-
-    monkeypatch.setattr(unit_workers, "compute_in_processes", refused)
-    store = build(corpus, files[:1], number=8)
-    assert len(store.parts) < 8
-    assert store.num_documents > 10
 
 
 PROGRAM = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from bertkit.data.corpus.documents import DocumentForm, Paragraph
 from bertkit.data.corpus.store import encoding
 from bertkit.data.corpus.store import writer as store_writer
-from bertkit.data.corpus.store.encoding import Batch, SentenceEncoder, encode_batches
+from bertkit.data.corpus.store.encoding import Batch, SentenceEncoder
 from bertkit.data.corpus.store.token_store import TokenStore
 from bertkit.data.corpus.store.writer import write_token_store
 from bertkit.runtime.errors import DataError, PlacementError
@@ -157,20 +156,6 @@ class TestSeveralProcesses:
             corpus.build(files, splitter=marked, num_workers=2)
         assert "missing 1 required positional argument" in str(raised.value.__cause__)
         assert list(corpus.cache.iterdir()) == []
-
-    def test_few_batches_are_under_way(self, small_tokenizer):
-        given = []
-
-        def batches():
-            for number in range(50):
-                given.append(number)
-                yield Batch([f"t{number % 5}"], [1], number)
-
-        with contextlib.closing(encode_batches(batches(), SentenceEncoder(small_tokenizer, None), 2)) as encoded:
-            for taken, batch in enumerate(itertools.islice(encoded, 20), 1):
-                assert batch.tokens.tolist() == [1 + (taken - 1) % 5]
-                assert len(given) < taken + 2 * 2
-        assert multiprocessing.active_children() == []
 
     def test_a_process_that_is_killed_is_said(self, corpus, files):
         files += corpus.write(four="kill\n\nt1")

@@ -112,13 +112,6 @@ def test_a_last_document_alone_is_left_out(stream, tokenizer):
     assert set(itertools.chain.from_iterable(seen)) <= set(ALL[:9])
 
 
-def test_streams_of_a_folder_share_blocks(stream, tokenizer):
-    one, two = stream(), stream()
-    assert one.folder == two.folder
-    for number in range(6):
-        assert documents(one.of_epoch(number), tokenizer) == documents(two.of_epoch(number), tokenizer)
-
-
 def test_damaged_blocks_are_built_again(stream, tokenizer):
     expected = [documents(stream("whole").of_epoch(number), tokenizer) for number in range(12)]
     first = stream()

@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.files import lock
 
 PER_LINE = DocumentForm(sentence_per_line=True)
-ROOT = Path(__file__).parents[4]
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
@@ -71,18 +69,6 @@ def test_sentences_and_documents_without_tokens_are_dropped(corpus):
     store = corpus.build(files, PER_LINE)
     assert store.sentence_offsets.tolist() == [0, 1, 2, 3]
     assert store.document_offsets.tolist() == [0, 2, 3]
-
-
-def test_many_batches(corpus, monkeypatch):
-    """Documents that start within a batch of 4,096 sentences, span several, or end with one."""
-    monkeypatch.setattr(encoding, "_BATCH_CHARACTERS", 4096 * len("t1 t2"))
-    sizes = [4095, 1, 1, 10000, 3, 4096]
-    lines = ["t1 t2"] * sizes[0]
-    for size in sizes[1:]:
-        lines += ["", *["t1 t2"] * size]
-    store = corpus.build(corpus.write(one="\n".join(lines)), PER_LINE)
-    assert np.diff(store.document_offsets).tolist() == sizes
-    assert store.sentence_offsets.tolist() == list(range(0, 2 * sum(sizes) + 1, 2))
 
 
 def test_special_tokens_in_the_text_are_text(corpus):
@@ -282,45 +268,6 @@ class TestCache:
             assert corpus.was_built
             assert {path: path.read_bytes() for path in folder.iterdir()} == originals
 
-    @pytest.mark.parametrize("content", ["", "[]", "{}", "3", "null", '{"format": 3}', "[" * 100_000, "\xff"])
-    def test_metadata_that_are_none_are_built_again(self, corpus, content):
-        files = corpus.write(one="t0 t1")
-        store = corpus.build(files)
-        (store.folder / "store.json").write_text(content, encoding="latin-1")
-        assert corpus.build(files).tokens.tolist() == [5, 6]
-        assert corpus.was_built
-
-    def test_a_killed_build_leaves_no_store(self, corpus):
-        files = [str(file) for file in corpus.write(one="t0 t1\n" * 20000, two="t0 t1\n" * 20000)]
-        program = f"""
-import os, signal, types
-from pathlib import Path
-from tokenizers import Tokenizer, models, pre_tokenizers
-from bertkit.data.corpus.store import encoding
-from bertkit.data.corpus.documents import DocumentForm
-from bertkit.data.corpus.sources import find_sources
-from bertkit.data.corpus.store.writer import build_token_store
-encoding._BATCH_CHARACTERS = 10000
-backend = Tokenizer(models.WordPiece({{"[UNK]": 0, "t0": 1, "t1": 2}}, unk_token="[UNK]"))
-backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-def progress(done, total):
-    if kill and done > total // 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-for kill in (False, True) if Path({str(corpus.cache)!r}).exists() else (True,):
-    store = build_token_store(find_sources({files!r}), DocumentForm(sentence_per_line=True),
-        types.SimpleNamespace(backend_tokenizer=backend), cache_dir={str(corpus.cache)!r}, progress=progress)
-    print(store.num_tokens)
-"""
-        command = [sys.executable, "-c", program]
-        killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        assert killed.returncode == -9, killed.stderr
-        [left_over] = corpus.cache.iterdir()
-        assert sum(part.stat().st_size for part in left_over.iterdir()) > 0
-        with pytest.raises(DataError, match="no token store in this folder"):
-            TokenStore.open(left_over)
-        again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        assert again.stdout.split() == ["80000", "80000"], again.stderr
-
     def test_a_store_finished_first_elsewhere_is_used(self, corpus, monkeypatch):
         files = corpus.write(one="t0 t1")
         rename = os.rename
@@ -360,11 +307,6 @@ class TestWithoutTheCache:
         with pytest.raises(DataError, match="the network is gone"):
             write_token_store(paragraphs(), DocumentForm(), numbered_tokenizer, folder=tmp_path / "store")
         assert list(tmp_path.iterdir()) == []
-
-
-def test_open_says_when_there_is_no_store(tmp_path):
-    with pytest.raises(DataError, match="no token store in this folder"):
-        TokenStore.open(tmp_path)
 
 
 def test_a_store_is_pickled_as_its_place(store_of):

@@ -6,7 +6,6 @@ from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
@@ -23,28 +22,10 @@ def test_a_worked_example():
     assert learn_pieces(HUGS, 5, min_frequency=1) == ["##gs", "pu", "hu", "bu", "hugs"]
 
 
-def test_only_pairs_that_occur_often_enough():
-    # ##u ##g 20, p ##u 17, ##u ##n 16 and h ##u 15 all score 1/36. After ##ug: h ##ug 15 / (15 · 20),
-    # ##u ##n 16 / (16 · 16). Then h ##ug is at 1/20, p ##un at 12 / (17 · 16). No other pair occurs 10 times.
-    assert learn_pieces(HUGS, 10, min_frequency=10) == ["##ug", "##un", "hug", "pun"]
-    assert learn_pieces(HUGS, 10, min_frequency=21) == []
-
-
 def test_the_bound_is_halved_by_default():
     # 20: ##u ##g. 10: as above. 5: p ##ug 5 / (5 · 5), hug ##s 5 / (15 · 5). 2: b ##un. Then every word is whole.
     assert learn_pieces(HUGS, 10) == ["##ug", "##un", "hug", "pun", "pug", "hugs", "bun"]
     assert learn_pieces(HUGS, 3) == ["##ug", "##un", "hug"]
-
-
-def test_equal_scores_and_counts_go_by_the_text():
-    assert learn_pieces({"ba": 1, "ac": 1, "ab": 1}, 3, min_frequency=1) == ["ba", "ab", "ac"]  # 1, then 1/2 twice
-
-
-def test_overlapping_pairs_are_merged_from_the_left():
-    # x ##a ##a ##a ##a ##a: x ##a has 1 / (1 · 5), ##a ##a 4 / (5 · 5). Then ##a ##a has 3 / (4 · 4), xa ##a 1/4.
-    assert learn_pieces({"xaaaaa": 1}, 9, min_frequency=1) == ["xa", "xaa", "xaaa", "xaaaa", "xaaaaa"]
-    # a ##a ##a ##a ##a: ##a ##a occurs 3 times; merged, it is there twice.
-    assert learn_pieces({"aaaaa": 2}, 9, min_frequency=6) == ["##aa"]
 
 
 def test_too_long_words_teach_nothing():
@@ -120,16 +101,3 @@ def test_words_are_those_of_the_whole_text(texts, lowercase):
 def test_words_are_counted_in_parts(monkeypatch):
     monkeypatch.setattr("bertkit.data.corpus.vocabulary.likelihood._CHUNKS_HELD", 2)
     assert count_words(["a b c a", "a b", "c d e", "a"], lowercase=True) == {"a": 4, "b": 2, "c": 2, "d": 1, "e": 1}
-
-
-@pytest.mark.real
-def test_a_real_book(real_data):
-    """The bound that falls leaves few words in pieces; the rule with a low bound spends its pieces on rare words."""
-    book = real_data / "text" / "books" / "adventures_of_sherlock_holmes.txt"
-    text = book.read_text(encoding="utf-8-sig").replace("\n", " ")
-    words = count_words([text], lowercase=True)
-    falling, low = (set(learn_pieces(words, 2000, bound)) for bound in (None, 2))
-    assert {"the", "and", "holmes", "watson"} <= falling
-    assert "the" not in low
-    whole = [sum(words.get(piece, 0) for piece in pieces) for pieces in (falling, low)]
-    assert whole[0] > 2 * whole[1]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from bertkit.data.corpus.vocabulary.tokenizer import SPECIAL_TOKENS, train_byte_level, train_tokenizer, train_vocabulary
 from bertkit.model.checkpoint.load import load_tokenizer
@@ -25,11 +24,12 @@ TEXT = [
 
 TRAIN_IN_A_PROCESS = """
 import json, random
-from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
+from bertkit.data.corpus.vocabulary.tokenizer import train_byte_level, train_tokenizer
 letters = random.Random(0)
 # Few letters, many words, all counted once: merges are decided by ties over and over.
 texts = [" ".join("".join(letters.choices("abcdefghij", k=6)) for _ in range(200)) for _ in range(10)]
-print(json.dumps([train_tokenizer(texts, 400, merge_score=score).get_vocab() for score in ("frequency", "likelihood")]))
+trained = [train_tokenizer(texts, 400, merge_score=score) for score in ("frequency", "likelihood")]
+print(json.dumps([each.get_vocab() for each in (*trained, train_byte_level(texts, 400))]))
 """
 
 SCORES = ["frequency", "likelihood"]
@@ -46,13 +46,7 @@ def cased(request):
 
 
 def test_special_tokens_come_first(uncased):
-    assert [uncased.convert_ids_to_tokens(number) for number in range(5)] == [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-    ]
+    assert uncased.convert_ids_to_tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert uncased.pad_token_id == 0
     assert sorted(uncased.get_vocab().values()) == list(range(len(uncased)))
 
@@ -88,10 +82,6 @@ def test_pairs_take_two_token_types(uncased):
     assert pair["token_type_ids"] == [0, 0, 0, 1, 1, 1]
 
 
-def test_longest_input_is_set(uncased, cased):
-    assert (uncased.model_max_length, cased.model_max_length) == (512, 64)
-
-
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 def test_a_saved_tokenizer_is_the_same(lowercase, tmp_path):
     from transformers import AutoTokenizer
@@ -117,14 +107,8 @@ def test_same_texts_same_vocabulary_in_every_process():
         for seed, threads in (("1", "1"), ("2", "3"))
     ]
     one, other = (json.loads(process.communicate(timeout=120)[0]) for process in processes)
-    assert [len(vocabulary) for vocabulary in one] == [400, 400]
+    assert [len(vocabulary) for vocabulary in one] == [400, 400, 400]
     assert one == other
-
-
-@pytest.mark.parametrize("score", SCORES)
-def test_an_iterator_serves_as_well_as_a_list(score):
-    one, other = (train_tokenizer(texts, 200, merge_score=score) for texts in (TEXT, iter(TEXT)))
-    assert one.get_vocab() == other.get_vocab()
 
 
 @given(st.lists(st.text("ab É我.\t", max_size=9), min_size=1).map(lambda texts: [*texts, "x"]), st.booleans())
@@ -208,25 +192,6 @@ def test_special_tokens_are_those_of_roberta(byte_level):
     assert byte_level("the <mask>")["input_ids"] == byte_level("the<mask>")["input_ids"]  # it takes the place of " dog"
     assert len(byte_level) == 300
     assert byte_level.model_max_length == 64
-
-
-def test_it_loads_with_auto_classes(byte_level, tmp_path):
-    byte_level.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    for text in BYTE_LEVEL_TEXTS[:2]:
-        assert loaded(text)["input_ids"] == byte_level(text)["input_ids"]
-    assert loaded("the <mask>")["input_ids"] == byte_level("the <mask>")["input_ids"]
-
-
-@pytest.mark.slow
-def test_every_process_trains_the_same(byte_level):
-    program = (
-        "import json, sys; from bertkit.data.corpus.vocabulary.tokenizer import train_byte_level as train;"
-        "print(json.dumps(train(json.loads(sys.argv[1]), 300).get_vocab()))"
-    )
-    command = [sys.executable, "-c", program, json.dumps(BYTE_LEVEL_TEXTS)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[4], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == byte_level.get_vocab()
 
 
 def test_what_is_impossible_is_refused():
