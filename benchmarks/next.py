@@ -1,12 +1,13 @@
 """Labels where they are worth most: rounds of `bertkit next`, beside random rows and other choices.
 
     python benchmarks/next.py --model CHECKPOINT --data-dir DATA [--tables trec …] [--seeds 0 1 2] [--ways random …]
-                              [--model-of probe|finetune] [--recorded FILE]
+                              [--model-of probe|finetune] [--recorded FILE] [--vectors FOLDER]
 
 A cell is a table, a seed, a way to choose and a kind of model. 2,000 rows are drawn; 50 of them are labelled, and 50
 more are chosen from the others in each of four rounds. After each, 1,000 other rows are scored. The model is a linear
-probe on the vectors of the frozen checkpoint, or a fine-tuning with ``--folds 0``. Of a probe, the learning curve is
-computed after each round too, with the accuracies that the next rounds reach: whether they are within its intervals.
+probe on the vectors of the frozen checkpoint, which ``--vectors`` keeps in a folder, or a fine-tuning with
+``--folds 0``. Of a probe on rows that `bertkit next` has chosen, the learning curve is computed after each round too,
+to be compared with the accuracies that the next rounds reach.
 Results are added to NEXT.json as they end, and those that are there are left out, so the command can be repeated.
 `run_all.py --render` writes NEXT.md and the table of the documentation.
 """
@@ -35,7 +36,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "NEXT.json"
 TABLES = ("trec", "banking", "sst2", "subj")
 POOL, SCORED, STEP, ROUNDS = 2000, 1000, 50, 4
-READ = 4000  # rows of a table that seeds draw from
+READ = 5000  # rows of a table that seeds draw from, and that are scored if there are no others
 LONGEST = 64  # tokens of a text
 
 
@@ -46,8 +47,8 @@ def rows_of(table: str, data: Path) -> tuple[Rows, Rows]:
     rows = list(train.values())
     random.Random(7).shuffle(scored)
     random.Random(11).shuffle(rows)
-    missing = max(0, SCORED - len(scored))
-    return rows[missing:][:READ], [*scored[:SCORED], *rows[:missing]]
+    rows, missing = rows[:READ], max(0, SCORED - len(scored))
+    return rows[: len(rows) - missing], [*scored[:SCORED], *rows[len(rows) - missing :]]
 
 
 class Probe:
@@ -107,7 +108,7 @@ class Cells:
         labels: class of each row, (N,) int64; the scored rows are the last ones.
     """
 
-    def __init__(self, table: str, data: Path, model: str, kind: str):
+    def __init__(self, table: str, data: Path, model: str, kind: str, kept: Path | None):
         rows, scored = rows_of(table, data)
         self.texts = [row["text"] for row in [*rows, *scored]]
         names = sorted({row["label"] for row in [*rows, *scored]})
@@ -115,9 +116,17 @@ class Cells:
         self.number, self.model, self.kind = len(rows), model, kind
         self.vectors = np.empty(0)
         if kind == "probe":
-            import bertkit
+            self.vectors = self._vectors(None if kept is None else kept / f"{table}.npy")
 
-            self.vectors = bertkit.load(model, device="cpu").embed(self.texts, max_seq_length=LONGEST)
+    def _vectors(self, place: Path | None) -> np.ndarray:
+        import bertkit
+
+        if place is not None and place.exists():
+            return np.asarray(np.load(place))
+        found = np.asarray(bertkit.load(self.model, device="cpu").embed(self.texts, max_seq_length=LONGEST))
+        if place is not None:
+            np.save(place, found)
+        return found
 
     def trained(self, rows: list[int], folder: Path) -> Probe | FineTuned:
         if self.kind == "probe":
@@ -138,7 +147,8 @@ class Cells:
                 if number < ROUNDS:
                     others = np.setdiff1d(pool, rows)
                     probabilities = model.probabilities(others)
-                    curves.append(model.curve(probabilities))
+                    if way == "next":
+                        curves.append(model.curve(probabilities))
                     vectors = model.embedded(others), model.embedded(np.array(rows))
                     rows = [*rows, *others[WAYS[way](probabilities, *vectors, STEP, seed)].tolist()]
         return {"scores": scores, **({"curves": curves} if any(curves) else {})}
@@ -161,6 +171,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--model-of", default="probe", choices=["probe", "finetune"])
     parser.add_argument("--recorded", type=Path, default=FILE)
+    parser.add_argument("--vectors", type=Path)
     args = parser.parse_args()
     from run_all import this_machine
 
@@ -172,7 +183,7 @@ def main() -> None:
     commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     done = {(each["table"], each["seed"], each["way"], each["model"]) for each in record["measured"]}
     for table, cells in wanted(args, done):
-        of_table = Cells(table, args.data_dir, args.model, args.model_of)
+        of_table = Cells(table, args.data_dir, args.model, args.model_of, args.vectors)
         for way, seed in cells:
             found = of_table.measure(way, seed)
             print(table, seed, way, *found["scores"], flush=True)
