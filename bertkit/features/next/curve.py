@@ -26,7 +26,9 @@ FEWEST = 30
 _SHARES = (0.4, 0.55, 0.75)  # of the rows, in a subset
 _DRAWS = 8  # subsets of each size
 _USUAL = 0.35  # exponent, where the rows do not tell
-_SPREAD = 0.15  # standard deviation of exponents around it, and of what a linear model tells of another model
+_SPREAD = 0.15  # standard deviation of exponents around it
+_OF_OTHERS = 0.1  # standard deviation between the exponent of a linear model and that of another model
+_LEAST_SPREAD = 0.05  # standard deviation of what a few subsets tell, at least: they share their rows
 _OF_RUNS = 0.08  # standard deviation of the logarithm of the error between runs
 _SAMPLES = 4000
 _LEAST = 0.002  # error that a curve can reach
@@ -139,7 +141,7 @@ def slope(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> tuple[f
             errors.append((np.sum(found != numbered[held]) + 0.5) / (len(held) + 1))
         slopes.append(-np.polyfit(np.log(_SHARES), np.log(errors), 1)[0])
     # Subsets of the same rows are not independent: the deviation of one is about that of their mean over other rows.
-    variance = max(float(np.var(slopes, ddof=1)), 0.05**2)
+    variance = max(float(np.var(slopes, ddof=1)), _LEAST_SPREAD**2)
     weight = _SPREAD**2 / (_SPREAD**2 + variance)
     exponent = float(np.clip(weight * np.mean(slopes) + (1 - weight) * _USUAL, 0, 1))
-    return exponent, float(np.sqrt(weight * variance + _SPREAD**2) / np.sqrt(2))
+    return exponent, float(np.sqrt(weight * variance + _OF_OTHERS**2))

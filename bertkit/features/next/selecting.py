@@ -1,8 +1,9 @@
 """Selection of rows to label: they are uncertain, typical of many such rows, and differ from each other.
 
 The unlabelled rows are clustered by k-means, in as many clusters as rows are chosen, each row with the weight
-``1 − margin``, where the margin is that of the probabilities of the two most probable classes; of each cluster, the row
-nearest to its center is chosen (Zhdanov 2019, arXiv:1901.05954). Compared with other ways in benchmarks/NEXT.md.
+``1 − margin``, where the margin is that of the probabilities of the two most probable classes (Zhdanov 2019,
+arXiv:1901.05954); of each cluster, the row nearest to its center is chosen among those that are at least as uncertain
+as its mean. Compared with other ways in benchmarks/NEXT.md.
 
 Dimension letters: U unlabelled rows, L labelled rows, D numbers of a vector, C classes, R rows to choose.
 """
@@ -55,7 +56,7 @@ def select_rows(
 
 
 def _centers(vectors: np.ndarray, weights: np.ndarray, number: int) -> np.ndarray:
-    """Returns the rows that are nearest to the centers of clusters, at most ``number``."""
+    """Returns the rows that are nearest to the centers of clusters and no surer than these, at most ``number``."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -63,7 +64,9 @@ def _centers(vectors: np.ndarray, weights: np.ndarray, number: int) -> np.ndarra
         warnings.simplefilter("ignore", ConvergenceWarning)  # of copies
         found = KMeans(number, n_init=1, random_state=0).fit(vectors, sample_weight=weights)
     distances = ((vectors - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
-    order = np.lexsort((distances, found.labels_))
+    means = np.bincount(found.labels_, weights**2) / np.bincount(found.labels_, weights)
+    is_surer = weights < means[found.labels_] * (1 - 1e-9)
+    order = np.lexsort((distances, is_surer, found.labels_))
     return np.asarray(order[np.unique(found.labels_[order], return_index=True)[1]])
 
 
@@ -82,7 +85,7 @@ def reasons(probabilities: np.ndarray, similarities: np.ndarray, rows: np.ndarra
         names: names of the C classes.
     """
     far = np.quantile(similarities, _UNLIKE)
-    return [_reason(probabilities[row], bool(similarities[row] <= far < 1), names) for row in rows]
+    return [_reason(probabilities[row], bool(similarities[row] < far), names) for row in rows]
 
 
 def _reason(probabilities: np.ndarray, is_unlike: bool, names: Sequence[str]) -> str:
@@ -90,7 +93,7 @@ def _reason(probabilities: np.ndarray, is_unlike: bool, names: Sequence[str]) ->
     first = float(probabilities[order[0]])
     between = [names[each] for each in order[:3] if probabilities[each] >= _NEAR * first]
     if first >= _UNSURE or len(names) < 2:
-        doubt = "less sure than of most rows"
+        doubt = "stands for a group of similar rows"
     elif len(between) > 2:
         doubt = f"unsure among {', '.join(between[:-1])} and {between[-1]}"
     else:
