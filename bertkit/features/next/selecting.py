@@ -1,9 +1,9 @@
 """Selection of rows to label: they are uncertain, typical of many such rows, and differ from each other.
 
-The unlabelled rows are clustered by k-means, in as many clusters as rows are chosen, each row with the weight
-``1 − margin``, where the margin is that of the probabilities of the two most probable classes (Zhdanov 2019,
-arXiv:1901.05954); of each cluster, the row nearest to its center is chosen among those that are at least as uncertain
-as its mean. Compared with other ways in benchmarks/NEXT.md.
+The more uncertain half of the unlabelled rows is clustered by k-means, in as many clusters as rows are chosen, each row
+with the weight ``1 − margin``, where the margin is that of the probabilities of the two most probable classes; of each
+cluster, the row nearest to its center is chosen (Zhdanov 2019, arXiv:1901.05954). Compared with other ways in
+benchmarks/NEXT.md.
 
 Dimension letters: U unlabelled rows, L labelled rows, D numbers of a vector, C classes, R rows to choose.
 """
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 _LEAST = 1e-6  # weight of a row
+_CLUSTERED = 0.5  # part of the rows, the most uncertain ones, that are clustered
 _UNSURE = 2 / 3  # probability of the guess below which a row is called unsure
 _NEAR = 0.5  # part of the highest probability from which the third class is named too
 _UNLIKE = 0.1  # share of the rows that are called unlike all labelled ones
@@ -48,7 +49,8 @@ def select_rows(
     similarities = (unit @ known.T).max(axis=1) if len(known) else np.full(len(unit), -1.0)
     weights = np.maximum(1 - margins(probabilities), _LEAST)
     order = np.argsort(-weights, kind="stable")
-    chosen = _centers(unit, weights, number) if number < len(unit) else order
+    clustered = order[: max(2 * number, int(_CLUSTERED * len(order)))]
+    chosen = clustered[_centers(unit[clustered], weights[clustered], number)] if number < len(clustered) else clustered
     # Copies of a vector leave clusters empty: the most uncertain of the other rows come in their place.
     is_chosen = np.isin(order, chosen)
     chosen = np.concatenate([order[is_chosen], order[~is_chosen][: number - len(chosen)]])
@@ -56,7 +58,7 @@ def select_rows(
 
 
 def _centers(vectors: np.ndarray, weights: np.ndarray, number: int) -> np.ndarray:
-    """Returns the rows that are nearest to the centers of clusters and no surer than these, at most ``number``."""
+    """Returns the rows that are nearest to the centers of clusters, at most ``number``."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -64,9 +66,7 @@ def _centers(vectors: np.ndarray, weights: np.ndarray, number: int) -> np.ndarra
         warnings.simplefilter("ignore", ConvergenceWarning)  # of copies
         found = KMeans(number, n_init=1, random_state=0).fit(vectors, sample_weight=weights)
     distances = ((vectors - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
-    means = np.bincount(found.labels_, weights**2) / np.bincount(found.labels_, weights)
-    is_surer = weights < means[found.labels_] * (1 - 1e-9)
-    order = np.lexsort((distances, is_surer, found.labels_))
+    order = np.lexsort((distances, found.labels_))
     return np.asarray(order[np.unique(found.labels_[order], return_index=True)[1]])
 
 
