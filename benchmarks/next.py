@@ -27,7 +27,7 @@ import numpy as np
 from few_rows_tables import ALL, Rows
 from next_ways import WAYS
 
-from bertkit.features.next.curve import learning_curve
+from bertkit.features.next.curve import learning_curve, why_no_curve
 from bertkit.tasks.base import softmax
 from bertkit.tasks.classification.decisions import best_temperatures
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
@@ -68,7 +68,9 @@ class Probe:
         return self.vectors[rows]
 
     def curve(self, probabilities: np.ndarray) -> list[dict[str, float]]:
-        """The learning curve, whose points are one to four rounds ahead."""
+        """The learning curve, whose points are one to four rounds ahead; empty if there is none."""
+        if why_no_curve(self.targets):
+            return []
         own = softmax(self.logits / self.temperature)
         shift = float(probabilities.max(axis=1).mean() - own.max(axis=1).mean())
         is_right = self.logits.argmax(axis=1) == self.targets

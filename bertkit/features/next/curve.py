@@ -15,21 +15,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bertkit.runtime.progress import counted
 from bertkit.training.linear_head import fit_by_folds, fit_head, folds_to_fit
 
 LEVEL = 0.9
 """Share of the intervals that are to hold the accuracy that is reached."""
 
-FEWEST = 30
-"""Labelled rows without which there is no curve."""
+_FEWEST = 30  # labelled rows without which there is no curve
+_MOST_ALONE = 0.1  # share of them that are the only ones of their class
 
 _SHARES = (0.4, 0.55, 0.75)  # of the rows, in a subset
 _DRAWS = 8  # subsets of each size
 _USUAL = 0.35  # exponent, where the rows do not tell
 _SPREAD = 0.15  # standard deviation of exponents around it
-_OF_OTHERS = 0.1  # standard deviation between the exponent of a linear model and that of another model
+_OF_OTHERS = 0.15  # standard deviation between the exponent of a linear model and that of another model
 _LEAST_SPREAD = 0.05  # standard deviation of what a few subsets tell, at least: they share their rows
 _OF_RUNS = 0.08  # standard deviation of the logarithm of the error between runs
+_OF_SHIFT = 0.2  # standard deviation of the logarithm of the odds by which calibrated probabilities are wrong
 _SAMPLES = 4000
 _LEAST = 0.002  # error that a curve can reach
 
@@ -77,6 +79,26 @@ class LearningCurve:
         ]
 
 
+def why_no_curve(labels: np.ndarray) -> str:
+    """Returns why labelled rows have no learning curve; empty if they have one.
+
+    The share of rows that are the only ones of their class is about the share of other rows whose classes are not
+    known yet (Good 1953), and the error does not fall as a power before they are.
+
+    Args:
+        labels: classes of the rows, (N,) int64.
+    """
+    if len(labels) < _FEWEST:
+        return f"{counted(len(labels), 'labelled row')}; {_FEWEST} are needed"
+    alone = int(np.sum(np.unique(labels, return_counts=True)[1] == 1))
+    if alone > _MOST_ALONE * len(labels):
+        return (
+            f"{alone} of {len(labels)} labelled rows are the only ones of their class, so about as many of the other "
+            "rows are of classes that no row has yet"
+        )
+    return ""
+
+
 def learning_curve(
     vectors: np.ndarray,
     labels: np.ndarray,
@@ -101,7 +123,7 @@ def learning_curve(
     generator = np.random.default_rng(0)
     # The logarithm of the odds is nearly normal, also near 0 and 1; two rows more, one of them wrong, as if seen.
     share = (accuracy * number + 1) / (number + 2)
-    deviation = 1 / np.sqrt((number + 2) * share * (1 - share))
+    deviation = np.hypot(1 / np.sqrt((number + 2) * share * (1 - share)), _OF_SHIFT)
     odds = np.log(accuracy / (1 - accuracy)) + deviation * generator.standard_normal(_SAMPLES)
     errors = 1 / (1 + np.exp(odds))
     exponents = np.clip(exponent + error_of_exponent * generator.standard_normal(_SAMPLES), 0, 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.proposed import GUESS, PROBABILITY, REASON
-from bertkit.features.next.curve import FEWEST, LearningCurve, learning_curve
+from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
 from bertkit.features.next.result import Proposal
 from bertkit.features.next.rows import read_candidates, read_labelled, rows_of, with_equal_columns
 from bertkit.features.next.selecting import reasons, select_rows
@@ -24,7 +24,7 @@ from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
-from bertkit.runtime.progress import counted, say
+from bertkit.runtime.progress import say
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import Columns
@@ -162,9 +162,10 @@ def _curve(
         )
     try:
         outcome = outcome_of(place)
+        assert isinstance(outcome.task, ClassificationTask)
         labels, found = np.asarray(outcome.features["labels"]), np.asarray(outcome.outputs, np.float64)
-        if len(labels) < FEWEST:
-            return None, f"{counted(len(labels), 'labelled row')}; {FEWEST} are needed"
+        if why := why_no_curve(labels):
+            return None, why
         # The vectors of the run itself would be too good for its own rows.
         name = str(read_recipe_file(Path(place) / "recipe.yaml")[0]["model"]["name_or_path"])
         vectors = _vectors(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.features.next.curve import learning_curve, slope
+from bertkit.features.next.curve import learning_curve, slope, why_no_curve
 
 pytestmark = pytest.mark.numeric
 
@@ -44,7 +44,15 @@ def test_more_labelled_rows_make_the_interval_narrower():
     for number in (40, 400):
         [now] = learning_curve(*rows(number, 2.0), np.arange(number) % 5 > 0, 0.0, ()).points
         widths.append(now.high - now.low)
-    assert widths[1] < widths[0] / 2
+    assert widths[1] < 0.7 * widths[0]
+
+
+def test_few_rows_and_classes_of_one_row_have_no_curve():
+    assert why_no_curve(np.arange(20) % 2) == "20 labelled rows; 30 are needed"
+    assert why_no_curve(np.arange(40) % 2) == ""
+    assert why_no_curve(np.array([0] * 36 + [1, 2, 3, 4])) == ""
+    said = why_no_curve(np.array([0] * 35 + [1, 2, 3, 4, 5]))
+    assert said.startswith("5 of 40 labelled rows are the only ones of their class")
 
 
 def test_a_task_that_gets_easier_with_rows_has_a_steeper_slope_than_one_that_does_not():
