@@ -1,5 +1,5 @@
-"""Pages from RESULTS.json, SCORES.json, FEW_ROWS.json and ABSTAIN.json: RESULTS.md, FEW_ROWS.md, and blocks of README
-and docs.
+"""Pages from RESULTS.json, SCORES.json, FEW_ROWS.json, ABSTAIN.json and NEXT.json: RESULTS.md, FEW_ROWS.md, NEXT.md,
+and blocks of README and docs.
 
 A block is what stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``.
 """
@@ -13,12 +13,18 @@ from typing import Any
 
 import abstain
 import few_rows_page
+import next_page
 from rows import ROWS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS, PAGE = HERE / "RESULTS.json", HERE / "RESULTS.md"
-OTHERS = {"scores": HERE / "SCORES.json", "few rows": HERE / "FEW_ROWS.json", "abstain": abstain.FILE}
+OTHERS = {
+    "scores": HERE / "SCORES.json",
+    "few rows": HERE / "FEW_ROWS.json",
+    "abstain": abstain.FILE,
+    "next": HERE / "NEXT.json",
+}
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
@@ -184,6 +190,11 @@ def promises(results: dict[str, Any]) -> str:
     return abstain.section(results["abstain"])
 
 
+def next_rows(results: dict[str, Any]) -> str:
+    """Rounds of labels, chosen by `bertkit next` and otherwise."""
+    return next_page.section(results["next"])
+
+
 def mean_scores(results: dict[str, Any]) -> str:
     """Means and standard deviations of both libraries, one line for each task."""
     lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
@@ -235,6 +246,7 @@ BLOCKS = {
     "corpus": corpus,
     "few_rows": few_rows,
     "abstain": promises,
+    "next": next_rows,
     "scores": mean_scores,
     "seeds": seed_scores,
 }
@@ -321,7 +333,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def read_results() -> dict[str, Any]:
-    """RESULTS.json, with SCORES.json as ``scores``, FEW_ROWS.json as ``few rows`` and ABSTAIN.json as ``abstain``."""
+    """RESULTS.json, with the other files under the names of `OTHERS`."""
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
     read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in OTHERS.items()}
     return {**results, **read}
@@ -333,7 +345,12 @@ def pages() -> dict[Path, str]:
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     of_blocks = {path: filled(text, results) for path, text in texts.items() if BLOCK.search(text)}
-    return {**of_blocks, PAGE: page(results), HERE / "FEW_ROWS.md": few_rows_page.page(results["few rows"])}
+    return {
+        **of_blocks,
+        PAGE: page(results),
+        HERE / "FEW_ROWS.md": few_rows_page.page(results["few rows"]),
+        HERE / "NEXT.md": next_page.page(results["next"]),
+    }
 
 
 def write_pages() -> None:

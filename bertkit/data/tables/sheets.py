@@ -36,7 +36,7 @@ def sheet_parts(
     is an empty cell; that is printed.
 
     Args:
-        path: a workbook, or ``FILE#SHEET``, where several of its sheets are not empty.
+        path: a workbook, or ``FILE#SHEET``, where several of its sheets are neither empty nor hidden.
         stored: the bytes of the workbook; None reads its file.
         size: rows of a part.
         on_progress: called with the share of the rows that has been read, in [0, 1].
@@ -97,13 +97,13 @@ def _open_workbook(file: str, stored: IO[bytes] | None, *, formulas: bool = Fals
 
 
 def _sheet(book: Any, name: str | None, source: str) -> Any:
-    """Returns the named sheet, ignoring case, or the only one that is not empty."""
+    """Returns the named sheet, ignoring case, or the only one that is neither empty nor hidden."""
     sheets = book.worksheets
     for sheet in sheets:
         sheet.reset_dimensions()  # those that other programs store may be wrong
     if name is None:
         filled = []
-        for sheet in sheets:
+        for sheet in [each for each in sheets if each.sheet_state == "visible"] or sheets:
             with iterating(_rows(sheet)) as rows:
                 if next(rows, None) is not None:
                     filled.append(sheet)

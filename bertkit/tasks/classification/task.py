@@ -20,6 +20,7 @@ from bertkit.data.tables.classes import (
 )
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
+from bertkit.data.tables.proposed import answered
 from bertkit.data.tables.splits import repeated
 from bertkit.data.tables.table import to_number
 from bertkit.metrics import MetricSettings, expected_calibration_error
@@ -223,6 +224,7 @@ class ClassificationTask(TableTask, TextClassification):
         table = table.with_names([*self.settings.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
             return table
+        table = answered(table, column)
         if self.settings.label_separator is not None:
             return separated(table, column, self.settings.label_separator)
         return unwrapped(labelled(table, column), column, self.settings.problem)

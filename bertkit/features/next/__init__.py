@@ -1,0 +1,6 @@
+"""Which rows to label next, and what more rows will bring; see docs/guides/next.md."""
+
+from __future__ import annotations
+
+PUBLIC = {"propose_rows": "propose:propose_rows"}
+COMMANDS = {"next": ("Look at the results", "evaluate")}

@@ -1,0 +1,51 @@
+"""``bertkit next``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+from bertkit.cli.features import new_app
+from bertkit.cli.printing import print_result
+
+app = new_app()
+
+
+@app.command(name="next")
+def propose_rows(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory of finetune classification.")],
+    *,
+    input_file: Annotated[
+        Path, options.option("--input", metavar="FILE", help="Unlabelled texts: a table, or one per line.")
+    ],
+    output: Annotated[
+        Path,
+        options.option(
+            metavar="FILE",
+            help="A new file to fill in: .xlsx with a list of the classes, .csv, .jsonl or .parquet.",
+        ),
+    ],
+    rows: Annotated[int, typer.Option(help="Rows to propose.", min=1)] = 50,
+    text_columns: Annotated[
+        list[str] | None,
+        options.option("--text-column", help="Column of the input to read, if it is not named as in training."),
+    ] = None,
+    precision: options.Precision = "auto",
+    trust_remote_code: options.TrustRemoteCode = False,
+    json: options.AsJson = False,
+) -> None:
+    """Propose the rows to label next. It also says what more rows will bring."""
+    proposal = bertkit.propose_rows(
+        run,
+        input_file,
+        rows=rows,
+        output=output,
+        text_columns=text_columns,
+        precision=precision,
+        trust_remote_code=trust_remote_code,
+    )
+    print_result(proposal.record(), proposal.lines(), json)

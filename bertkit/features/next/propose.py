@@ -1,0 +1,187 @@
+"""`bertkit.propose_rows`: which unlabelled rows to label next, and what more rows will bring."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bertkit.data.tables import Table
+from bertkit.data.tables.proposed import GUESS, PROBABILITY, REASON
+from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
+from bertkit.features.next.result import Proposal
+from bertkit.features.next.rows import read_candidates, read_labelled, rows_of, with_equal_columns
+from bertkit.features.next.selecting import reasons, select_rows
+from bertkit.features.next.writing import check_output, write_rows
+from bertkit.inference.evaluation import data_of_run, outcome_of
+from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.predictor import load_task
+from bertkit.model.checkpoint.remote import at_revision
+from bertkit.recipe.files import read_recipe_file
+from bertkit.runtime.errors import BertkitError, RecipeError
+from bertkit.runtime.options import several
+from bertkit.runtime.placement.inference import Precision
+from bertkit.runtime.progress import say
+from bertkit.tasks.base import texts_of
+from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.splits import Columns
+
+_MOST_KNOWN = 5_000  # labelled rows that others are compared with
+_BATCH = 64
+
+
+def propose_rows(
+    run: str | Path,
+    input: str | Path | Any,
+    *,
+    rows: int = 50,
+    output: str | Path | None = None,
+    text_columns: str | Sequence[str] | None = None,
+    device: Literal["auto", "cpu"] = "auto",
+    precision: Precision = "auto",
+    trust_remote_code: bool = False,
+) -> Proposal:
+    """Chooses the unlabelled rows that are worth most if they are labelled, and computes the learning curve of a run.
+
+    A row is worth much if the run is unsure of it, and if it differs from the labelled rows and from the others that
+    are chosen. The file has the chosen rows on top, with an empty label, and the labelled rows of the run below, so
+    `bertkit.finetune` takes it as it is when the labels are filled in; rows whose label stays empty are left out.
+
+    Args:
+        run: directory of a run of text classification with one class per row.
+        input: unlabelled rows: a table file, a text file with a text per line, a table such as a DataFrame, or texts.
+            Rows with a label, with the text of a labelled row or of an earlier one are left out.
+        rows: number of rows to choose; of fewer, all are.
+        output: a new file: ``.csv``, ``.jsonl``, ``.json``, ``.parquet``, or ``.xlsx``, whose labels are chosen from a
+            list.
+        text_columns: columns of the input to read; by default those of the training.
+        device: ``auto`` or ``cpu``.
+        precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
+        trust_remote_code: run the code that the checkpoint brings.
+
+    Raises:
+        RecipeError: the run predicts no class, or several per row; or ``rows`` is below 1.
+        DataError: the rows cannot be read, or none is left.
+        CheckpointError: the run cannot be loaded.
+        OutputError: the file exists, cannot be written, or its ending is not one of these.
+
+    Examples:
+        ```python
+        proposal = bertkit.propose_rows("my-reviews", "unlabelled.csv", rows=50, output="to_label.xlsx")
+        proposal.rows[0]["reason"], proposal.curve.points[-1].accuracy
+        ```
+    """
+    if rows < 1:
+        raise RecipeError(f"rows {rows}: expected at least 1")
+    target = None if output is None else Path(output)
+    if target is not None:
+        check_output(target)
+    place = at_revision(run, None, trust_remote_code)
+    data = data_of_run(place, {})
+    task, _ = load_task(place, data)
+    if not isinstance(task, ClassificationTask) or task.settings.problem != "single_label":
+        raise RecipeError(f"{run}: next is for runs of finetune classification with one class per row")
+    label, names = str(task.settings.label_column), task.settings.label_names
+    labelled = read_labelled(task) if data else None
+    found = read_candidates(input, task, several(text_columns or []), labelled)
+    table, notes = found.table, list(found.notes)
+    if len(table) < rows:
+        notes.append(f"{rows:,} rows were asked for, and {len(table):,} are there: all are proposed")
+    for note in notes:
+        say(note)
+    loaded = LoadedCheckpoint(place, device, _BATCH, data, precision)
+    probabilities = _probabilities(loaded, task, table)
+    vectors = _vectors(loaded, task, task.columns_of(table))
+    known = vectors[:0] if labelled is None else _vectors(loaded, task, task.columns_of(_some(labelled)))
+    chosen, similarities = select_rows(probabilities, vectors, known, min(rows, len(table)))
+    guesses = probabilities[chosen].argmax(axis=1)
+    why = reasons(probabilities, similarities, chosen, names)
+    every = zip(rows_of(table.part(chosen.tolist())), guesses, probabilities[chosen], why, strict=True)
+    proposed = with_equal_columns(
+        [
+            {**row, label: None, GUESS: names[guess], PROBABILITY: round(float(chances[guess]), 4), REASON: reason}
+            for row, guess, chances, reason in every
+        ],
+        label,
+    )
+    curve, no_curve = _curve(place, task, probabilities, len(proposed), device)
+    if target is not None:
+        below = [] if labelled is None else rows_of(labelled)
+        written = with_equal_columns([*proposed, *below], label)
+        write_rows(target, written, label, task.settings.text_columns, names)
+    return Proposal(
+        rows=proposed,
+        candidates=len(table),
+        labelled=None if labelled is None else len(labelled),
+        curve=curve,
+        no_curve=no_curve,
+        notes=notes,
+        output=None if target is None else str(target),
+        command="" if target is None or labelled is None else _command(place, task, target),
+    )
+
+
+def _probabilities(loaded: LoadedCheckpoint, task: ClassificationTask, table: Table) -> np.ndarray:
+    """Returns the probabilities of the classes of each row, (U, C)."""
+    predictor = loaded.predictor.with_task(task.with_all_probabilities())
+    rows = predictor.predict_columns(task.columns_of(table))
+    return np.array([list(row["probabilities"].values()) for row in rows])
+
+
+def _vectors(encoder: LoadedCheckpoint, task: ClassificationTask, columns: Columns) -> np.ndarray:
+    """Returns the vectors of texts, or of pairs both, (N, D)."""
+    return np.concatenate([encoder.embed(texts) for texts in texts_of(task, columns).values()], axis=1)
+
+
+def _some(table: Table) -> Table:
+    """Returns a table, or `_MOST_KNOWN` of its rows, drawn at random."""
+    if len(table) <= _MOST_KNOWN:
+        return table
+    return table.part(np.random.default_rng(0).permutation(len(table))[:_MOST_KNOWN].tolist())
+
+
+def _curve(
+    place: str, task: ClassificationTask, probabilities: np.ndarray, more: int, device: Literal["auto", "cpu"]
+) -> tuple[LearningCurve | None, str]:
+    """Returns the learning curve of a run, or why there is none.
+
+    Args:
+        place: the run.
+        task: its task, with its data.
+        probabilities: those of unlabelled rows, (U, C).
+        more: number of rows that will be labelled.
+        device: where vectors are computed.
+    """
+    if not task.data.scores_all_rows:
+        return None, (
+            f"{place} has no out-of-fold predictions; finetune classification makes them of tables of up to 1,000 rows "
+            "without a validation file, and with --folds 5 of larger ones"
+        )
+    try:
+        outcome = outcome_of(place)
+        assert isinstance(outcome.task, ClassificationTask)
+        labels, found = np.asarray(outcome.features["labels"]), np.asarray(outcome.outputs, np.float64)
+        if why := why_no_curve(labels):
+            return None, why
+        # The vectors of the run itself would be too good for its own rows.
+        name = str(read_recipe_file(Path(place) / "recipe.yaml")[0]["model"]["name_or_path"])
+        vectors = _vectors(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)
+    except BertkitError as error:
+        return None, str(error)
+    is_right = outcome.task.predicted(found) == labels
+    shift = probabilities.max(axis=1).mean() - outcome.task.probabilities(found).max(axis=1).mean()
+    return learning_curve(vectors, labels, is_right, float(shift), (more, 2 * more, 4 * more), outcome.same_texts), ""
+
+
+def _command(place: str, task: ClassificationTask, file: Path) -> str:
+    """Returns the command that trains with the file."""
+    model = read_recipe_file(Path(place) / "recipe.yaml")[0].get("model", {}).get("name_or_path")
+    words = ["bertkit", "finetune", "classification", "--train-file", str(file)]
+    columns, label = task.settings.text_columns, str(task.settings.label_column)
+    if (columns, label) != (["text"], "label"):
+        words += [word for column in columns for word in ("--text-column", column)] + ["--label-column", label]
+    words += ["--model", str(model)] if model else []
+    return shlex.join([*words, "--output-dir", "OUT"])

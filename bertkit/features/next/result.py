@@ -1,0 +1,56 @@
+"""The result of `bertkit.propose_rows`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bertkit.data.tables.proposed import GUESS
+from bertkit.features.next.curve import LearningCurve
+from bertkit.runtime.pages.summary import Summarized, Summary
+from bertkit.runtime.progress import counted
+
+
+@dataclass(frozen=True)
+class Proposal(Summarized):
+    """Rows to label, and what more rows will bring.
+
+    Attributes:
+        rows: the proposed rows, the most valuable first: the columns of the input, the empty label, ``guess``,
+            ``probability`` in [0, 1] and ``reason``.
+        candidates: number of unlabelled rows that they were chosen from.
+        labelled: number of rows that the run was trained on; None if they are not known.
+        curve: the learning curve; None if there is none.
+        no_curve: why there is none; empty if there is one.
+        notes: what was left out.
+        output: file with the proposed rows, and the labelled ones below them; None if none was written.
+        command: the command that trains with them, once their labels are filled in; empty without a file.
+    """
+
+    rows: list[dict[str, Any]]
+    candidates: int
+    labelled: int | None
+    curve: LearningCurve | None
+    no_curve: str
+    notes: list[str]
+    output: str | None
+    command: str
+
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal, without the rows."""
+        curve = [f"no learning curve: {self.no_curve}"] if self.curve is None else self.curve.lines()
+        below = "" if self.labelled is None else f", above the {self.labelled:,} labelled ones"
+        file = [] if self.output is None else [f"{counted(len(self.rows), 'row')} to label{below}: {self.output}"]
+        then = ["fill in the labels, then:", self.command] if self.command else []
+        return [*curve, *file, *then]
+
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        title = f"{counted(len(self.rows), 'row')} to label, of {self.candidates:,}"
+        guesses = Counter(f"guess {row[GUESS]}" for row in self.rows)
+        return Summary(title, guesses.most_common(), [*self.notes, *self.lines()])

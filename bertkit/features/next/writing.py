@@ -1,0 +1,111 @@
+"""Files of rows to label: the rows as they came, with an empty label, and those that are labelled below them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.data.tables.proposed import PROPOSED
+from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
+from bertkit.runtime.errors import OutputError, shown
+from bertkit.runtime.files import check_new_file, write_whole
+
+if TYPE_CHECKING:
+    from openpyxl.worksheet.worksheet import Worksheet
+
+_XLSX = ".xlsx"
+_FORMS = (*ROW_FILES, _XLSX)
+_WIDTHS = {"text": 80, "reason": 40, "others": 16}  # characters of columns of a sheet
+_CLASSES = "classes"  # sheet with the list
+_FREE_ROWS = 100  # below the rows, in which more can be added with the same list
+
+
+def check_output(path: Path) -> None:
+    """Checks that a file can be written; OutputError if it exists, or its ending is not that of a form."""
+    check_new_file(path, f"--output {path}")
+    if path.suffix.lower() not in _FORMS:
+        raise OutputError(f"--output {path}: expected a name that ends in {', '.join(_FORMS)}")
+
+
+def write_rows(
+    path: Path, rows: Sequence[Mapping[str, Any]], label: str, texts: Sequence[str], names: Sequence[str]
+) -> None:
+    """Writes rows to a new file, whose ending says the form.
+
+    Args:
+        path: the file.
+        rows: all with the same columns.
+        label: column of the labels, of which a workbook has a list to choose from.
+        texts: columns of texts, which are wide in a workbook.
+        names: the classes.
+
+    Raises:
+        OutputError: the file cannot be written, or a text has a character that a workbook cannot have.
+    """
+    if path.suffix.lower() == _XLSX:
+        write_whole(path, _workbook([flat(row) for row in rows], path, label, texts, names))
+        return
+    with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
+        add([dict(row) for row in rows])
+
+
+def _workbook(
+    rows: Sequence[Mapping[str, Any]], path: Path, label: str, texts: Sequence[str], names: Sequence[str]
+) -> bytes:
+    """Returns a workbook with a sheet of the rows, whose labels are chosen from a list of the classes."""
+    from openpyxl import Workbook
+    from openpyxl.styles import Alignment, Font
+    from openpyxl.utils import get_column_letter
+    from openpyxl.utils.exceptions import IllegalCharacterError
+
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.title = "rows"
+    columns = list(rows[0])
+    for number, values in enumerate([dict(zip(columns, columns, strict=True)), *rows], 1):
+        for place, name in enumerate(columns, 1):
+            value = values[name]
+            cell = sheet.cell(number, place)
+            try:
+                cell.value = value if isinstance(value, int | float | None) else str(value)
+            except IllegalCharacterError as error:
+                raise OutputError(
+                    f"{path}: {name!r} is {shown(value)}, with a character that a workbook cannot have; give --output "
+                    "FILE.csv"
+                ) from error
+            if isinstance(cell.value, str):
+                cell.data_type = "s"  # else a text that begins with = would be a formula
+            if number == 1:
+                cell.font = Font(bold=True)
+            elif name in texts:
+                cell.alignment = Alignment(wrap_text=True, vertical="top")
+            elif name == PROPOSED[1]:
+                cell.number_format = "0.00"
+    for place, name in enumerate(columns, 1):
+        kind = "text" if name in texts else name if name in _WIDTHS else "others"
+        sheet.column_dimensions[get_column_letter(place)].width = _WIDTHS[kind]
+    sheet.freeze_panes = "A2"
+    _add_list(book.create_sheet(_CLASSES), sheet, columns.index(label) + 1, len(rows), names)
+    stream = io.BytesIO()
+    book.save(stream)
+    return stream.getvalue()
+
+
+def _add_list(hidden: Worksheet, sheet: Worksheet, column: int, rows: int, names: Sequence[str]) -> None:
+    """Adds the list of the classes, from a hidden sheet, to the labels; other labels are asked about, and possible."""
+    from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    for number, name in enumerate(names, 1):
+        cell = hidden.cell(number, 1, name)
+        cell.data_type = "s"
+    hidden.sheet_state = "hidden"
+    letter = get_column_letter(column)
+    rule = DataValidation("list", formula1=f"{_CLASSES}!$A$1:$A${len(names)}", allow_blank=True)
+    rule.errorStyle, rule.errorTitle, rule.error = "warning", "A new class?", "No labelled row has this class."
+    rule.showErrorMessage = True
+    rule.add(f"{letter}2:{letter}{rows + 1 + _FREE_ROWS}")
+    sheet.add_data_validation(rule)

@@ -1,0 +1,220 @@
+"""`bertkit next` from a run to the grown table, and back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+import bertkit as package
+from bertkit.data.tables import read_table
+from bertkit.runtime.errors import DataError, OutputError, RecipeError
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def filled(path: Path, labels: list[str], target: Path) -> Path:
+    """Writes a proposal with labels in its first rows."""
+    rows = rows_of(path)
+    for row, label in zip(rows, labels, strict=False):
+        row["label"] = label
+    with target.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return target
+
+
+@pytest.fixture
+def proposed(bertkit, scored, unlabelled, tmp_path):
+    """The output of the command, and its file."""
+    path = tmp_path / "to_label.csv"
+    done = bertkit("next", scored, "--input", unlabelled, "--rows", 6, "--output", path)
+    assert done.code == 0, done.err
+    return done, path
+
+
+def test_rows_to_label_are_above_the_labelled_ones(proposed, labelled, unlabelled):
+    done, path = proposed
+    rows = rows_of(path)
+    assert list(rows[0]) == ["id", "text", "label", "guess", "probability", "reason"]
+    new, old = rows[:6], rows[6:]
+    given = {row["id"]: row["text"] for row in rows_of(unlabelled)}
+    assert all(row["text"] == given[row["id"]] for row in new)
+    assert len({row["id"] for row in new}) == 6
+    assert [(row["text"], row["label"]) for row in old] == [(row["text"], row["label"]) for row in rows_of(labelled)]
+    assert all(row["label"] == "" and row["guess"] in ("bad", "fair", "good") and row["reason"] for row in new)
+    assert all(1 / 3 <= float(row["probability"]) <= 1 for row in new)
+    assert all(not row["guess"] and not row["id"] for row in old)
+    assert "left out 1 row with the text of a labelled row" in done.err
+    assert "left out 1 row with the text of an earlier row" in done.err
+
+
+def test_the_curve_and_the_next_command_are_printed(proposed):
+    done, path = proposed
+    curve, file, _, command = done.out.splitlines()
+    assert curve.startswith("accuracy on rows like these: ")
+    assert "with 36 labelled rows; with 6 more rows " in curve
+    assert file == f"6 rows to label, above the 36 labelled ones: {path}"
+    assert command.startswith(f"bertkit finetune classification --train-file {path} --model ")
+
+
+def test_the_filled_file_is_the_next_training_set(bertkit, proposed, trained, unlabelled, tmp_path, capfd):
+    _, path = proposed
+    grown = filled(path, ["good", "bad", "fiar", "", "good", ""], tmp_path / "grown.csv")
+    run = trained(grown)
+    said = capfd.readouterr().err
+    assert "grown.csv: left out 2 of 6 proposed rows, whose label is empty" in said
+    assert "'fiar' is the label of 1 proposed row and of no row that was labelled before; did you mean 'fair'?" in said
+    assert len((run / "out_of_fold.jsonl").read_text().splitlines()) == 40
+    after = tmp_path / "after.csv"
+    done = bertkit("next", run, "--input", unlabelled, "--rows", 50, "--output", after)
+    assert done.code == 0, done.err
+    assert "50 rows were asked for, and 36 are there: all are proposed" in done.err
+    rows = rows_of(after)
+    assert list(rows[0]) == ["id", "text", "label", "guess", "probability", "reason"]
+    assert len(rows) == 36 + 40
+    answered = {row["text"].strip(): row["label"] for row in rows_of(grown)[:6] if row["label"]}
+    assert {row["text"].strip(): row["label"] for row in rows[36:40]} == answered
+    assert not any(row["guess"] for row in rows[36:])  # those labelled now are no proposal any more
+
+
+def test_a_workbook_has_a_list_of_the_classes(bertkit, scored, unlabelled, tmp_path):
+    path = tmp_path / "to_label.xlsx"
+    done = bertkit("next", scored, "--input", unlabelled, "--rows", 4, "--output", path)
+    assert done.code == 0, done.err
+    book = openpyxl.load_workbook(path)
+    sheet = book["rows"]
+    [rule] = sheet.data_validations.dataValidation
+    place = [cell.value for cell in sheet[1]].index("label")
+    letter = sheet.cell(1, place + 1).column_letter
+    assert str(rule.sqref).startswith(f"{letter}2:{letter}")
+    name, _, cells = rule.formula1.partition("!")
+    first, _, last = cells.replace("$", "").partition(":")
+    assert [cell.value for [cell] in book[name][first:last]] == ["bad", "fair", "good"]
+    assert book[name].sheet_state == "hidden"
+    table = read_table(path)  # the hidden sheet is no second table
+    assert len(table) == 4 + 36
+    assert table.columns["label"][:4] == [""] * 4
+
+
+def test_texts_of_a_workbook_are_no_formulas(scored, tmp_path):
+    path = tmp_path / "to_label.xlsx"
+    package.propose_rows(scored, ["=1+1 is a film", "+a plot"], rows=2, output=path)
+    assert set(read_table(path).columns["text"][:2]) == {"=1+1 is a film", "+a plot"}
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
+def test_other_forms_come_back_too(scored, trained, unlabelled, tmp_path, ending):
+    path = tmp_path / f"to_label{ending}"
+    package.propose_rows(scored, unlabelled, rows=3, output=path)
+    table = read_table(path)
+    assert table.columns["label"][:3] == [None] * 3
+    assert len(table) == 3 + 36
+    task_rows = (trained(path) / "out_of_fold.jsonl").read_text().splitlines()
+    assert len(task_rows) == 36
+
+
+def test_objects_and_lines_are_read(scored, tmp_path):
+    texts = ["a lovely plot", "", "the awful story"]
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(texts))
+    for given in (lines, [{"text": text} for text in texts if text], [text for text in texts if text]):
+        proposal = package.propose_rows(scored, given, rows=2)
+        assert {row["text"] for row in proposal.rows} == {"a lovely plot", "the awful story"}
+        assert proposal.output is None
+        assert proposal.command == ""
+    assert "guess" in proposal._repr_html_()
+
+
+def test_rows_with_labels_are_left_out_and_columns_named_like_ours_are_kept(scored, capfd):
+    given = [
+        {"text": "a lovely plot", "label": "", "reason": "asked for"},
+        {"text": "an awful film", "label": "bad", "reason": ""},
+    ]
+    [row] = package.propose_rows(scored, given, rows=1).rows
+    assert row["input_reason"] == "asked for"
+    assert list(row)[-4:] == ["label", "guess", "probability", "reason"]
+    assert "left out 1 row with a label" in capfd.readouterr().err
+
+
+def test_another_column_can_be_read(bertkit, scored, tmp_path):
+    path = tmp_path / "mails.csv"
+    path.write_text("Body\na lovely plot\n")
+    done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv")
+    assert (done.code, "--text-column" in done.err) == (2, True)
+    done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv", "--text-column", "Body")
+    assert done.code == 0, done.err
+    assert rows_of(tmp_path / "o.csv")[0]["text"] == "a lovely plot"
+
+
+def test_json_has_the_rows_and_the_curve(bertkit, scored, unlabelled, tmp_path):
+    done = bertkit("next", scored, "--input", unlabelled, "--rows", 3, "--output", tmp_path / "o.csv", "--json")
+    record = json.loads(done.out)
+    assert len(record["rows"]) == 3
+    now, *later = record["curve"]["points"]
+    assert [each["rows"] for each in (now, *later)] == [36, 39, 42, 48]
+    assert all(0 <= each["low"] <= each["accuracy"] <= each["high"] <= 1 for each in (now, *later))
+
+
+def test_without_folds_rows_are_proposed_and_the_curve_says_why_it_is_missing(
+    bertkit, trained, labelled, unlabelled, tmp_path
+):
+    run = trained(labelled, data__folds=0)
+    done = bertkit("next", run, "--input", unlabelled, "--rows", 3, "--output", tmp_path / "o.csv")
+    assert done.code == 0, done.err
+    assert "no learning curve: " in done.out
+    assert "has no out-of-fold predictions; " in done.out
+    assert len(rows_of(tmp_path / "o.csv")) == 3 + 36
+
+
+def test_with_changed_data_the_curve_says_so(trained, labelled, unlabelled, tmp_path):
+    grown = tmp_path / "labelled.csv"
+    grown.write_bytes(labelled.read_bytes())
+    run = trained(grown)
+    with grown.open("a", newline="") as file:
+        file.write("a bad story,bad\r\n")
+    proposal = package.propose_rows(run, unlabelled, rows=3)
+    assert proposal.curve is None
+    assert "labelled.csv" in proposal.no_curve
+    assert proposal.labelled == 37
+
+
+def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_path):
+    for run, given, output, message in (
+        (scored, unlabelled, "o.doc", "expected a name that ends in .csv, "),
+        (scored, unlabelled, "nowhere/o.csv", "the folder"),
+        (scored, labelled, "o.csv", "no unlabelled row is left; give others"),
+        (scored, tmp_path / "nothing.csv", "o.csv", "nothing.csv"),
+        (fine_tuned("topics"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
+        (fine_tuned("entities"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
+    ):
+        done = bertkit("next", run, "--input", given, "--output", tmp_path / output)
+        assert (done.code, message in done.err) == (2, True), done.err
+        assert done.out == ""
+        assert not (tmp_path / "o.csv").exists()
+    with pytest.raises(RecipeError, match="rows 0"):
+        package.propose_rows(scored, unlabelled, rows=0)
+    (tmp_path / "there.csv").write_text("")
+    with pytest.raises(OutputError, match="already exists"):
+        package.propose_rows(scored, unlabelled, output=tmp_path / "there.csv")
+
+
+def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelled, tmp_path):
+    proposal = package.propose_rows(fine_tuned("film"), unlabelled, rows=3, output=tmp_path / "o.csv")
+    assert len(rows_of(tmp_path / "o.csv")) == 3
+    assert proposal.labelled is None
+    assert proposal.curve is None
+
+
+def test_a_proposal_without_a_label_is_no_training_set(fine_tuned, trained, unlabelled, tmp_path):
+    path = tmp_path / "o.csv"
+    package.propose_rows(fine_tuned("film"), unlabelled, rows=3, output=path)
+    with pytest.raises(DataError, match="no row has a label yet; write the class of each text into the column 'label'"):
+        trained(path)
