@@ -182,7 +182,7 @@ def choose_pieces(
         progress: is called with the number of chosen pieces, and with ``number``.
     """
     splits = {word: splitter.split(word) for word in words}
-    candidates, waiting = _ranked(words, splits, splitter, min_frequency)
+    candidates, waiting = _rank(words, splits, splitter, min_frequency)
     search = WordSearch(words)
     chosen: list[NewPiece] = []
     while waiting and len(chosen) < number:
@@ -210,7 +210,7 @@ def choose_pieces(
     return chosen
 
 
-def _ranked(
+def _rank(
     words: Mapping[str, int], splits: Mapping[str, Sequence[str]], splitter: Splitter, min_frequency: int
 ) -> tuple[dict[str, NewPiece], list[tuple[int, str]]]:
     """Returns the candidates by name, and a heap of them by their saving where all their parts occur together."""

@@ -172,7 +172,7 @@ def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> 
     baseline, rows = ids.copy(), np.tile(ids, (len(words), 1))
     for row, word in zip(rows, words, strict=True):
         baseline[word.start : word.end] = row[word.start : word.end] = masked
-    values = _values(network, subject, targets, np.concatenate([[ids, baseline], rows]))
+    values = _compute(network, subject, targets, np.concatenate([[ids, baseline], rows]))
     reasons = [_reason(network, subject, target, baseline, own) for target, own in zip(targets, values, strict=True)]
     name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
     return Attribution(subject.prediction, words, reasons, name, subject.curve, subject.note)
@@ -188,7 +188,7 @@ def _reason(network: Network, subject: Subject, target: Target, baseline: np.nda
         values: (W + 2,) float64, the number for the input, for the baseline, and with each word masked.
     """
     value, lowest = values[:2].tolist()
-    of_tokens, error, steps = _integrated(network, subject, target, baseline, value - lowest)
+    of_tokens, error, steps = _integrate(network, subject, target, baseline, value - lowest)
     gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.pieces.words])
     occlusion = value - values[2:]
     correlation = spearman(gradients, occlusion) if len(gradients) > 2 else math.nan
@@ -206,7 +206,7 @@ def _reason(network: Network, subject: Subject, target: Target, baseline: np.nda
     )
 
 
-def _values(network: Network, subject: Subject, targets: Sequence[Target], ids: np.ndarray) -> np.ndarray:
+def _compute(network: Network, subject: Subject, targets: Sequence[Target], ids: np.ndarray) -> np.ndarray:
     """Returns T numbers for each of N inputs, (T, N) float64."""
     import torch
 
@@ -219,7 +219,7 @@ def _values(network: Network, subject: Subject, targets: Sequence[Target], ids: 
     return np.concatenate(values, axis=1)
 
 
-def _integrated(
+def _integrate(
     network: Network, subject: Subject, target: Target, baseline: np.ndarray, difference: float
 ) -> tuple[np.ndarray, float, int]:
     """Returns the integrated gradients of the tokens, (S,), the completeness error, and the number of steps."""

@@ -47,7 +47,9 @@ class Search:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path = self.folder / JOURNAL
-        _remove_incomplete_line(path)
+        content = path.read_bytes() if path.is_file() else b""
+        if content and not content.endswith(b"\n"):  # a killed process has not written its last line completely
+            write_whole(path, content[: content.rfind(b"\n") + 1])
         with warnings.catch_warnings(), disk_faults(path):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             seed = (self.definition.seeds[0] * 10_007 + number) % _SEEDS
@@ -129,22 +131,15 @@ class Search:
         number = len(trials) if begun is None else begun
         with self._study(number) as study:
             trial = study.ask() if begun is None else optuna.Trial(study, trials[begun]._trial_id)
-            return Setting(number, {key: _sampled(trial, key, space) for key, space in self.definition.search.items()})
+            return Setting(number, {key: _sample(trial, key, space) for key, space in self.definition.search.items()})
 
 
-def _sampled(trial: optuna.Trial, key: str, space: Range | list[Any]) -> Any:
+def _sample(trial: optuna.Trial, key: str, space: Range | list[Any]) -> Any:
     if not isinstance(space, Range):
         return trial.suggest_categorical(key, space)
     if isinstance(space.low, int) and isinstance(space.high, int):
         return trial.suggest_int(key, space.low, space.high, log=space.log)
     return trial.suggest_float(key, space.low, space.high, log=space.log)
-
-
-def _remove_incomplete_line(path: Path) -> None:
-    """Removes the end of a journal that a killed process has not written completely."""
-    content = path.read_bytes() if path.is_file() else b""
-    if content and not content.endswith(b"\n"):
-        write_whole(path, content[: content.rfind(b"\n") + 1])
 
 
 def _no_lock() -> Any:

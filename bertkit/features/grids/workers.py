@@ -71,12 +71,12 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
     try:
         with run_scope(place):
             # Another worker may have finished the cell before this one had the lock.
-            return record_of(folder, cell) or _recorded(definition, cell, place, folder)
+            return record_of(folder, cell) or _run_and_record(definition, cell, place, folder)
     except FolderInUseError:
         return None
 
 
-def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
+def _run_and_record(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
     record: dict[str, Any]
     try:
         recipe = definition.recipe_of(cell)

@@ -11,7 +11,7 @@ import pytest
 
 import bertkit
 from bertkit.features.checks import trial as trial_module
-from bertkit.features.checks.command import _time
+from bertkit.features.checks.command import describe_time
 from bertkit.features.checks.plan import seconds
 from bertkit.features.checks.trial import Speed, Trial, are_enough
 from bertkit.training.trainer import BertkitTrainer
@@ -94,7 +94,7 @@ def test_times_that_are_not_estimated(subject, changes, reason):
     ],
 )
 def test_the_sentence_on_time(plan, expected):
-    assert _time({"device": "cpu", **plan}) == expected
+    assert describe_time({"device": "cpu", **plan}) == expected
 
 
 def test_first_and_long_batches_are_weighed(table, monkeypatch):
