@@ -67,7 +67,7 @@ class Splitter(ABC):
         """Yields the pieces that would shorten a word with these old pieces."""
 
     @abstractmethod
-    def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
+    def find_affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         """Yields the words in which a piece may be used."""
 
 
@@ -110,7 +110,7 @@ class WordPieceSplitter(Splitter):
             run = tuple(pieces[start:end])
             yield NewPiece(run[0] + "".join(piece.removeprefix(self.prefix) for piece in run[1:]), run)
 
-    def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
+    def find_affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         if piece.startswith(self.prefix) and len(piece) > len(self.prefix):
             return search.containing(piece.removeprefix(self.prefix))
         return search.beginning_with(piece)
@@ -154,7 +154,7 @@ class UnigramSplitter(Splitter):
                 if len(letters) == 1:  # letters and digits only, or none: no word with the comma after it
                     yield NewPiece(text, tuple(pieces[start:end]))
 
-    def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
+    def find_affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         return search.containing(piece)
 
 
@@ -190,7 +190,7 @@ def choose_pieces(
         splitter.added.add(piece)
         changed = {
             word: pieces
-            for word in splitter.affected(piece, search)
+            for word in splitter.find_affected(piece, search)
             if (pieces := splitter.split(word)) != splits[word]
         }
         saved = sum(

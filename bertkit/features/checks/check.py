@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.data.corpus.sources import Source
-from bertkit.features.checks.findings import Finding, Report, error, in_order, note, rules
+from bertkit.features.checks.findings import INSTALL, Finding, Report, error, extra, in_order, note, rules
 from bertkit.features.checks.fix import CheckedTable, check_tables
 from bertkit.features.checks.fix import fix as write_fixed
-from bertkit.features.checks.label_rules import check_installed
 from bertkit.features.checks.plan import evaluated_batches, memory, micro_batches, plan
 from bertkit.features.checks.sampling import Sample, sample
 from bertkit.features.checks.subject import Subject
@@ -110,8 +109,8 @@ def check(
             print(finding.level, finding.code, finding.message)
         ```
     """
-    if labels:
-        check_installed()
+    if labels and extra("cleanlab") is None:
+        raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
     if resume and output_dir is None:
         raise RecipeError("check: resume needs output_dir")
     try:

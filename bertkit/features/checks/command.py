@@ -123,9 +123,9 @@ class Check(OptionsOfFeature):
         if len(reports) == 1:
             [report] = reports.values()
         else:
-            from bertkit.features.checks.findings import merged
+            from bertkit.features.checks.findings import merge_reports
 
-            report = merged(reports)
+            report = merge_reports(reports)
         print_report(report, command.run.json)
         return True
 

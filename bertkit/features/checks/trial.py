@@ -90,18 +90,14 @@ class _Stopwatch(TrainerCallback):
     def __init__(self, batches_of_round: int) -> None:
         self.times: list[tuple[float, float]] = []  # of passes, with the loading of the batch, and of the optimizer
         self._of_round = batches_of_round
-        self._begun = self._ended = self._passed = self._first = 0.0
-
-    @property
-    def seconds_to_first_batch(self) -> float:
-        return self._first - self._begun
+        self.begun = self._ended = self._passed = self.first = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begun = time.perf_counter()
+        self.begun = time.perf_counter()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self._ended:
-            self._ended = self._first = time.perf_counter()
+            self._ended = self.first = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         _wait_for_device()
@@ -114,7 +110,7 @@ class _Stopwatch(TrainerCallback):
         self._ended = now
         rounds, begun = divmod(len(self.times), self._of_round)
         if not begun:
-            control.should_training_stop |= are_enough(rounds, now - self._first)
+            control.should_training_stop |= are_enough(rounds, now - self.first)
 
 
 def are_enough(rounds: int, seconds: float) -> bool:
@@ -164,7 +160,7 @@ def make_trial(
     return Trial(
         Speed(tuple(length for length, _ in reversed(batches)), later[..., 0]),
         optimizer_seconds=float(later[..., 1].mean()),
-        start_seconds=watch.seconds_to_first_batch + max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
+        start_seconds=watch.first - watch.begun + max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
         evaluation=evaluation,
         waiting=waiting,
     )

@@ -50,10 +50,9 @@ def with_interval(value: float | None, low: float | None, high: float | None, fo
 
 def render(choice: Any) -> str:
     """Returns the page of a `bertkit.features.choosing.result.Choice` as HTML."""
-    drawn = {**_draw_scores(choice), **_draw_perplexities(choice.candidates)}
-    sizes = {"left": _LEFT, "width": _WIDTH, "height": _HEIGHT}
-    files = ("choose.html", "choose.js", "choose.css")
-    return render_page("bertkit.features.choosing", *files, choice=choice, **drawn, **sizes)
+    drawn: dict[str, Any] = {**_draw_scores(choice), **_draw_perplexities(choice.candidates)}
+    drawn |= {"left": _LEFT, "width": _WIDTH, "height": _HEIGHT}
+    return render_page("bertkit.features.choosing", "choose.html", "choose.js", "choose.css", choice=choice, **drawn)
 
 
 def _draw_scores(choice: Any) -> dict[str, Any]:

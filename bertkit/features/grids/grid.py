@@ -13,14 +13,13 @@ from typing import Any
 from bertkit.features.grids.best import complete_best
 from bertkit.features.grids.definition import GRID_FILE, RUNS, Definition, Setting, check_stored, define, store
 from bertkit.features.grids.results import GridResults, collect, write
-from bertkit.features.grids.search import check_optuna
 from bertkit.features.grids.values import Range, Values
 from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import config_changes
-from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, listed, noted
+from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, importing, listed, noted
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.locks import FolderInUseError, RunLock
 from bertkit.runtime.placement.resolve import visible_gpus
@@ -176,7 +175,8 @@ def prepare(
     except RecipeError as error:
         raise RecipeError(listed([*faults, str(error)])) from error
     if search:
-        check_optuna()
+        with importing("--search", "search"):
+            import optuna  # noqa: F401
     settings = definition.recipe.placement
     if settings.num_processes not in (None, 1) or settings.strategy != "auto":
         faults.append("placement: a grid trains each run in one process; remove num_processes and strategy")

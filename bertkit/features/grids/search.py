@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.features.grids.definition import Cell, Definition, Record, Setting
 from bertkit.features.grids.values import Range
-from bertkit.runtime.errors import importing
 from bertkit.runtime.files import disk_faults, write_whole
 
 if TYPE_CHECKING:
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 
 JOURNAL = "optuna.journal"
 _SEEDS = 2**32  # the limit of numpy
-
-
-def check_optuna() -> None:
-    """Raises RecipeError unless Optuna is installed."""
-    with importing("--search", "search"):
-        import optuna  # noqa: F401
 
 
 class Search:
