@@ -13,7 +13,7 @@ import bertkit as package
 from bertkit.cli.app import app, main
 from bertkit.features.checks.check import codes
 from bertkit.features.checks.command import describe_plan
-from bertkit.features.checks.findings import Finding, Report, merged
+from bertkit.features.checks.findings import Finding, Report, merge_reports
 from bertkit.training import progress
 
 from .conftest import WORDS
@@ -306,7 +306,7 @@ def test_reports_are_merged_and_made_strict():
     report = Report((Finding(code="a", level="warning", where="train", message="m", remedy="r"),), {"steps": 1})
     assert "<b>0 errors, 1 warning</b>" in report._repr_html_()
     assert "<th>warning: a</th><td>train: m → r</td>" in report._repr_html_()
-    both = merged({"x": report, "y": Report(())})
+    both = merge_reports({"x": report, "y": Report(())})
     assert [finding.where for finding in both.findings] == ["x: train"]
     assert both.strict().errors == 1
     assert both.plan == {"x": {"steps": 1}, "y": {}}
