@@ -116,7 +116,13 @@ def main() -> None:
                 raise
             _fail(message)
         finally:
-            _end_process_group()
+            # Ends the threads of the process group while the interpreter still runs: they may still have to free
+            # tensors, which aborts the process later. They end when the last reference to the group is gone: that of
+            # the trainer, which is part of a reference cycle that only the garbage collector frees.
+            distributed = sys.modules.get("torch.distributed")
+            if distributed is not None and distributed.is_available() and distributed.is_initialized():
+                gc.collect()
+                distributed.destroy_process_group()
             # The interpreter collects garbage when it ends, and would examine everything that torch has created.
             gc.freeze()
 
@@ -150,19 +156,6 @@ def system_error(error: Exception) -> str | None:
         return None
     place = fault.filename if isinstance(fault.filename, (str, bytes)) else "the system reports"
     return f"{shortened(os.fsdecode(place), 500)}: {fault.strerror}"
-
-
-def _end_process_group() -> None:
-    """Stops the threads of the process group while the interpreter still runs.
-
-    A thread may still have to free tensors, which needs the interpreter; during interpreter shutdown this aborts the
-    process. The threads stop when the last reference to the group is gone: that of the trainer, which is part of a
-    reference cycle that only the garbage collector frees.
-    """
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        gc.collect()
-        distributed.destroy_process_group()
 
 
 def _set_environment() -> None:

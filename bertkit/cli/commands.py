@@ -326,7 +326,23 @@ class SettingsCommand(TyperCommand):
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_repeated_flags(args, self.get_params(ctx)))
+        """Parses the words, with the flag before each value of an option that takes several.
+
+        So ``--label-names no yes`` is ``--label-names no --label-names yes``; not in commands with arguments, which the
+        further values may be.
+        """
+        params = self.get_params(ctx)
+        if any(not isinstance(each, TyperOption) for each in params):
+            return super().parse_args(ctx, args)
+        repeatable = {flag for each in params if each.multiple for flag in each.opts}
+        words: list[str] = []
+        flag = ""
+        for at, word in enumerate(args):
+            is_further = bool(flag) and args[at - 1] != flag and not word.startswith("-")
+            words += [flag, word] if is_further else [word]
+            if word.startswith("-"):
+                flag = word if word in repeatable else ""
+        return super().parse_args(ctx, words)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help, without the rare options unless ``--help-all`` is given."""
@@ -350,22 +366,3 @@ class SettingsCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         return self._built.invoke(ctx)
-
-
-def _with_repeated_flags(words: Sequence[str], params: Sequence[Any]) -> list[str]:
-    """Returns the words of a command line with the flag before each value of an option that takes several.
-
-    So ``--label-names no yes`` is ``--label-names no --label-names yes``; not in commands with arguments, which the
-    further values may be.
-    """
-    if any(not isinstance(each, TyperOption) for each in params):
-        return list(words)
-    repeatable = {flag for each in params if each.multiple for flag in each.opts}
-    found: list[str] = []
-    flag = ""
-    for at, word in enumerate(words):
-        is_further = bool(flag) and words[at - 1] != flag and not word.startswith("-")
-        found += [flag, word] if is_further else [word]
-        if word.startswith("-"):
-            flag = word if word in repeatable else ""
-    return found

@@ -29,17 +29,12 @@ def commands_of_features() -> Mapping[str, str]:
     return {name: feature for feature, commands in declared("COMMANDS") for name in commands}
 
 
+@cache
 def load_command(name: str) -> Any:
     """Returns the command of a feature, with its group in ``name``, for the group that contains it."""
-    command = _group(commands_of_features()[name]).commands[name]
+    command = typer.main.get_group(load(commands_of_features()[name], "command:app")).commands[name]
     command.name = name.rpartition(" ")[2]
     return command
-
-
-@cache
-def _group(feature: str) -> Any:
-    """Returns the commands of a feature as a group."""
-    return typer.main.get_group(load(feature, "command:app"))
 
 
 def in_panels(panels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

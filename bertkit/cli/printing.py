@@ -137,25 +137,20 @@ def standard_streams() -> Iterator[None]:
     the pipe any more. Characters that the encoding of a stream lacks are written as escapes.
     """
     before = sys.stdout, sys.stderr
-    _occupy_descriptors()
-    sys.stdout, sys.stderr = _Stream(sys.stdout, _end_command), _Stream(sys.stderr, lambda error: None)
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
-
-
-def _occupy_descriptors() -> None:
-    """Opens the null device in place of closed standard streams, whose numbers the next opened files would get."""
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:
+        except OSError:  # closed: the next opened file would get its number, so that the null device takes it
             opened = os.open(os.devnull, os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
             os.set_inheritable(number, True)
+    sys.stdout, sys.stderr = _Stream(sys.stdout, _end_command), _Stream(sys.stderr, lambda error: None)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def _end_command(error: OSError) -> NoReturn:

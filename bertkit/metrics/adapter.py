@@ -162,7 +162,9 @@ class FurtherMetrics:
                     f"task.metrics: {name!r} failed ({described(error, 300)}); mend the metric, or remove it from "
                     "task.metrics"
                 ) from error
-            numbers = _numbers(result)
+            entries = result.items() if isinstance(result, Mapping) else ()
+            plain = {str(key): each.item() if getattr(each, "ndim", None) == 0 else each for key, each in entries}
+            numbers = {key: each for key, each in plain.items() if type(each) in (int, float)}  # no arrays and texts
             if not numbers:
                 raise RecipeError(
                     f"task.metrics: {name!r} returned {shown(result)}; expected a mapping with at least one number, "
@@ -175,11 +177,3 @@ class FurtherMetrics:
                 scores[key] = value
         self.computed = tuple(scores)
         return scores
-
-
-def _numbers(result: Any) -> dict[str, float]:
-    """Returns the numbers of a metric's result, floats and integers; arrays, texts and mappings are left out."""
-    if not isinstance(result, Mapping):
-        return {}
-    plain = {str(key): value.item() if getattr(value, "ndim", None) == 0 else value for key, value in result.items()}
-    return {key: value for key, value in plain.items() if type(value) in (int, float)}

@@ -280,14 +280,14 @@ def _is_constant(values: Floats) -> bool:
     return bool((values == values[0]).all())
 
 
-def _f1(predictions: Integers, references: Integers) -> float:
+def f1_of_ones(predictions: Integers, references: Integers) -> float:
     """Computes F1 of class 1, in [0, 1]; 0 where it is neither predicted nor true."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(references == 1, predictions == 1, zero_division=0))
 
 
-def _matthews_correlation(predictions: Integers, references: Integers) -> float:
+def matthews_correlation(predictions: Integers, references: Integers) -> float:
     """Computes the correlation of classes (Gorodkin 2004), in [-1, 1]; 0 where either side has one class only."""
     from sklearn.metrics import matthews_corrcoef
 
@@ -298,8 +298,8 @@ def _matthews_correlation(predictions: Integers, references: Integers) -> float:
 
 _OF_GLUE: dict[str, Callable[[Any, Any], float]] = {
     "accuracy": accuracy,
-    "f1": _f1,
-    "matthews_correlation": _matthews_correlation,
+    "f1": f1_of_ones,
+    "matthews_correlation": matthews_correlation,
     "pearson": pearson,
     "spearmanr": spearman,
 }

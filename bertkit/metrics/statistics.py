@@ -32,6 +32,7 @@ from bertkit.runtime.progress import counted
 
 LEVEL = 0.05
 _RESAMPLES = 9999
+_EXACT, _SAMPLED = "exact paired permutation test", f"paired permutation test with {_RESAMPLES:,} permutations"
 _MOST_FLIPPED = 500  # differing examples; with more, the permutation test and Student's t agree
 _MOST_ORDERS = 100_000  # of runs, up to which the permutation test is exact; with more, Welch's test holds
 _SEED = 0  # so that the same scores give the same p-value
@@ -202,8 +203,6 @@ def by_example(
         texts: number of the text of each example, (N,); None if all differ. The unit is a text: copies, whose values
             depend on each other, are exchanged together. The test has McNemar's form only without copies.
     """
-    from scipy.stats import binomtest, permutation_test, ttest_1samp
-
     units = (len(references) if texts is None else len(np.unique(texts)),)
     scores = [[measure(run, references) for run in side] for side in (a, b)]
     for name, of_side in zip("AB", scores, strict=True):
@@ -237,14 +236,29 @@ def by_example(
     low, high = t_interval(differences) or (None, None)
     first = known[0][0]
     has_copies = units[0] < len(references)
-    if len(a) == len(b) == 1 and first is not None and first.is_mean_of_successes and not has_copies:
-        p = float(binomtest(int((flipped > 0).sum()), len(flipped)).pvalue)
-        return Test(difference, low, high, p, 2.0 ** (1 - len(flipped)), units, "McNemar's exact test")
+    are_right_or_wrong = first is not None and first.is_mean_of_successes and len(a) == len(b) == 1 and not has_copies
+    p, smallest, method = _test_exchanges(differences, flipped, are_right_or_wrong)
+    is_sampled = method == _SAMPLED
+    return Test(difference, low, high, p, smallest, units, method, is_sampled=is_sampled)
+
+
+def _test_exchanges(differences: np.ndarray, flipped: np.ndarray, are_right_or_wrong: bool) -> tuple[float, float, str]:
+    """Tests by exchanges of the sides of random units; returns the p-value, the smallest possible one, and the method.
+
+    Args:
+        differences: of each unit, (N,).
+        flipped: those that are not 0, at least one.
+        are_right_or_wrong: the units are examples that each side gets right or wrong.
+    """
+    from scipy.stats import binomtest, permutation_test, ttest_1samp
+
+    smallest = 2.0 ** (1 - len(flipped))
+    if are_right_or_wrong:
+        return float(binomtest(int((flipped > 0).sum()), len(flipped)).pvalue), smallest, "McNemar's exact test"
     if len(flipped) > _MOST_FLIPPED:
-        p = float(ttest_1samp(differences, 0.0).pvalue)
-        return Test(difference, low, high, p, 0.0, units, "paired t-test of examples")
+        return float(ttest_1samp(differences, 0.0).pvalue), 0.0, "paired t-test of examples"
     if len(flipped) == 1:  # which scipy refuses; both exchanges give the same size of difference
-        return Test(difference, low, high, 1.0, 1.0, units, "exact paired permutation test")
+        return 1.0, 1.0, _EXACT
     test = permutation_test(
         (flipped,),
         np.sum,
@@ -254,11 +268,8 @@ def by_example(
         batch=1000,
         rng=np.random.default_rng(_SEED),
     )
-    p, smallest = min(float(test.pvalue), 1.0), 2.0 ** (1 - len(flipped))
-    if 2 ** len(flipped) <= _RESAMPLES:
-        return Test(difference, low, high, p, smallest, units, "exact paired permutation test")
-    method = f"paired permutation test with {_RESAMPLES:,} permutations"
-    return Test(difference, low, high, p, 2 / (_RESAMPLES + 1), units, method, is_sampled=True)
+    p = min(float(test.pvalue), 1.0)
+    return (p, smallest, _EXACT) if 2 ** len(flipped) <= _RESAMPLES else (p, 2 / (_RESAMPLES + 1), _SAMPLED)
 
 
 def _known_terms(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertkit.runtime.errors import BertkitError
-from bertkit.tasks.folds import fold_of_each, load_splits
+from bertkit.tasks.folds import fold_of_each, groups, load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 
@@ -56,6 +56,16 @@ def test_a_group_stays_in_one_fold(table):
     folds = fold_of_each(grouped, splits["train"].examples)
     assert len(set(zip(folds.tolist(), [number % 6 for number in range(30)], strict=True))) == 6
     assert Counter(folds.tolist()) == {0: 10, 1: 10, 2: 10}
+
+
+def test_groups_are_those_of_the_rows_that_have_a_label(table):
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    empty = [{"text": f"new text {number}", "label": "", "author": "nobody", "guess": "good"} for number in range(6)]
+    rows = [{"guess": None, "probability": None, "reason": None, **row} for row in empty + rows]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    grouped = task(table, folds=3, fold=0, group_column="author")
+    grouped, splits = grouped.load(["train"])
+    assert groups(grouped, splits["train"].examples) == [f"author {number % 6}" for number in range(30)]
 
 
 def test_a_limit_takes_the_first_examples_of_the_fold(table):

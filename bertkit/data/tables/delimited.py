@@ -102,7 +102,11 @@ def delimited_parts(
             if first is None:
                 return
             lines = itertools.chain([first], lines)
-        rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
+        if quoting:
+            rows = _quoted_rows(lines, delimiter, source, faults)
+        else:
+            bare = (line.rstrip("\r\n") for line in lines)
+            rows = ((number, line.split(delimiter) if line else []) for number, line in enumerate(bare, 1))
         if columns is None:
             rows = with_names_first(rows, f"{source}, line", width=2)
             line, names = next(rows, (1, []))
@@ -164,12 +168,6 @@ def _even_rows(
             yield line, fields
         else:
             uneven.append(f"{source}, line {line}: {counted(len(fields), 'field')}{expected[len(fields) > width]}")
-
-
-def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[Row]:
-    for number, ended in enumerate(lines, 1):
-        line = ended.rstrip("\r\n")
-        yield number, line.split(delimiter) if line else []
 
 
 def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[Row]:

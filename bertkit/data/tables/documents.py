@@ -159,14 +159,14 @@ def read_document(path: Path) -> str:
         text = _text_of_mail(data)
     else:
         is_page = form in (".html", ".htm")
-        text = (_as_declared(data) if is_page else "") or decode_text(b"".join(as_utf8([data], str(path))), str(path))
+        text = (_decode_page(data) if is_page else "") or decode_text(b"".join(as_utf8([data], str(path))), str(path))
         text = text_of_html(text) if is_page else text
     if not text.strip():
         raise DataError(f"{path}: has no text; remove the file")
     return text.strip()
 
 
-def _as_declared(data: bytes) -> str:
+def _decode_page(data: bytes) -> str:
     """Returns a page that is not UTF-8 in the encoding that it declares; empty without a right one."""
     declared = _CHARSET.search(data, 0, _START_OF_PAGE)
     with suppress(UnicodeDecodeError):

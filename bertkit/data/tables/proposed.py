@@ -18,6 +18,14 @@ def is_proposal(table: Table) -> bool:
     return all(name in table.columns for name in PROPOSED)
 
 
+def answered_rows(table: Table, column: str) -> list[int]:
+    """Returns the numbers of the rows without the proposed ones whose label, in a column, is empty; all of others."""
+    if not is_proposal(table) or column not in table.columns:
+        return list(range(len(table)))
+    values, guesses = table.columns[column], table.columns[GUESS]
+    return [row for row in range(len(table)) if is_missing(guesses[row]) or not is_missing(values[row])]
+
+
 def answered(table: Table, column: str) -> Table:
     """Returns the rows without the proposed ones that were left without a label; other tables whole.
 
@@ -33,21 +41,20 @@ def answered(table: Table, column: str) -> Table:
     if not is_proposal(table) or column not in table.columns:
         return table
     values, guesses = table.columns[column], table.columns[GUESS]
-    proposed = [row for row, guess in enumerate(guesses) if not is_missing(guess)]
-    empty = {row for row in proposed if is_missing(values[row])}
-    if len(empty) == len(table):
+    proposed, rows = [row for row, guess in enumerate(guesses) if not is_missing(guess)], answered_rows(table, column)
+    if not rows:
         raise DataError(
             f"{table.source}: no row has a label yet; write the class of each text into the column {column!r}"
         )
-    if empty:
-        left_out = f"{len(empty):,} of {counted(len(proposed), 'proposed row', form=',')}"
+    if len(rows) < len(table):
+        left_out = f"{len(table) - len(rows):,} of {counted(len(proposed), 'proposed row', form=',')}"
         say(f"{table.source}: left out {left_out}, whose {column} is empty")
     before = set(label_texts(value for row, value in enumerate(values) if row not in {*proposed}))
-    for label, rows in Counter(label_texts(values[row] for row in proposed)).items():
+    for label, number in Counter(label_texts(values[row] for row in proposed)).items():
         if before and label not in before:
             what = did_you_mean(label, sorted(before)) or "; is it a new class?"
             say(
-                f"warning: {table.source}: {shown(label)} is the label of {counted(rows, 'proposed row', form=',')} "
+                f"warning: {table.source}: {shown(label)} is the label of {counted(number, 'proposed row', form=',')} "
                 f"and of no row that was labelled before{what}"
             )
-    return table.part([row for row in range(len(table)) if row not in empty]) if empty else table
+    return table.part(rows) if len(rows) < len(table) else table

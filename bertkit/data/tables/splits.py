@@ -29,7 +29,7 @@ def hub_splits(hub_id: str, config: str | None) -> list[str]:
         DataError: the data set is not available, neither from the Hub nor from the cache; it does not have the
             configuration; or its name is that of a local file or folder.
     """
-    return split_names(_found(hub_id, config, None))
+    return split_names(_find_set(hub_id, config, None))
 
 
 def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
@@ -47,7 +47,7 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
         DataError: as `hub_splits`; or the data set does not have the split (the message lists those it has); or the
             split has no rows, or a row that cannot be read.
     """
-    builder = _found(hub_id, config, split)
+    builder = _find_set(hub_id, config, split)
     rows = load_set(builder, hub_id, split, column=None, streaming=False)
     read_as = [builder.hash, builder.config.name, split]
     fingerprint = "sha256:" + hashlib.sha256(dumps(read_as).encode()).hexdigest()[:16]
@@ -66,7 +66,7 @@ def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -
     Raises:
         DataError: two splits have rows in common; scores on rows that a model was trained on say nothing.
     """
-    builder = _found(hub_id, config, None)
+    builder = _find_set(hub_id, config, None)
     rows = {use: rows_of_split(builder, split) for use, split in splits.items()}
     for one, other in combinations(rows, 2):
         shared = sum(
@@ -83,7 +83,7 @@ def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -
             )
 
 
-def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
+def _find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
     # For a folder, the library would cache rows by file name and not detect changes.
     if Path(hub_id).exists():
         raise DataError(

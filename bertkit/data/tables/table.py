@@ -207,13 +207,13 @@ def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterato
     [(1, ['', 'Text']), (2, ['a', 'good'])]
     """
     leading = list(islice(rows, 1))
-    if not leading or len(_filled(leading[0][1])) != 1 or len(leading[0][1]) < width:
+    if not leading or len(_select_filled(leading[0][1])) != 1 or len(leading[0][1]) < width:
         return chain(leading, rows)
     titles: dict[str, int] = {}
     for number, row in islice(rows, _MOST_TITLES):
-        titles |= {value: column for column, value in _filled(leading[-1][1]).items()}
+        titles |= {value: column for column, value in _select_filled(leading[-1][1]).items()}
         leading.append((number, row))
-        names = _filled(row)
+        names = _select_filled(row)
         if len(names) > 1:
             if (
                 len(set(names.values())) == len(names)
@@ -227,7 +227,7 @@ def with_names_first(rows: Iterator[Row], place: str, width: int = 1) -> Iterato
     return chain(leading, rows)
 
 
-def _filled(row: Sequence[str]) -> dict[int, str]:
+def _select_filled(row: Sequence[str]) -> dict[int, str]:
     return {column: value for column, value in enumerate(row) if value.strip()}
 
 

@@ -14,7 +14,7 @@ from bertkit.data.corpus.vocabulary.structure import special_tokens
 from bertkit.features.adaptation.pieces import NewPiece
 from bertkit.features.adaptation.start import set_rows, start_of
 from bertkit.features.adaptation.usage import Effect, Usage, effect_on, usage_of, usage_table
-from bertkit.features.adaptation.vocabulary import Growth, grow, splitting
+from bertkit.features.adaptation.vocabulary import Growth, grow, splitter_of
 from bertkit.features.adaptation.words import count_words
 from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
@@ -144,22 +144,22 @@ def extend_tokenizer(
             "more text, or a lower --min-frequency"
         )
     with new_folder(Path(output_dir)) as folder:
-        extended = _extended_tokenizer(tokenizer, growth, folder, name)
-        effect = _effect(words, tokenizer, extended, growth, name)
+        extended = _write_tokenizer(tokenizer, growth, folder, name)
+        effect = _measure_effect(words, tokenizer, extended, growth, name)
         with without_library_bars():
             comparison = _write_model(start.model(), tokenizer, extended, growth, folder, name)
     before, after = (usage_of(plain, each) for each in (tokenizer, extended))
     return Extension(Path(output_dir), growth.pieces, growth.first_id, before, after, effect, comparison)
 
 
-def _extended_tokenizer(
+def _write_tokenizer(
     tokenizer: PreTrainedTokenizerFast, growth: Growth, folder: Path, name: str
 ) -> PreTrainedTokenizerFast:
     """Writes the new tokenizer to a folder and loads it from there."""
     save_tokenizer(tokenizer, folder)
     write_json(folder / "tokenizer.json", growth.content)
     extended = load_tokenizer(folder)
-    expected = {**tokenizer.get_vocab(), **{each.text: growth.first_id + n for n, each in enumerate(growth.pieces)}}
+    expected = {**tokenizer.get_vocab(), **growth.ids}
     ids = extended.get_vocab()
     moved = sorted(piece for piece in {*expected, *ids} if expected.get(piece) != ids.get(piece))
     if moved:
@@ -172,7 +172,7 @@ def _extended_tokenizer(
     return extended
 
 
-def _effect(
+def _measure_effect(
     words: Mapping[str, int],
     tokenizer: PreTrainedTokenizerFast,
     extended: PreTrainedTokenizerFast,
@@ -180,7 +180,7 @@ def _effect(
     name: str,
 ) -> Effect:
     """Splits the words anew; CheckpointError if one without a new piece is split in another way."""
-    before, after = (splitting(each.backend_tokenizer) for each in (tokenizer, extended))
+    before, after = (splitter_of(each.backend_tokenizer) for each in (tokenizer, extended))
     added = {piece.text for piece in growth.pieces}
 
     def split(word: str) -> list[str]:

@@ -67,7 +67,7 @@ class Splitter(ABC):
         """Yields the pieces that would shorten a word with these old pieces."""
 
     @abstractmethod
-    def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
+    def find_affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         """Yields the words in which a piece may be used."""
 
 
@@ -110,7 +110,7 @@ class WordPieceSplitter(Splitter):
             run = tuple(pieces[start:end])
             yield NewPiece(run[0] + "".join(piece.removeprefix(self.prefix) for piece in run[1:]), run)
 
-    def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
+    def find_affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         if piece.startswith(self.prefix) and len(piece) > len(self.prefix):
             return search.containing(piece.removeprefix(self.prefix))
         return search.beginning_with(piece)
@@ -154,7 +154,7 @@ class UnigramSplitter(Splitter):
                 if len(letters) == 1:  # letters and digits only, or none: no word with the comma after it
                     yield NewPiece(text, tuple(pieces[start:end]))
 
-    def affected(self, piece: str, search: WordSearch) -> Iterator[str]:
+    def find_affected(self, piece: str, search: WordSearch) -> Iterator[str]:
         return search.containing(piece)
 
 
@@ -182,7 +182,7 @@ def choose_pieces(
         progress: is called with the number of chosen pieces, and with ``number``.
     """
     splits = {word: splitter.split(word) for word in words}
-    candidates, waiting = _ranked(words, splits, splitter, min_frequency)
+    candidates, waiting = _rank(words, splits, splitter, min_frequency)
     search = WordSearch(words)
     chosen: list[NewPiece] = []
     while waiting and len(chosen) < number:
@@ -190,7 +190,7 @@ def choose_pieces(
         splitter.added.add(piece)
         changed = {
             word: pieces
-            for word in splitter.affected(piece, search)
+            for word in splitter.find_affected(piece, search)
             if (pieces := splitter.split(word)) != splits[word]
         }
         saved = sum(
@@ -210,7 +210,7 @@ def choose_pieces(
     return chosen
 
 
-def _ranked(
+def _rank(
     words: Mapping[str, int], splits: Mapping[str, Sequence[str]], splitter: Splitter, min_frequency: int
 ) -> tuple[dict[str, NewPiece], list[tuple[int, str]]]:
     """Returns the candidates by name, and a heap of them by their saving where all their parts occur together."""

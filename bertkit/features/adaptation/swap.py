@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast
 
 _EXAMPLES = 8
-_IDS = ("pad_token_id", "cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id")
+# Field of a special token → field of the same role: the first and the last token of an input have either of two names.
+_SPECIAL_IDS = {
+    "pad_token_id": "pad_token_id",
+    "cls_token_id": "bos_token_id",
+    "sep_token_id": "eos_token_id",
+    "bos_token_id": "cls_token_id",
+    "eos_token_id": "sep_token_id",
+}
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,10 @@ def swap_tokenizer(
 
         model = start.model()
         set_rows(model, sources.ids)
-        _set_special_ids(model.config, new)
+        for name, other in _SPECIAL_IDS.items():
+            if getattr(model.config, name, None) is not None:
+                number = getattr(new, name)
+                setattr(model.config, name, getattr(new, other) if number is None else number)
         check_tokenizer(new, model.config, str(tokenizer))
         write_stock(model, new, folder, start.name)
     several = [number for number, ids in enumerate(sources.ids) if 1 < len(ids) < _EXAMPLES][:_EXAMPLES]
@@ -140,14 +150,3 @@ def _check(
             f"tokenizer whose padding token has the id {config.pad_token_id}, such as one of bertkit tokenizer train "
             "--tokenizer-type byte_level_bpe"
         )
-
-
-def _set_special_ids(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Gives a configuration the ids of the special tokens that it has; the first and the last token of an input have
-    either of two names."""
-    others = {"bos_token_id": "cls_token_id", "eos_token_id": "sep_token_id"}
-    others |= {other: name for name, other in others.items()}
-    for field in _IDS:
-        if getattr(config, field, None) is not None:
-            number = getattr(tokenizer, field)
-            setattr(config, field, getattr(tokenizer, others[field]) if number is None and field in others else number)

@@ -33,6 +33,11 @@ class Growth:
     first_id: int
     content: Mapping[str, Any]
 
+    @property
+    def ids(self) -> dict[str, int]:
+        """New piece → its id."""
+        return {piece.text: self.first_id + place for place, piece in enumerate(self.pieces)}
+
 
 def grow(
     tokenizer: PreTrainedTokenizerFast,
@@ -70,13 +75,14 @@ def grow(
         special = {token.content for token in backend.get_added_tokens_decoder().values()}
         pieces = _grow_word_piece(model, special, words, number, min_frequency, progress)
     elif kind == "BPE":
-        pieces, merges = choose_merges(words, splitting(backend), model["vocab"], number, min_frequency, progress)
+        pieces, merges = choose_merges(words, splitter_of(backend), model["vocab"], number, min_frequency, progress)
         model["merges"] += [list(pair) for pair in merges]
     else:
-        pieces = _grow_unigram(model, splitting(backend), words, number, min_frequency, progress)
+        pieces = _grow_unigram(model, splitter_of(backend), words, number, min_frequency, progress)
+    growth = Growth(pieces, first_id, content)
     if isinstance(model["vocab"], dict):
-        model["vocab"].update({piece.text: first_id + place for place, piece in enumerate(pieces)})
-    return Growth(pieces, first_id, content)
+        model["vocab"].update(growth.ids)
+    return growth
 
 
 def _bring_in_added_tokens(content: dict[str, Any], first_id: int, name: str) -> None:
@@ -141,7 +147,7 @@ def _grow_unigram(
     return pieces
 
 
-def splitting(backend: Tokenizer) -> Callable[[str], list[str]]:
+def splitter_of(backend: Tokenizer) -> Callable[[str], list[str]]:
     """Returns the function that splits a word, as the pre-tokenizer writes it, into pieces of the vocabulary."""
     model, names = backend.model, {number: piece for piece, number in backend.get_vocab().items()}
     return lambda word: [names[token.id] for token in model.tokenize(word)]  # the value of an unknown piece is its text

@@ -55,13 +55,13 @@ class WordSearch:
 
     def beginning_with(self, string: str) -> Iterator[str]:
         """Yields the words that begin with ``string``."""
-        return self._found(_BREAK + string)
+        return self._find(_BREAK + string)
 
     def containing(self, string: str) -> Iterator[str]:
         """Yields the words that contain ``string``, each once."""
-        return self._found(string)
+        return self._find(string)
 
-    def _found(self, string: str) -> Iterator[str]:
+    def _find(self, string: str) -> Iterator[str]:
         place = self._text.find(string)
         while place >= 0:
             number = bisect_right(self._starts, place + (string[0] == _BREAK)) - 1

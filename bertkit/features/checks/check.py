@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bertkit.data.corpus.sources import Source
-from bertkit.features.checks.findings import Finding, Report, error, in_order, note, rules
-from bertkit.features.checks.fix import CheckedTable, checked_tables
+from bertkit.features.checks.findings import INSTALL, Finding, Report, error, extra, in_order, note, rules
+from bertkit.features.checks.fix import CheckedTable, check_tables
 from bertkit.features.checks.fix import fix as write_fixed
-from bertkit.features.checks.label_rules import check_installed
 from bertkit.features.checks.plan import evaluated_batches, memory, micro_batches, plan
 from bertkit.features.checks.sampling import Sample, sample
 from bertkit.features.checks.subject import Subject
@@ -110,31 +109,36 @@ def check(
             print(finding.level, finding.code, finding.message)
         ```
     """
-    if labels:
-        check_installed()
+    if labels and extra("cleanlab") is None:
+        raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
     if resume and output_dir is None:
         raise RecipeError("check: resume needs output_dir")
     try:
         if settings:
             overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
-        resolved = _recipe(recipe, corpus, model, data_dir, overrides)
+        resolved = _resolve(recipe, corpus, model, data_dir, overrides)
     except BertkitError as refused:
         return Report((finding_of(refused),))
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
         if fix is not None:
             write_fixed(with_absolute_paths(resolved), Path(fix), labels)
         findings: list[Finding] = []
-        subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
+        subject = _prepare(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
         if subject.trainer is None:
-            tables = checked_tables(resolved)
-            findings = _with_faults_of_rows(findings, tables, fix)
-            _load_sound_rows(subject, tables)
+            tables = check_tables(resolved)
+            findings = _add_faults_of_rows(findings, tables, fix)
+            # Without the rows that have faults, so that one report has the findings on the others too.
+            sound = {name: table.sound for name, table in tables.items() if table.sound is not None}
+            task = task_of_recipe(resolved) if "train" in sound and subject.splits is None else None
+            if isinstance(task, ClassificationTask):
+                with suppress(DataError):  # of the table as a whole, and among the findings already
+                    subject.task, subject.splits = task.load_tables(sound, ("train", "validation"))
         for rule in rules():
             findings += rule.findings(subject)
         numbers = {}
         if subject.trainer is not None:
-            findings += _trial(subject)
+            findings += _measure(subject)
             numbers = plan(subject)
     report = Report(in_order(findings), numbers)
     return report.strict() if strict else report
@@ -145,7 +149,7 @@ def codes() -> list[str]:
     return sorted({*(rule.code for rule in rules()), *(code for code, _ in ERRORS.values()), PROCESSES})
 
 
-def _recipe(
+def _resolve(
     recipe: Any,
     corpus: str | Path | Sequence[str | Path] | None,
     model: str | None,
@@ -168,7 +172,7 @@ def finding_of(refused: BertkitError) -> Finding:
     )
 
 
-def _subject(
+def _prepare(
     recipe: Recipe,
     output_dir: str | Path | None,
     resume: bool,
@@ -184,7 +188,11 @@ def _subject(
         try:
             if place == folder:
                 check_place(place)
-            data, subject = _prepared(recipe, place, resume, hub, scratch)
+            arguments = {"resume": resume, "push_to_hub": hub, "scratch": scratch / "trainer"}
+            if isinstance(recipe.data, FineTuningData):
+                data, subject = _prepare_finetuning(recipe, place, arguments)
+            else:
+                data, subject = _prepare_pretraining(recipe, place, arguments, scratch)
             if resume and folder is not None:
                 check_same_data(folder, data)
             return replace(subject, output_dir=folder, num_processes=num_processes)
@@ -207,20 +215,11 @@ def _subject(
             hub = None
         except BertkitError as refused:
             findings.append(finding_of(refused))
-            return _parts(recipe, findings)
+            return _prepare_parts(recipe, findings)
 
 
-def _prepared(
-    recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None, scratch: Path
-) -> tuple[Mapping[str, Any], Subject]:
-    """Prepares a run of either kind; returns the record of its data too."""
-    arguments = {"resume": resume, "push_to_hub": push_to_hub, "scratch": scratch / "trainer"}
-    if isinstance(recipe.data, FineTuningData):
-        return _prepared_finetuning(recipe, place, arguments)
-    return _prepared_pretraining(recipe, place, arguments, scratch)
-
-
-def _prepared_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], Subject]:
+def _prepare_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], Subject]:
+    """Returns the record of the data, and the subject."""
     ready = prepare_finetuning(recipe, place, **arguments)
     source = recipe.model.get("name_or_path")
     run = ready.resolved
@@ -242,9 +241,10 @@ def _prepared_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any])
     )
 
 
-def _prepared_pretraining(
+def _prepare_pretraining(
     recipe: Recipe, place: Path, arguments: dict[str, Any], scratch: Path
 ) -> tuple[Mapping[str, Any], Subject]:
+    """Returns the record of the data, and the subject: a large corpus is read in parts."""
     sampled: list[Sample] = []
 
     def sample_of(sources: list[Source]) -> tuple[list[Source], float]:
@@ -257,8 +257,14 @@ def _prepared_pretraining(
         say(f"a sample of {readable_size(parts.read_bytes)} of the corpus of {readable_size(parts.total_bytes)}:")
         return parts.sources, parts.share
 
-    with _cache(scratch) as cache:
-        begun = prepare_pretraining(recipe, place, **arguments, cache_dir=cache, sample=sample_of)
+    # A cache of its own, which has links to the entries of the real one, so that they are not made again.
+    cache, known = scratch / "cache", cache_folder()
+    cache.mkdir(exist_ok=True)
+    for entry in known.iterdir() if known.is_dir() else ():
+        if entry.is_dir() and not is_temporary(entry.name):
+            with suppress(OSError):  # a file system without links
+                (cache / entry.name).symlink_to(entry.absolute())
+    begun = prepare_pretraining(recipe, place, **arguments, cache_dir=cache, sample=sample_of)
     checkpoint = begun.start.checkpoint
     return begun.record.data, Subject(
         recipe=begun.record.recipe,
@@ -277,20 +283,7 @@ def _prepared_pretraining(
     )
 
 
-@contextmanager
-def _cache(scratch: Path) -> Iterator[Path]:
-    """Yields a temporary cache folder that has links to the entries of the cache, so that they are not made again."""
-    folder = scratch / "cache"
-    folder.mkdir(exist_ok=True)
-    known = cache_folder()
-    for entry in known.iterdir() if known.is_dir() else ():
-        if entry.is_dir() and not is_temporary(entry.name):
-            with suppress(OSError):  # a file system without links
-                (folder / entry.name).symlink_to(entry.absolute())
-    yield folder
-
-
-def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
+def _prepare_parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     """Prepares the data and the tokenizer of a run that cannot be prepared as a whole; adds their errors."""
     known = {finding.message for finding in findings}
     subject = Subject(recipe=recipe)
@@ -316,16 +309,7 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     return subject
 
 
-def _load_sound_rows(subject: Subject, tables: Mapping[str, CheckedTable]) -> None:
-    """Loads the tables without the rows that have faults, so that one report has the findings on the others too."""
-    sound = {name: table.sound for name, table in tables.items() if table.sound is not None}
-    task = task_of_recipe(subject.recipe) if "train" in sound and subject.splits is None else None
-    if isinstance(task, ClassificationTask):
-        with suppress(DataError):  # of the table as a whole, and among the findings already
-            subject.task, subject.splits = task.load_tables(sound, ("train", "validation"))
-
-
-def _with_faults_of_rows(
+def _add_faults_of_rows(
     findings: Sequence[Finding], tables: Mapping[str, CheckedTable], fix: str | Path | None
 ) -> list[Finding]:
     """Adds the faults of rows that other faults hide, and names ``--fix`` where it leaves rows of a finding out."""
@@ -345,7 +329,7 @@ def _with_faults_of_rows(
     ]
 
 
-def _trial(subject: Subject) -> Iterator[Finding]:
+def _measure(subject: Subject) -> Iterator[Finding]:
     """Measures the longest batches, unless they do not fit in memory; an error of the run is a finding."""
     need = memory(subject)
     if need.needed > need.available:

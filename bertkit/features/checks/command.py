@@ -111,24 +111,23 @@ class Check(OptionsOfFeature):
                 raise RecipeError(f"{flag} is for --check; add it, or remove {flag}")
         if not self.check:
             return False
-        reports = {name: self._report(command, name, recipe) for name, recipe in command.recipes().items()}
+        how: dict[str, Any] = {"labels": self.check_labels, "strict": self.strict, "fix": self.fix}
+        reports = {}
+        for name, recipe in command.recipes().items():
+            place = command.run.output_dir / name
+            if (many := command.many) is not None:
+                del many["worker"]
+                reports[name] = bertkit.check_grid(recipe, **many, **how, output_dir=place)
+            else:
+                reports[name] = bertkit.check(recipe, **command.arguments, **how, output_dir=place)
         if len(reports) == 1:
             [report] = reports.values()
         else:
-            from bertkit.features.checks.findings import merged
+            from bertkit.features.checks.findings import merge_reports
 
-            report = merged(reports)
+            report = merge_reports(reports)
         print_report(report, command.run.json)
         return True
-
-    def _report(self, command: Training, name: str, recipe: Any) -> Report:
-        """Checks the run, or the grid, of one task."""
-        how: dict[str, Any] = {"labels": self.check_labels, "strict": self.strict, "fix": self.fix}
-        how["output_dir"] = command.run.output_dir / name
-        if (many := command.many) is not None:
-            del many["worker"]
-            return bertkit.check_grid(recipe, **many, **how)
-        return bertkit.check(recipe, **command.arguments, **how)
 
 
 def print_report(report: Report, as_json: bool) -> None:
@@ -212,7 +211,7 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
         f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)"
         + (f", for each of {plan['models']} models" if plan.get("models", 1) > 1 else ""),
         f"{plan['tokens']:,} tokens",
-        _time(plan),
+        describe_time(plan),
         f"memory {memory_size(plan['memory_bytes'])}{left_out} of {memory_size(plan['memory_available_bytes'])}",
     ]
     if plan["disk_bytes"] is not None:
@@ -223,7 +222,7 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _time(plan: Mapping[str, Any]) -> str:
+def describe_time(plan: Mapping[str, Any]) -> str:
     """Formats the estimate of the time; short times, in which the start and the report count, are not told apart."""
     seconds, waiting = plan["seconds"], plan["waiting"]
     if seconds is None:

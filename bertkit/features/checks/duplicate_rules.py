@@ -71,7 +71,7 @@ def _within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
             earlier_of.setdefault(later.split, {}).setdefault(later, earlier)
     for split, members in earlier_of.items():
         level = warning if len(members) > _MANY * len(subject.splits[split].examples) else note
-        place, sentence = _described(subject, split, members, f"{likeness} as an earlier example")
+        place, sentence = _describe(subject, split, members, f"{likeness} as an earlier example")
         yield level(place, sentence, "remove repeated examples, unless they are intended as weights")
 
 
@@ -83,11 +83,11 @@ def _between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]
             trained_of.setdefault(other.split, {}).setdefault(other, trained)
     for split, members in trained_of.items():
         likeness_and_effect = f"{likeness} as an example of the training set, so scores are too high"
-        place, sentence = _described(subject, split, members, likeness_and_effect)
+        place, sentence = _describe(subject, split, members, likeness_and_effect)
         yield warning(place, sentence, f"remove these examples from train, or from {split}")
 
 
-def _described(subject: Subject, split: str, members: Mapping[Member, Member], likeness: str) -> tuple[str, str]:
+def _describe(subject: Subject, split: str, members: Mapping[Member, Member], likeness: str) -> tuple[str, str]:
     """Returns the place of the first of some examples of a split, and a sentence on all of them."""
     first, like = next(iter(members.items()))
     total, have = len(subject.splits[split].examples), inflected(len(members), "has", "have")

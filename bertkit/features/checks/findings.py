@@ -103,7 +103,7 @@ def in_order(findings: list[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
 
 
-def merged(reports: Mapping[str, Report]) -> Report:
+def merge_reports(reports: Mapping[str, Report]) -> Report:
     """Returns one report for several runs; the name of the run precedes the place of each finding."""
     findings = [
         replace(finding, where=f"{name}: {finding.where}")

@@ -156,13 +156,13 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         )
     if recipe.task.problem == "regression":
         raise RecipeError("--fix: is for classes; of numbers, rows without a text or a number are named by check")
-    cleaned = clean(table, texts, label, separator, _odd(table, label, recipe))
+    cleaned = clean(table, texts, label, separator, _find_odd_labels(table, label, recipe))
     if not cleaned.rows:
         raise DataError(f"--fix: no row of {table.source} has a text and a label")
     doubts = list(cleaned.doubts)
     checkpoint = recipe.model.get("name_or_path")
     if labels and checkpoint is not None and separator is None:
-        doubts += _of_model(str(checkpoint), table, texts, label, cleaned)
+        doubts += _doubt_by_vectors(str(checkpoint), table, texts, label, cleaned)
     columns = {name: [values[row] for row in cleaned.rows] for name, values in table.columns.items()}
     columns[label] = [cleaned.labels.get(row, value) for row, value in zip(cleaned.rows, columns[label], strict=True)]
     write_csv(place, list(columns), zip(*(map(_cell, values) for values in columns.values()), strict=True))
@@ -193,7 +193,7 @@ class CheckedTable(NamedTuple):
     sound: Table | None = None
 
 
-def checked_tables(recipe: Recipe) -> dict[str, CheckedTable]:
+def check_tables(recipe: Recipe) -> dict[str, CheckedTable]:
     """Returns the training and the validation table of text classification, by name; none of another task.
 
     Their faults are also those that an earlier one hides: rows without a text or a label, beside rows of a wrong number
@@ -204,13 +204,13 @@ def checked_tables(recipe: Recipe) -> dict[str, CheckedTable]:
     recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
     sources = {"train": recipe.data.train_file, "validation": recipe.data.validation_file}
     return {
-        name: _checked(source, recipe, is_fixed=name == "train")
+        name: _check_table(source, recipe, is_fixed=name == "train")
         for name, source in sources.items()
         if source is not None
     }
 
 
-def _checked(source: str, recipe: Recipe, is_fixed: bool) -> CheckedTable:
+def _check_table(source: str, recipe: Recipe, is_fixed: bool) -> CheckedTable:
     try:
         table, of_fields = _read(source)
         table, label, texts = _with_columns(table, recipe)
@@ -222,7 +222,7 @@ def _checked(source: str, recipe: Recipe, is_fixed: bool) -> CheckedTable:
         values, of_texts = table.columns[column], faults_of_texts(table, column)
         faults += [RowFault(message, is_fixed and is_missing(values[row])) for row, message in of_texts.items()]
         faulty |= of_texts.keys()
-    of_labels = _odd(table, label, recipe)
+    of_labels = _find_odd_labels(table, label, recipe)
     if recipe.task.label_separator is None:  # a row may have none of several labels
         missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
         of_labels |= {row: f"{table.place(row)}: no value for {label!r}" for row in missing}
@@ -232,7 +232,7 @@ def _checked(source: str, recipe: Recipe, is_fixed: bool) -> CheckedTable:
     return CheckedTable(faults, table.part(sound) if sound else None)
 
 
-def _odd(table: Table, label: str, recipe: Recipe) -> dict[int, str]:
+def _find_odd_labels(table: Table, label: str, recipe: Recipe) -> dict[int, str]:
     """Returns the few rows whose labels are words among numbers, or numbers among words, with their faults; none if
     all are names of classes."""
     task = recipe.task
@@ -260,7 +260,7 @@ def _read(source: str) -> tuple[Table, list[str]]:
             raise refused from None
 
 
-def _of_model(checkpoint: str, table: Table, texts: Sequence[str], label: str, cleaned: Cleaned) -> list[Doubt]:
+def _doubt_by_vectors(checkpoint: str, table: Table, texts: Sequence[str], label: str, cleaned: Cleaned) -> list[Doubt]:
     """Returns the labels that are probably wrong by the vectors of a checkpoint."""
     values = [cleaned.labels.get(row, str(table.columns[label][row])) for row in cleaned.rows]
     names, ids = np.unique(values, return_inverse=True)

@@ -18,9 +18,8 @@ import numpy as np
 from bertkit.data.tables.classes import look_alikes
 from bertkit.data.tables.folds import assign_folds
 from bertkit.data.tables.table import copies_in_words, same_texts, text_key
-from bertkit.features.checks.findings import INSTALL, Finding, extra, note, rule, warning
+from bertkit.features.checks.findings import Finding, note, rule, warning
 from bertkit.features.checks.subject import Subject, checked
-from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted, inflected
 from bertkit.tasks.splits import ColumnsOf
 
@@ -38,7 +37,7 @@ def _counts(subject: Subject, split: str) -> Counter[str]:
     return Counter(chain.from_iterable(subject.classes.get(split, ())))
 
 
-def _listed(names: Sequence[str], between: str = ", ") -> str:
+def _list_few(names: Sequence[str], between: str = ", ") -> str:
     return between.join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
 
 
@@ -68,7 +67,7 @@ def rare_class(subject: Subject) -> Iterator[Finding]:
         ),
     ):
         if found:
-            names = _listed([f"{name!r} {count}" for name, count in sorted(found.items(), key=lambda item: item[1])])
+            names = _list_few([f"{name!r} {count}" for name, count in sorted(found.items(), key=lambda item: item[1])])
             of_all = f" of {len(counts)}" if len(found) > 1 else ""
             classes = f"{len(found)}{which}{of_all} {inflected(len(found), 'class has', 'classes have')}"
             yield level("train", f"{classes} fewer than {_RARE} examples{than}: {names}", remedy)
@@ -112,7 +111,7 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
             (own - known, "train", ("it cannot be learned", "they cannot be learned")),
         ):
             if missing:
-                names = _listed([repr(name) for name in sorted(missing)])
+                names = _list_few([repr(name) for name in sorted(missing)])
                 yield warning(
                     where,
                     f"{len(missing)} of {len(known | own)} classes of train and {split} "
@@ -131,7 +130,7 @@ def label_spelling(subject: Subject) -> Iterator[Finding]:
         yield warning(
             ", ".join(subject.classes),
             f"the names of {sum(map(len, same))} classes differ only in case, white space or Unicode form, or are the "
-            f"same number, and each is a class of its own: {_listed(groups, '; ')}",
+            f"same number, and each is a class of its own: {_list_few(groups, '; ')}",
             "write the label of a class in the same way in all rows",
         )
 
@@ -226,12 +225,6 @@ class Suspect(NamedTuple):
     label: int
     predicted: int
     score: float
-
-
-def check_installed() -> None:
-    """Checks that cleanlab is installed; RecipeError if it is not."""
-    if extra("cleanlab") is None:
-        raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
 
 
 def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:

@@ -26,12 +26,6 @@ _SMALL_SET = 10_000
 _MANY_PASSES = 40  # BERT §A.2: "approximately 40 epochs over the 3.3 billion word corpus"
 
 
-def is_uncased(subject: Subject) -> bool:
-    """Returns whether the tokenizer maps upper case to lower case."""
-    upper, lower = (subject.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("ABE Abe", "abe abe"))
-    return bool(upper == lower)
-
-
 @rule("casing", "tokenizer")
 def casing(subject: Subject) -> Iterator[Finding]:
     """Compares the case of the text with that of the checkpoint's vocabulary."""
@@ -41,7 +35,9 @@ def casing(subject: Subject) -> Iterator[Finding]:
     total = sum(words.values())
     if total < _FEW_WORDS:
         return
-    if is_uncased(subject):
+    tokenizer = subject.tokenizer
+    both = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("ABE Abe", "abe abe")]
+    if both[0] == both[1]:  # the tokenizer maps upper case to lower case
         yield from _lost_case(subject)
         return
     upper = sum(count for word, count in words.items() if word != word.lower())

@@ -90,18 +90,14 @@ class _Stopwatch(TrainerCallback):
     def __init__(self, batches_of_round: int) -> None:
         self.times: list[tuple[float, float]] = []  # of passes, with the loading of the batch, and of the optimizer
         self._of_round = batches_of_round
-        self._begun = self._ended = self._passed = self._first = 0.0
-
-    @property
-    def seconds_to_first_batch(self) -> float:
-        return self._first - self._begun
+        self.begun = self._ended = self._passed = self.first = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begun = time.perf_counter()
+        self.begun = time.perf_counter()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self._ended:
-            self._ended = self._first = time.perf_counter()
+            self._ended = self.first = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         _wait_for_device()
@@ -114,7 +110,7 @@ class _Stopwatch(TrainerCallback):
         self._ended = now
         rounds, begun = divmod(len(self.times), self._of_round)
         if not begun:
-            control.should_training_stop |= are_enough(rounds, now - self._first)
+            control.should_training_stop |= are_enough(rounds, now - self.first)
 
 
 def are_enough(rounds: int, seconds: float) -> bool:
@@ -154,30 +150,34 @@ def make_trial(
     before = _running_and_waiting()
     with speed_ups.applied(trainer.model), without_library_bars():
         measured.train()
-        evaluation = None if evaluated is None else _evaluation(measured, *evaluated)
+        evaluation = None if evaluated is None else _measure_evaluation(measured, *evaluated)
+    after, waiting = _running_and_waiting(), None
+    if before is not None and after is not None:
+        running, waited = after - before
+        waiting = float(np.clip(waited / max(running + waited, 1), 0, 1))
     times = np.array(watch.times).reshape(-1, len(batches), 2)[:, ::-1]  # ascending lengths
     later = times[1:] if len(times) > 1 else times
     return Trial(
         Speed(tuple(length for length, _ in reversed(batches)), later[..., 0]),
         optimizer_seconds=float(later[..., 1].mean()),
-        start_seconds=watch.seconds_to_first_batch + max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
+        start_seconds=watch.first - watch.begun + max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
         evaluation=evaluation,
-        waiting=_waiting_since(before),
+        waiting=waiting,
     )
 
 
-def _evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches) -> Speed:
+def _measure_evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches) -> Speed:
     """Measures the evaluation of each batch, several times if it is short; its first pass is left out."""
     seconds = []
     for _, rows in batches:
         whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
         loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
         evaluate = partial(trainer.evaluation_loop, loader, "check", False)
-        seconds.append(_repeated(evaluate, _REPEATED_SECONDS / len(batches)))
+        seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(batches)))
     return Speed(tuple(length for length, _ in reversed(batches)), np.array([seconds[::-1]]))
 
 
-def _repeated(compute: Callable[[], Any], least: float) -> float:
+def _time_repeatedly(compute: Callable[[], Any], least: float) -> float:
     """Returns the mean duration of a function after its first call, in seconds; that of the first if it is long.
 
     It is called again until ``least`` seconds have passed.
@@ -229,11 +229,3 @@ def _running_and_waiting() -> np.ndarray | None:
     except (OSError, ValueError):
         return None
     return threads.sum(axis=0) if threads.ndim == 2 else None
-
-
-def _waiting_since(before: np.ndarray | None) -> float | None:
-    after = _running_and_waiting()
-    if before is None or after is None:
-        return None
-    running, waiting = after - before
-    return float(np.clip(waiting / max(running + waiting, 1), 0, 1))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from bertkit.features.choosing.conclusions import conclusions
+from bertkit.features.choosing.conclusions import conclude
 from bertkit.features.choosing.data import SEED, read_labelled, read_texts, recipe_name
 from bertkit.features.choosing.measuring import measure
 from bertkit.features.choosing.result import Choice, short_names
@@ -74,7 +74,7 @@ def choose(
     """
     named = list(map(str, several(models)))
     values = with_settings(recipe_name(task or "classification"), overrides, settings)
-    _check(named, texts, {"--task": task, "--folds": folds}, values)
+    _check_arguments(named, texts, {"--task": task, "--folds": folds}, values)
     task, folds = task or "classification", _FOLDS if folds is None else folds
     if folds < 2 or examples < (folds if texts is None else 1):
         raise RecipeError(f"{examples} examples in {folds} folds: expected two folds or more, and as many examples")
@@ -96,7 +96,7 @@ def choose(
         every.append(measure(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
     metric = every[0].metric
     copies = [] if labelled is None else labelled.copies
-    concluded = conclusions(every, metric)
+    concluded = conclude(every, metric)
     command = labelled.command if labelled is not None else ["pretrain", "--corpus", str(texts)]
     first = named[0] if concluded.leading is None else concluded.leading.model
     choice = Choice(
@@ -116,7 +116,7 @@ def choose(
     return choice
 
 
-def _check(
+def _check_arguments(
     models: Sequence[str], texts: str | Path | None, of_labels: Mapping[str, object], values: Mapping[str, Any]
 ) -> None:
     """Checks the arguments; RecipeError if they do not go together."""

@@ -38,7 +38,7 @@ class Conclusions(NamedTuple):
     sentences: list[str]
 
 
-def conclusions(measured: Sequence[Measured], metric: str | None) -> Conclusions:
+def conclude(measured: Sequence[Measured], metric: str | None) -> Conclusions:
     """Compares checkpoints.
 
     Args:
@@ -50,59 +50,66 @@ def conclusions(measured: Sequence[Measured], metric: str | None) -> Conclusions
         are_common = np.isfinite(np.stack(list(logs.values()))).all(axis=0)
         logs = {name: of_words[are_common] for name, of_words in logs.items()} if are_common.any() else {}
     words = len(next(iter(logs.values()), ()))
-    candidates = [_with_perplexity(each.candidate, logs.get(each.candidate.name)) for each in measured]
+    candidates = []
+    for candidate in (each.candidate for each in measured):
+        if candidate.name in logs:
+            value, ends = perplexity(logs[candidate.name])
+            low, high = ends or (None, None)
+            candidates.append(replace(candidate, perplexity=value, perplexity_low=low, perplexity_high=high))
+        else:
+            reason = candidate.no_perplexity or "its vocabulary has no piece of any of the masked words"
+            candidates.append(replace(candidate, no_perplexity=reason))
     leading: list[str]
     if metric is not None:
-        leading, sentences = _by_score(measured, metric)
+        leading, sentences = _rank_by_score(measured, metric)
     elif logs:
-        leading, sentences = _by_perplexity(logs)
+        leading, sentences = _rank_by_perplexity(logs)
     else:
         leading, sentences = [], ["No checkpoint predicts masked words: without labels nothing ranks them."]
     first = next((each for each in candidates if each.name in leading[:1]), None)
     best = first if len(leading) == 1 else None
-    return Conclusions(candidates, words, best, first, [*sentences, *_limits(candidates, metric)])
+    long = [each for each in candidates if each.wording.too_long >= _LONG]
+    if long:
+        named = ", ".join(f"{each.name} ({each.wording.too_long:.0%} above {each.wording.longest})" for each in long)
+        sentences.append(f"Texts with more tokens than the checkpoint reads: {named}.")
+    if metric is not None and len(candidates) > 1:
+        sentences.append(
+            "Scores of frozen vectors: after fine-tuning they are other ones, and the order may be another one too."
+        )
+    return Conclusions(candidates, words, best, first, sentences)
 
 
-def _with_perplexity(candidate: Candidate, logs: np.ndarray | None) -> Candidate:
-    if logs is None:
-        reason = candidate.no_perplexity or "its vocabulary has no piece of any of the masked words"
-        return replace(candidate, no_perplexity=reason)
-    value, ends = perplexity(logs)
-    low, high = ends or (None, None)
-    return replace(candidate, perplexity=value, perplexity_low=low, perplexity_high=high)
-
-
-def _by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str], list[str]]:
+def _rank_by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str], list[str]]:
     """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
     ordered = sorted(measured, key=lambda each: each.candidate.score, reverse=True)
     first, *others = (each.candidate for each in ordered)
     if first.score == -np.inf:
         return [], [f"{metric} is undefined for every checkpoint: each predicts the same for all examples."]
     leading = [each.name for each in (first, *others) if np.isclose(each.score, first.score, rtol=0, atol=1e-12)]
-    sentences = [_leading(f"Best by {metric}", metric, leading, f"{first.score:.4f}"), *ordered[0].guess]
+    sentences = [_name_leading(f"Best by {metric}", metric, leading, f"{first.score:.4f}"), *ordered[0].guess]
     if others:
         systems = [each.system for each in ordered if each.system is not None]
         compared = compare_systems(systems, metric).comparisons
         tests = {each.b: each.by_example for each in compared}
-        sentences += _told_apart(leading, tests, "the same examples in the same folds")
+        sentences += _tell_apart(leading, tests, "the same examples in the same folds")
         sentences += name_fastest(first, [each for each in others if not tests[each.name].is_significant])
     return leading, sentences
 
 
-def _leading(best_by: str, metric: str, leading: Sequence[str], score: str) -> str:
+def _name_leading(best_by: str, metric: str, leading: Sequence[str], score: str) -> str:
     """Returns the sentence on the best checkpoint, or on those that all have the best score."""
     if len(leading) == 1:
         return f"{best_by}: {leading[0]}, {score}."
     return f"{' and '.join(leading)} have the same {metric}, {score}: it does not tell which of them is better."
 
 
-def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[str]]:
+def _rank_by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[str]]:
     """Returns the checkpoints with the lowest pseudo-perplexity, and sentences."""
     names = sorted(logs, key=lambda name: -logs[name].mean())
     first = names[0]
     leading = [name for name in names if np.isclose(logs[name].mean(), logs[first].mean(), rtol=0, atol=1e-12)]
     score = amount(perplexity(logs[first])[0])
-    sentences = [_leading("Lowest pseudo-perplexity per word", "pseudo-perplexity per word", leading, score)]
+    sentences = [_name_leading("Lowest pseudo-perplexity per word", "pseudo-perplexity per word", leading, score)]
     if len(names) > 1:
 
         def mean(predictions: Sequence[Any], references: Sequence[Any]) -> float:
@@ -114,11 +121,11 @@ def _by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[str]]:
         lists = {name: logs[name].tolist() for name in names}
         words = list(range(len(lists[first])))
         tests = adjusted([by_example([lists[first]], [lists[name]], words, mean, terms) for name in names[1:]])
-        sentences += _told_apart(leading, dict(zip(names[1:], tests, strict=True)), "the same masked words")
+        sentences += _tell_apart(leading, dict(zip(names[1:], tests, strict=True)), "the same masked words")
     return leading, sentences
 
 
-def _told_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> list[str]:
+def _tell_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> list[str]:
     """Returns the sentences on which others are worse, and which ones cannot be told from the first."""
     it = "it" if len(leading) == 1 else leading[0]
     others = {name: test for name, test in tests.items() if name not in leading}
@@ -140,16 +147,3 @@ def name_fastest(first: Candidate, alike: Sequence[Candidate]) -> list[str]:
         return [] if not alike else ["More examples (--examples) may tell them apart."]
     times = f"{milliseconds(fastest.milliseconds)} ms per text in place of {milliseconds(first.milliseconds)}"
     return [f"{fastest.name} is the fastest of these, {times}; more examples (--examples) may tell them apart."]
-
-
-def _limits(candidates: Sequence[Candidate], metric: str | None) -> list[str]:
-    sentences: list[str] = []
-    long = [each for each in candidates if each.wording.too_long >= _LONG]
-    if long:
-        named = ", ".join(f"{each.name} ({each.wording.too_long:.0%} above {each.wording.longest})" for each in long)
-        sentences.append(f"Texts with more tokens than the checkpoint reads: {named}.")
-    if metric is not None and len(candidates) > 1:
-        sentences.append(
-            "Scores of frozen vectors: after fine-tuning they are other ones, and the order may be another one too."
-        )
-    return sentences

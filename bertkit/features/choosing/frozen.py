@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,14 +63,6 @@ class FrozenTask(ABC):
     def most_frequent(self, references: Sequence[Any]) -> tuple[str, Any] | None:
         """Returns the name and the value of the most frequent class of examples; None if an example has not one."""
         return None
-
-    def cut_to(self, longest: int) -> Task:
-        """Returns the task for a checkpoint that reads at most ``longest`` tokens."""
-        if longest >= self.task.data.max_seq_length:
-            return self.task
-        changed = self.task.with_settings()
-        changed.data = replace(self.task.data, max_seq_length=longest)
-        return changed
 
 
 @by_kind_of_task

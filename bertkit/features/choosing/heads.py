@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,21 +32,6 @@ class Head(NamedTuple):
     layer: int
     pooling: str
     strength: float
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Cross-validated predictions, and the heads that they come from.
-
-    Attributes:
-        predictions: N predictions in the form of the metric.
-        best: the head with the highest score over all folds; not of layer 0.
-        by_layer: name of the vectors → highest score of each layer over the strengths, 0 the embeddings.
-    """
-
-    predictions: list[Any]
-    best: Head
-    by_layer: dict[str, list[float]]
 
 
 def cross_validate(
@@ -91,7 +75,7 @@ def choose_head(
     references: Sequence[Any],
     folds: np.ndarray,
     measure: Callable[[Sequence[Any], Sequence[Any]], float],
-) -> Scored:
+) -> tuple[list[Any], Head, dict[str, list[float]]]:
     """Chooses a head for each fold by the other folds, and takes its predictions.
 
     Layer 0, the embeddings, is scored but not chosen: a checkpoint and its first layers share it, and what it tells is
@@ -102,6 +86,10 @@ def choose_head(
         references: N references.
         folds: fold of each example, (N,).
         measure: the metric; larger is better.
+
+    Returns:
+        N predictions, each by the head that was chosen for its fold; the head with the highest score over all folds,
+        not of layer 0; and name of the vectors → highest score of each layer over the strengths, 0 the embeddings.
     """
     heads, numbers = [head for head in predictions if head.layer > 0], np.unique(folds)
 
@@ -124,4 +112,4 @@ def choose_head(
         pooling: [max(scores[Head(layer, pooling, strength)] for strength in STRENGTHS) for layer in layers]
         for pooling in dict.fromkeys(head.pooling for head in heads)
     }
-    return Scored(taken, max(heads, key=scores.__getitem__), by_layer)
+    return taken, max(heads, key=scores.__getitem__), by_layer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,19 @@ def measure(
 ) -> Measured:
     """Measures a checkpoint; CheckpointError if it has no complete encoder, or an output is NaN or infinite."""
     encoder = checkpoint.embedder
-    metric, frozen, system, guess = (None, None, None, ()) if labelled is None else _score(encoder, name, labelled)
+    metric, frozen, system, guess = (
+        (None, None, None, ()) if labelled is None else _score_vectors(encoder, name, labelled)
+    )
     logs, reason = None, ""
     try:
         logs = log_probabilities(words, checkpoint.mask_filler)
     except CheckpointError as error:
         reason = str(error).removeprefix(f"{checkpoint.name}: ")
+    timed, seconds = [" ".join(row) for row in texts[:_TIMED]], []
+    for _ in range(2):  # two passes, which warm each other up; the faster one counts
+        start = time.perf_counter()
+        encoder.embed(timed, EmbedOptions(pooling="mean"), unreported)
+        seconds.append(time.perf_counter() - start)
     candidate = Candidate(
         model,
         name,
@@ -76,17 +83,21 @@ def measure(
         perplexity_high=None,
         no_perplexity=reason,
         parameters=sum(parameter.numel() for parameter in encoder.model.parameters()),
-        bytes=_bytes(checkpoint.name),
-        milliseconds=_milliseconds(encoder, [" ".join(row) for row in texts[:_TIMED]]),
+        bytes=_size_of_weights(checkpoint.name),
+        milliseconds=1000 * min(seconds) / len(timed),
     )
     return Measured(candidate, metric, system, guess, logs)
 
 
-def _score(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, FrozenScore, System, Sequence[str]]:
+def _score_vectors(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, FrozenScore, System, Sequence[str]]:
     """Scores linear heads on the frozen vectors of an encoder; also returns the metric, the predictions, and what
     guessing gives."""
     kind, examples, folds = labelled.task, labelled.examples, labelled.folds
-    task = per_example(kind.cut_to(longest_input(encoder.model.config)))
+    cut, longest = kind.task, longest_input(encoder.model.config)
+    if longest < cut.data.max_seq_length:
+        cut = kind.task.with_settings()
+        cut.data = replace(kind.task.data, max_seq_length=longest)
+    task = per_example(cut)
     features = task.encode(examples, encoder.tokenizer)
     with Bar(f"{name}: vectors", "inputs") as progress:
         vectors = frozen_vectors(kind, features, encoder, progress)
@@ -104,31 +115,25 @@ def _score(encoder: Embedder, name: str, labelled: Labelled) -> tuple[str, Froze
     def metric_of(predictions: Sequence[object], references: Sequence[object]) -> float:
         return float(task.compute_metrics(predictions, references)[metric])
 
-    scored = choose_head({head: predictions for head, (predictions, _) in sides.items()}, references, folds, metric_of)
+    of_heads = {head: predictions for head, (predictions, _) in sides.items()}
+    predictions, best, by_layer = choose_head(of_heads, references, folds, metric_of)
     terms = task_inference(task).terms
     low, high = score_interval(
-        scored.predictions,
-        references,
-        metric_of,
-        terms(metric, scored.predictions, references),
-        labelled.same_texts,
+        predictions, references, metric_of, terms(metric, predictions, references), labelled.same_texts
     ) or (None, None)
-    score = metric_of(scored.predictions, references)
+    score = metric_of(predictions, references)
     frozen = FrozenScore(
         score if np.isfinite(score) else None,
         low,
         high,
-        scored.best.layer,
+        best.layer,
         len(next(iter(vectors.values()))) - 1,
-        scored.best.pooling,
-        {
-            pooling: [value if np.isfinite(value) else None for value in scores]
-            for pooling, scores in scored.by_layer.items()
-        },
+        best.pooling,
+        {pooling: [value if np.isfinite(value) else None for value in scores] for pooling, scores in by_layer.items()},
     )
     system = System(
         name,
-        [scored.predictions],
+        [predictions],
         references,
         task.compute_metrics,
         terms,
@@ -154,17 +159,7 @@ def _guess(usual: tuple[str, object] | None, metric: str, measure: Measure, refe
     )
 
 
-def _milliseconds(encoder: Embedder, texts: Sequence[str]) -> float:
-    """Returns the time per text of the faster of two passes over texts, which warm each other up."""
-    seconds = []
-    for _ in range(2):
-        start = time.perf_counter()
-        encoder.embed(texts, EmbedOptions(pooling="mean"), unreported)
-        seconds.append(time.perf_counter() - start)
-    return 1000 * min(seconds) / len(texts)
-
-
-def _bytes(name: str) -> int | None:
+def _size_of_weights(name: str) -> int | None:
     """Returns the size of the weights of a checkpoint on disk; None if they are not found."""
     folder = Path(name)
     if not folder.is_dir():

@@ -25,27 +25,27 @@ class FrozenWords(FrozenTask):
 
     def vectors(self, states: Tensor, row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Returns ``word``, (L + 1, items, H)."""
-        return {"word": states[:, _tagged(row["word_ids"])]}
+        return {"word": states[:, _find_tagged(row["word_ids"])]}
 
     def targets(self, features: Columns) -> np.ndarray:
         rows = zip(features["labels"], features["word_ids"], strict=True)
-        return np.concatenate([np.asarray(labels)[_tagged(words)] for labels, words in rows])
+        return np.concatenate([np.asarray(labels)[_find_tagged(words)] for labels, words in rows])
 
     def examples(self, features: Columns) -> np.ndarray:
-        return np.repeat(features["example"], [len(_tagged(words)) for words in features["word_ids"]])
+        return np.repeat(features["example"], [len(_find_tagged(words)) for words in features["word_ids"]])
 
     def outputs(self, logits: np.ndarray, features: Columns) -> Outputs:
         longest = max(map(len, features["word_ids"]))
         outputs = np.zeros((len(features["word_ids"]), longest, self.classes))
         start = 0
         for row, words in enumerate(features["word_ids"]):
-            positions = _tagged(words)
+            positions = _find_tagged(words)
             outputs[row, positions] = logits[start : start + len(positions)]
             start += len(positions)
         return outputs
 
 
-def _tagged(word_ids: Any) -> np.ndarray:
+def _find_tagged(word_ids: Any) -> np.ndarray:
     """Returns the positions of the tokens that have a tag."""
     return np.flatnonzero(np.asarray(word_ids) != NO_WORD)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bertkit.metrics import score_range
@@ -50,38 +50,34 @@ def with_interval(value: float | None, low: float | None, high: float | None, fo
 
 def render(choice: Any) -> str:
     """Returns the page of a `bertkit.features.choosing.result.Choice` as HTML."""
+    drawn: dict[str, Any] = {**_draw_scores(choice), **_draw_perplexities(choice.candidates)}
+    drawn |= {"left": _LEFT, "width": _WIDTH, "height": _HEIGHT}
+    return render_page("bertkit.features.choosing", "choose.html", "choose.js", "choose.css", choice=choice, **drawn)
+
+
+def _draw_scores(choice: Any) -> dict[str, Any]:
+    """Returns the marks of the scores, the lines of the layers, and the ticks of both axes."""
     frozen = [each.frozen for each in choice.candidates]
     scores = [each for each in frozen if each is not None]
     values = [value for each in scores for value in (each.score, each.low, each.high) if value is not None]
-    by_layer = [value for each in scores for line in each.by_layer.values() for value in line if value is not None]
+    values += [value for each in scores for line in each.by_layer.values() for value in line if value is not None]
     # The axis of scores has their range, without the part below 0 if no score is there.
     low, most = score_range(choice.metric or "", [choice.metric or ""])
-    lowest, highest = min([*values, *by_layer], default=0.0), max([*values, *by_layer], default=1.0)
+    lowest, highest = min(values, default=0.0), max(values, default=1.0)
     low = 0.0 if lowest >= 0 else min(low, lowest)
     high = max(highest, low + 1e-9) if most is None or highest > most else most
-    known = [
-        value
-        for each in choice.candidates
-        for value in (each.perplexity, each.perplexity_low, each.perplexity_high)
-        if value is not None
-    ]
-    first, last = (math.log10(min(known)), math.log10(max(known))) if known else (0.0, 1.0)
-    last = max(last, first + 0.3)
 
-    def place_of_score(value: float) -> float:
+    def place(value: float) -> float:
         return round(_WIDTH * (value - low) / (high - low), 1)
 
-    def height_of_score(value: float) -> float:
+    def height(value: float) -> float:
         return round(_HEIGHT * (high - value) / (high - low), 1)
-
-    def place_of_perplexity(value: float) -> float:
-        return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
 
     most_layers = max((each.layers for each in scores), default=1)
     lines_of = {
         vectors: {
             number: [
-                (round(_WIDTH * layer / most_layers, 1), height_of_score(value), f"{value:.3f}")
+                (round(_WIDTH * layer / most_layers, 1), height(value), f"{value:.3f}")
                 for layer, value in enumerate(each.by_layer[vectors])
                 if value is not None
             ]
@@ -90,28 +86,33 @@ def render(choice: Any) -> str:
         }
         for vectors in dict.fromkeys(name for each in scores for name in each.by_layer)
     }
-    # On the axis of pseudo-perplexities: 1, 2 and 5 times powers of ten, or the powers alone.
+    return {
+        "scores": [_mark(each.score, each.low, each.high, "{:.3f}".format, place) for each in scores],
+        "score_ticks": [(place(value), f"{value:.2f}") for value in _ticks(low, high)],
+        "layers": lines_of,
+        "layer_ticks": [(height(value), f"{value:.2f}") for value in _ticks(low, high)],
+        "most_layers": most_layers,
+    }
+
+
+def _draw_perplexities(candidates: Sequence[Any]) -> dict[str, Any]:
+    """Returns the marks of the pseudo-perplexities, and the ticks of their axis, which is logarithmic."""
+    of_candidates = [(each.perplexity, each.perplexity_low, each.perplexity_high) for each in candidates]
+    known = [value for values in of_candidates for value in values if value is not None]
+    first, last = (math.log10(min(known)), math.log10(max(known))) if known else (0.0, 1.0)
+    last = max(last, first + 0.3)
+
+    def place(value: float) -> float:
+        return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
+
+    # 1, 2 and 5 times powers of ten, or the powers alone.
     powers = range(math.floor(first), math.ceil(last) + 1)
     rounds = [factor * 10.0**power for power in powers for factor in ((1, 2, 5) if last - first < 1.5 else (1,))]
-    drawn: dict[str, Any] = {
-        "scores": [_mark(each.score, each.low, each.high, "{:.3f}".format, place_of_score) for each in scores],
-        "score_ticks": [(place_of_score(value), f"{value:.2f}") for value in _ticks(low, high)],
-        "perplexities": [
-            _mark(each.perplexity, each.perplexity_low, each.perplexity_high, amount, place_of_perplexity)
-            for each in choice.candidates
-        ],
-        "perplexity_ticks": [
-            (place_of_perplexity(value), amount(value)) for value in rounds if first <= math.log10(value) <= last
-        ],
+    return {
+        "perplexities": [_mark(*values, amount, place) for values in of_candidates],
+        "perplexity_ticks": [(place(value), amount(value)) for value in rounds if first <= math.log10(value) <= last],
         "has_perplexities": bool(known),
-        "layers": lines_of,
-        "layer_ticks": [(height_of_score(value), f"{value:.2f}") for value in _ticks(low, high)],
-        "most_layers": most_layers,
-        "left": _LEFT,
-        "width": _WIDTH,
-        "height": _HEIGHT,
     }
-    return render_page("bertkit.features.choosing", "choose.html", "choose.js", "choose.css", choice=choice, **drawn)
 
 
 def _ticks(low: float, high: float) -> list[float]:

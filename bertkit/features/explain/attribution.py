@@ -164,6 +164,8 @@ def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> 
     Raises:
         DataError: there is no probability that depends on the input alone.
     """
+    import torch
+
     masked = network.tokenizer.mask_token_id
     if masked is None:
         masked = network.tokenizer.pad_token_id
@@ -172,7 +174,13 @@ def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> 
     baseline, rows = ids.copy(), np.tile(ids, (len(words), 1))
     for row, word in zip(rows, words, strict=True):
         baseline[word.start : word.end] = row[word.start : word.end] = masked
-    values = _values(network, subject, targets, np.concatenate([[ids, baseline], rows]))
+    inputs, size = np.concatenate([[ids, baseline], rows]), max(1, _TOKENS // len(ids))
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(inputs), size):
+            outputs = subject.call(subject.batch(network, inputs[start : start + size]))
+            parts.append([target.of(outputs).double().cpu().numpy() for target in targets])
+    values = np.concatenate(parts, axis=1)  # a row for each target, a number for each input
     reasons = [_reason(network, subject, target, baseline, own) for target, own in zip(targets, values, strict=True)]
     name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
     return Attribution(subject.prediction, words, reasons, name, subject.curve, subject.note)
@@ -188,7 +196,7 @@ def _reason(network: Network, subject: Subject, target: Target, baseline: np.nda
         values: (W + 2,) float64, the number for the input, for the baseline, and with each word masked.
     """
     value, lowest = values[:2].tolist()
-    of_tokens, error, steps = _integrated(network, subject, target, baseline, value - lowest)
+    of_tokens, error, steps = _integrate(network, subject, target, baseline, value - lowest)
     gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.pieces.words])
     occlusion = value - values[2:]
     correlation = spearman(gradients, occlusion) if len(gradients) > 2 else math.nan
@@ -206,20 +214,7 @@ def _reason(network: Network, subject: Subject, target: Target, baseline: np.nda
     )
 
 
-def _values(network: Network, subject: Subject, targets: Sequence[Target], ids: np.ndarray) -> np.ndarray:
-    """Returns T numbers for each of N inputs, (T, N) float64."""
-    import torch
-
-    size = max(1, _TOKENS // ids.shape[1])
-    values = []
-    with torch.inference_mode():
-        for start in range(0, len(ids), size):
-            outputs = subject.call(subject.batch(network, ids[start : start + size]))
-            values.append([target.of(outputs).double().cpu().numpy() for target in targets])
-    return np.concatenate(values, axis=1)
-
-
-def _integrated(
+def _integrate(
     network: Network, subject: Subject, target: Target, baseline: np.ndarray, difference: float
 ) -> tuple[np.ndarray, float, int]:
     """Returns the integrated gradients of the tokens, (S,), the completeness error, and the number of steps."""

@@ -166,9 +166,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
             continue
         pieces = pieces_of(network, [text], name=f"{file}: text {number + 1}")
         found += [
-            (number, pieces, each.start, each.end)
-            for each in pieces.words
-            if _folded(each.text) == _folded(word.strip())
+            (number, pieces, each.start, each.end) for each in pieces.words if _fold(each.text) == _fold(word.strip())
         ]
     if len(found) < 3:
         raise DataError(
@@ -191,7 +189,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
     )
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     """Returns a word in the form that is compared: composed letters, without upper case."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
 

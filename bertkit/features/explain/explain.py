@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bertkit.features.explain.attention import Attention, attention_of
 from bertkit.features.explain.attribution import Attribution, Unit, attribution_of, subject_to_explain
 from bertkit.features.explain.contexts import contexts_of
-from bertkit.features.explain.filling import Filling, filling_of, rank_texts, score_pairs
+from bertkit.features.explain.filling import Filling, fillings, rank_texts, score_pairs
 from bertkit.features.explain.network import Network, load_network
 from bertkit.features.explain.next_sentence import NextSentence, next_sentence_of
 from bertkit.features.explain.page import draw_attention, draw_attribution
@@ -261,7 +261,7 @@ def explanation_of(
         pieces = pieces_of(network, texts, window=window or 0)
     compute: dict[str, Callable[[], Any]] = {
         "attention": lambda: attention_of(network, pieces),
-        "masked": lambda: filling_of(network, pieces),
+        "masked": lambda: fillings(network, [pieces])[0],
         "next_sentence": lambda: next_sentence_of(network, pieces, sentences),
     }
     if subject is not None:

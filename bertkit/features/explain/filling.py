@@ -80,13 +80,8 @@ class Filling:
         return lines
 
 
-def filling_of(network: Network, pieces: Pieces) -> Filling:
-    """Masks each word of a text in turn; CheckpointError if the checkpoint predicts no masked tokens."""
-    return fillings(network, [pieces])[0]
-
-
 def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
-    """Masks each word of several texts in turn; see `filling_of`."""
+    """Masks each word of several texts in turn; CheckpointError if the checkpoint predicts no masked tokens."""
     filler = _mask_filler(network)
     words = [MaskedWord(number, word.start, word.end) for number, text in enumerate(texts) for word in text.words]
     encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]

@@ -99,7 +99,7 @@ def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Ne
             model, _ = load_model(task.head, checkpoint, config, new_head=False)
         task.prepare(model)
     else:
-        model = _pretrained(checkpoint, config)
+        model = _load_pretrained(checkpoint, config)
     tokenizer = load_tokenizer(checkpoint, config=config)
     try:
         model.set_attn_implementation("eager")
@@ -109,7 +109,7 @@ def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Ne
     return Network(checkpoint, model.to(inference_device(device)).eval(), tokenizer, task)
 
 
-def _pretrained(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
+def _load_pretrained(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
     """Loads a checkpoint without a task: with the heads that it was saved with, or else the encoder alone."""
     head = saved_head(config)
     if head in (*MASKED_LM_HEADS, *_PAIR_HEADS):

@@ -158,7 +158,13 @@ def pieces_of(network: Network, texts: Sequence[str], name: str | None = None, w
     parts: list[Sequence[int]] = [range(length)]
     if length > network.longest:
         if window is not None and len(texts) == 1 and network.overlap is not None:
-            parts = _parts(whole.sequence_ids(0), network.longest, network.overlap)
+            is_own = [owner == 0 for owner in whole.sequence_ids(0)]
+            begin, end = is_own.index(True), length - is_own[::-1].index(True)
+            around = length - (end - begin)  # special tokens, which each window has
+            parts = [
+                [*range(begin), *range(begin + start, begin + stop), *range(end, length)]
+                for start, stop in windows(end - begin, network.longest - around, network.overlap)
+            ]
         else:
             encoded = network.tokenizer(*texts, truncation=True, max_length=network.longest, **options)
             parts = [range(len(encoded["input_ids"]))]
@@ -177,22 +183,6 @@ def pieces_of(network: Network, texts: Sequence[str], name: str | None = None, w
     ids, segments = ([encoded[key][token] for token in parts[number]] for key in ("input_ids", "token_type_ids"))
     left_out = length - len(encoded["input_ids"])
     return pieces_with(network, texts, ids, segments, words, left_out, number, len(parts))
-
-
-def _parts(owners: Sequence[int | None], longest: int, overlap: int) -> list[Sequence[int]]:
-    """Returns the tokens of each window of an encoded text, with its special tokens around them.
-
-    Args:
-        owners: for each token 0, or None for the special tokens at both ends.
-        longest: tokens of a window.
-        overlap: tokens that neighbouring windows share.
-    """
-    first, last = owners.index(0), len(owners) - owners[::-1].index(0)
-    before, after = range(first), range(last, len(owners))
-    return [
-        [*before, *range(first + start, first + end), *after]
-        for start, end in windows(last - first, longest - len(before) - len(after), overlap)
-    ]
 
 
 def number_of_window(window: int | None, count: int, default: int = 0) -> int:

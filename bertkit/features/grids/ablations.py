@@ -36,6 +36,13 @@ TASKS = ("mnli", "qnli", "mrpc", "sst2")
 RESULTS, TABLE, PRETRAINED, FINETUNED = "ablations.json", "ablations.csv", "pretrain", "finetune"
 _RECIPES = "pretrain/ablations/"
 _SIZE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+_OF_DOCUMENTS = ("train_documents", "train_digest", "held_out_documents", "held_out_digest")
+# Keys of recipes that have their values from the variant.
+_OF_VARIANTS = {
+    "model.name_or_path": "the variants are pre-trained from new weights",
+    "model.attention": "the variants differ in it",
+    "task.pair_objective": "the variants differ in it",
+}
 
 
 def ablations(
@@ -76,7 +83,7 @@ def ablations(
         ```
     """
     folder, tasks = Path(output_dir), several(tasks)
-    recipes = _check(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
+    recipes = _prepare(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
     pretraining: dict[str, dict[str, float]] = {}
     documents: dict[str, dict[str, int | str]] = {}
     grids: dict[str, dict[str, GridResults]] = {}
@@ -85,7 +92,8 @@ def ablations(
         say(f"{number}/{len(recipes)} {variant}" + (f": already pre-trained; {place}" if is_finished(place) else ""))
         if not is_finished(place):
             pretrain(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
-        documents[variant] = _documents_of(place)
+        of_corpus = recorded(place).get("data", {}).get("corpus", {})
+        documents[variant] = {name: of_corpus[name] for name in _OF_DOCUMENTS if name in of_corpus}
         first = next(iter(documents))
         if documents[variant] != documents[first]:
             raise DataError(
@@ -108,7 +116,7 @@ def ablations(
     return _conclude(folder, pretraining, documents, grids)
 
 
-def _check(
+def _prepare(
     folder: Path,
     corpus: str | Path | Sequence[str | Path],
     data_dir: str | Path,
@@ -122,22 +130,30 @@ def _check(
     faults: list[str] = []
     recipes: dict[str, Recipe] = {}
 
-    def collect(check: Any, *arguments: Any) -> Any:
-        with noted(faults, BertkitError):
-            return check(*arguments)
-
-    collect(check_contents, folder, (PRETRAINED, FINETUNED, RESULTS, TABLE))
+    with noted(faults, BertkitError):
+        check_contents(folder, (PRETRAINED, FINETUNED, RESULTS, TABLE))
     if seeds < 1:
         faults.append(f"seeds: {seeds} is not at least 1")
-    collect(check_tasks, tasks)
-    values = {**(collect(_read_size, size) or {}), **(overrides or {})}
+    with noted(faults, BertkitError):
+        check_tasks(tasks)
+    values: dict[str, Any] = {}
+    known = [each for each in recipes_in("pretrain/") if each.startswith("bert-")]
+    if size in known:
+        model = load_recipe(f"pretrain/{size}").model
+        values = {f"model.{key}": model[key] for key in _SIZE}
+    else:
+        near = did_you_mean(size, known)
+        faults.append(f"--size: unknown size {size!r}; expected one of {', '.join(known)}{near}")
+    values |= overrides or {}
     for variant in VARIANTS:
-        known = len(faults)
-        recipe = collect(_read_variant, variant, corpus, values)
-        if recipe is not None:
-            recipes[variant] = recipe
-            collect(check_repeated_run, recipe, folder / PRETRAINED / variant)
-        if len(faults) > known:
+        number = len(faults)
+        with noted(faults, BertkitError):
+            for key, reason in _OF_VARIANTS.items():
+                if key in values:
+                    raise RecipeError(f"{key}: {reason}; remove it")
+            recipes[variant] = checked_recipe(pretraining_recipe(_RECIPES + variant, corpus, None, values))
+            check_repeated_run(recipes[variant], folder / PRETRAINED / variant)
+        if len(faults) > number:
             break  # the other variants have the same faults
     for task in tasks:
         with noted(faults, BertkitError):
@@ -145,33 +161,6 @@ def _check(
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes
-
-
-def _read_size(name: str) -> dict[str, Any]:
-    """Returns the overrides that give a model the size of a recipe."""
-    known = [each for each in recipes_in("pretrain/") if each.startswith("bert-")]
-    if name not in known:
-        raise RecipeError(
-            f"--size: unknown size {name!r}; expected one of {', '.join(known)}{did_you_mean(name, known)}"
-        )
-    model = load_recipe(f"pretrain/{name}").model
-    return {f"model.{key}": model[key] for key in _SIZE}
-
-
-def _read_variant(variant: str, corpus: str | Path | Sequence[str | Path], values: Mapping[str, Any]) -> Recipe:
-    if "model.name_or_path" in values:
-        raise RecipeError("model.name_or_path: the variants are pre-trained from new weights; remove it")
-    for key in ("model.attention", "task.pair_objective"):
-        if key in values:
-            raise RecipeError(f"{key}: the variants differ in it; remove it")
-    return checked_recipe(pretraining_recipe(_RECIPES + variant, corpus, None, values))
-
-
-def _documents_of(place: Path) -> dict[str, int | str]:
-    """Returns the numbers and digests of the documents of a finished pre-training."""
-    corpus = recorded(place).get("data", {}).get("corpus", {})
-    names = ("train_documents", "train_digest", "held_out_documents", "held_out_digest")
-    return {name: corpus[name] for name in names if name in corpus}
 
 
 def _conclude(

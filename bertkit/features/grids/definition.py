@@ -224,7 +224,7 @@ def check_stored(definition: Definition, folder: Path, data: Mapping[str, str]) 
     if not path.is_file():
         return None
     stored = _read(path)
-    before, after = _compared(stored), _compared(_with_data(definition, data))
+    before, after = _select_compared(stored), _select_compared(_with_data(definition, data))
     changes = [
         f"{key} was {shown(before.get(key))} and is now {shown(after.get(key))}"
         for key in dict.fromkeys((*before, *after))
@@ -238,7 +238,20 @@ def check_stored(definition: Definition, folder: Path, data: Mapping[str, str]) 
 
 
 def _with_data(definition: Definition, data: Mapping[str, str]) -> dict[str, Any]:
-    return dict(json.loads(dumps({**_as_json(definition), "data": dict(data)})))
+    described = {
+        "recipe_name": definition.recipe.name,
+        "recipe": definition.recipe.to_dict(),
+        "grid": definition.grid,
+        "search": {
+            key: dataclasses.asdict(space) if isinstance(space, Range) else space
+            for key, space in definition.search.items()
+        },
+        "trials": definition.trials,
+        "seeds": definition.seeds,
+        "folds": definition.folds,
+        "data": dict(data),
+    }
+    return dict(json.loads(dumps(described)))
 
 
 def read(folder: Path) -> Definition:
@@ -256,31 +269,16 @@ def read(folder: Path) -> Definition:
         raise OutputError(f"{path}: damaged; remove it and repeat the command") from error
 
 
-def _as_json(definition: Definition) -> dict[str, Any]:
-    return {
-        "recipe_name": definition.recipe.name,
-        "recipe": definition.recipe.to_dict(),
-        "grid": definition.grid,
-        "search": {
-            key: dataclasses.asdict(space) if isinstance(space, Range) else space
-            for key, space in definition.search.items()
-        },
-        "trials": definition.trials,
-        "seeds": definition.seeds,
-        "folds": definition.folds,
-    }
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        _compared(stored)
+        _select_compared(stored)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(f"{path}: damaged ({error}); remove it and repeat the command") from error
     return dict(stored)
 
 
-def _compared(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _select_compared(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of ``grid.json`` that must not change, by dotted key: all but placement, hub, names, trackers
     and reports."""
     flat = {

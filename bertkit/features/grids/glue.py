@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from transformers import TrainerCallback
 
 from bertkit.features.grids.definition import GRID_FILE, RUNS
-from bertkit.features.grids.grid import all_values, prepare, run
+from bertkit.features.grids.grid import all_values, prepare
 from bertkit.features.grids.results import BEST, GridResults
 from bertkit.features.grids.table import failures, notes
 from bertkit.features.grids.values import Values, label
@@ -187,7 +187,7 @@ def finetune_glue_grid(
     prepared = _for_each(
         tasks, lambda name: prepare(GLUE + name, folder / name, grid, search, trials, seeds, folds, values)
     )
-    grids = {name: run(*each, folder / name, worker) for name, each in prepared.items()}
+    grids = {name: each.run(worker) for name, each in prepared.items()}
     means = [100 * row.mean for each in grids.values() if (row := each.best_setting) and row.mean is not None]
     places = [folder / name / BEST for name, each in grids.items() if each.best is not None]
     runs = _earlier(folder, tasks, BEST) | {place: load_recipe(place / "recipe.yaml") for place in places}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,13 @@ from typing import Any
 from bertkit.features.grids.best import complete_best
 from bertkit.features.grids.definition import GRID_FILE, RUNS, Definition, Setting, check_stored, define, store
 from bertkit.features.grids.results import GridResults, collect, write
-from bertkit.features.grids.search import check_optuna
 from bertkit.features.grids.values import Range, Values
 from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import config_changes
-from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, listed, noted
+from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, importing, listed, noted
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.locks import FolderInUseError, RunLock
 from bertkit.runtime.placement.resolve import visible_gpus
@@ -36,18 +35,55 @@ from bertkit.training.runs.run_directory import set_up
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Facts about a checked grid.
+class PreparedGrid:
+    """A checked grid.
 
     Attributes:
+        definition: its settings, seeds and folds.
+        folder: its output folder.
         task: the task, with the values learnt from the data.
         data: split → fingerprint.
         gpus: number of GPUs, each of which runs one cell at a time; 0 if this process runs the cells itself.
     """
 
+    definition: Definition
+    folder: Path
     task: Task
     data: Mapping[str, str]
     gpus: int
+
+    def run(self, worker: bool) -> GridResults:
+        """Runs the cells, or takes part in the work of other processes, and writes the results when all have ended.
+
+        Raises:
+            FolderInUseError: another process works on the grid, and ``worker`` is False.
+            RecipeError: the folder holds another grid.
+            TrainingError: the worker processes have ended before all cells have.
+        """
+        definition, folder = self.definition, self.folder
+        with ExitStack() as stack:
+            if not worker:
+                # One process is in charge, so that a command that is given twice by mistake makes no two workers.
+                try:
+                    stack.enter_context(RunLock(folder))
+                except FolderInUseError as error:
+                    raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
+            with grid_lock(folder):
+                store(definition, folder, self.data)
+                if not worker:
+                    forget_failures(folder)
+            if self.gpus > 1:
+                work_on_gpus(folder, self.gpus)
+                if left := source_of(definition, folder).cells():
+                    raise TrainingError(f"{folder}: {len(left)} runs have not ended; repeat the command to continue")
+            else:
+                with sharing_encodings(folder / ENCODED):
+                    work(definition, folder)
+            with grid_lock(folder, math.inf):  # another worker may be predicting the test sets
+                shutil.rmtree(folder / ENCODED, ignore_errors=True)
+                tests = [name for name in self.data if not is_labelled(name)]
+                complete_best(definition, collect(definition, self.task, folder), tests)
+                return write(definition, collect(definition, self.task, folder))
 
 
 def finetune_grid(
@@ -103,8 +139,7 @@ def finetune_grid(
     """
     folder = Path(output_dir)
     values = all_values(with_settings(recipe, overrides, settings), model, data_dir)
-    definition, task = prepare(recipe, folder, grid, search, trials, seeds, folds, values)
-    return run(definition, task, folder, worker)
+    return prepare(recipe, folder, grid, search, trials, seeds, folds, values).run(worker)
 
 
 def all_values(overrides: Mapping[str, Any] | None, model: str | None, data_dir: str | Path | None) -> dict[str, Any]:
@@ -122,33 +157,26 @@ def prepare(
     seeds: int | Sequence[int],
     folds: int | None,
     overrides: Mapping[str, Any],
-) -> tuple[Definition, Prepared]:
+) -> PreparedGrid:
     """Checks everything that can be checked before a run: folder, values, placement, checkpoint and data.
 
     One BertkitError has all faults.
     """
     faults: list[str] = []
     with noted(faults, OutputError):
-        _check_folder(folder)
+        check_place(folder)
+        entries = contents(folder)
+        if entries and GRID_FILE not in entries and entries != [RUNS]:
+            raise OutputError(
+                f"--output-dir {folder}: already contains {', '.join(entries[:3])} and no grid; give another folder"
+            )
     try:
         definition = define(recipe, overrides, grid, search, trials, seeds, folds)
     except RecipeError as error:
         raise RecipeError(listed([*faults, str(error)])) from error
     if search:
-        check_optuna()
-    return definition, _checked(definition, folder, faults)
-
-
-def _check_folder(folder: Path) -> None:
-    check_place(folder)
-    entries = contents(folder)
-    if entries and GRID_FILE not in entries and entries != [RUNS]:
-        raise OutputError(
-            f"--output-dir {folder}: already contains {', '.join(entries[:3])} and no grid; give another folder"
-        )
-
-
-def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepared:
+        with importing("--search", "search"):
+            import optuna  # noqa: F401
     settings = definition.recipe.placement
     if settings.num_processes not in (None, 1) or settings.strategy != "auto":
         faults.append("placement: a grid trains each run in one process; remove num_processes and strategy")
@@ -168,7 +196,7 @@ def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepare
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
-    return Prepared(task, data, gpus)
+    return PreparedGrid(definition, folder, task, data, gpus)
 
 
 def settings_to_check(definition: Definition) -> list[Setting]:
@@ -197,42 +225,3 @@ def _check_checkpoint(recipe: Recipe, folder: Path) -> None:
     config = read_config(source, any_encoder=True).build(config_changes(recipe.model))
     check_positions(recipe.data.max_seq_length, config, source)
     load_tokenizer(source, config=config)
-
-
-def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) -> GridResults:
-    """Runs the cells of a checked grid, or takes part in it, and writes the results when all have ended.
-
-    Raises:
-        FolderInUseError: another process works on the grid, and ``worker`` is False.
-        RecipeError: the folder holds another grid.
-        TrainingError: the worker processes have ended before all cells have.
-    """
-    # One process is in charge, so that a command that is given twice by mistake does not become two workers.
-    with nullcontext() if worker else _in_charge(folder):
-        with grid_lock(folder):
-            store(definition, folder, prepared.data)
-            if not worker:
-                forget_failures(folder)
-        if prepared.gpus > 1:
-            work_on_gpus(folder, prepared.gpus)
-            if left := source_of(definition, folder).cells():
-                raise TrainingError(f"{folder}: {len(left)} runs have not ended; repeat the command to continue")
-        else:
-            with sharing_encodings(folder / ENCODED):
-                work(definition, folder)
-        with grid_lock(folder, math.inf):  # another worker may be predicting the test sets
-            shutil.rmtree(folder / ENCODED, ignore_errors=True)
-            tests = [name for name in prepared.data if not is_labelled(name)]
-            complete_best(definition, collect(definition, prepared.task, folder), tests)
-            return write(definition, collect(definition, prepared.task, folder))
-
-
-@contextmanager
-def _in_charge(folder: Path) -> Iterator[None]:
-    """Context with the lock of a grid."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(RunLock(folder))
-        except FolderInUseError as error:
-            raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
-        yield

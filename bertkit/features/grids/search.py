@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.features.grids.definition import Cell, Definition, Record, Setting
 from bertkit.features.grids.values import Range
-from bertkit.runtime.errors import importing
 from bertkit.runtime.files import disk_faults, write_whole
 
 if TYPE_CHECKING:
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 
 JOURNAL = "optuna.journal"
 _SEEDS = 2**32  # the limit of numpy
-
-
-def check_optuna() -> None:
-    """Raises RecipeError unless Optuna is installed."""
-    with importing("--search", "search"):
-        import optuna  # noqa: F401
 
 
 class Search:
@@ -47,7 +40,9 @@ class Search:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path = self.folder / JOURNAL
-        _remove_incomplete_line(path)
+        content = path.read_bytes() if path.is_file() else b""
+        if content and not content.endswith(b"\n"):  # a killed process has not written its last line completely
+            write_whole(path, content[: content.rfind(b"\n") + 1])
         with warnings.catch_warnings(), disk_faults(path):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             seed = (self.definition.seeds[0] * 10_007 + number) % _SEEDS
@@ -129,22 +124,15 @@ class Search:
         number = len(trials) if begun is None else begun
         with self._study(number) as study:
             trial = study.ask() if begun is None else optuna.Trial(study, trials[begun]._trial_id)
-            return Setting(number, {key: _sampled(trial, key, space) for key, space in self.definition.search.items()})
+            return Setting(number, {key: _sample(trial, key, space) for key, space in self.definition.search.items()})
 
 
-def _sampled(trial: optuna.Trial, key: str, space: Range | list[Any]) -> Any:
+def _sample(trial: optuna.Trial, key: str, space: Range | list[Any]) -> Any:
     if not isinstance(space, Range):
         return trial.suggest_categorical(key, space)
     if isinstance(space.low, int) and isinstance(space.high, int):
         return trial.suggest_int(key, space.low, space.high, log=space.log)
     return trial.suggest_float(key, space.low, space.high, log=space.log)
-
-
-def _remove_incomplete_line(path: Path) -> None:
-    """Removes the end of a journal that a killed process has not written completely."""
-    content = path.read_bytes() if path.is_file() else b""
-    if content and not content.endswith(b"\n"):
-        write_whole(path, content[: content.rfind(b"\n") + 1])
 
 
 def _no_lock() -> Any:

@@ -72,7 +72,7 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
             if text == "paper" and option == "--grid":
                 pairs += PAPER.items()
             elif equals and key:
-                pairs.append((key.strip(), _parsed(option, key.strip(), values, faults)))
+                pairs.append((key.strip(), _parse_values(option, key.strip(), values, faults)))
             else:
                 faults.append(f"{option} {shown(text)[1:-1]}: expected {_FORMS[option]}")
     spaces: dict[str, Any] = {}
@@ -80,17 +80,17 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
         if key in spaces:
             faults.append(f"{option} {key}: given twice; list all values once")
         if isinstance(space, str) and option == "--search":
-            space = _parsed(option, key, space, faults)
-        spaces[key] = space if isinstance(space, Range) else _listed(space)
+            space = _parse_values(option, key, space, faults)
+        spaces[key] = space if isinstance(space, Range) else _as_list(space)
         faults += [f"{option} {key}: {fault}" for fault in _faults_of_space(option, key, spaces[key])]
     return spaces
 
 
-def _parsed(option: str, key: str, text: str, faults: list[str]) -> Range | list[Any]:
+def _parse_values(option: str, key: str, text: str, faults: list[str]) -> Range | list[Any]:
     match = _RANGE.fullmatch(text) if option == "--search" else None
     parts = [text] if match is None else [match["low"], match["high"]]
     try:
-        values = [value for part in parts for value in _listed(parse_value(f"[{part}]"))]
+        values = [value for part in parts for value in _as_list(parse_value(f"[{part}]"))]
     except RecipeError:
         faults.append(f"{option} {key}: {shown(text)} is not a list of values with a comma between two")
         return [None]
@@ -102,7 +102,7 @@ def _parsed(option: str, key: str, text: str, faults: list[str]) -> Range | list
     return Range(values[0], values[1], match["log"] is not None)
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 

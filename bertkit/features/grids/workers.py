@@ -71,12 +71,13 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
     try:
         with run_scope(place):
             # Another worker may have finished the cell before this one had the lock.
-            return record_of(folder, cell) or _recorded(definition, cell, place, folder)
+            return record_of(folder, cell) or _train(definition, cell, place, folder)
     except FolderInUseError:
         return None
 
 
-def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
+def _train(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
+    """Runs a cell or continues its run, and writes its record: scores, or the error."""
     record: dict[str, Any]
     try:
         recipe = definition.recipe_of(cell)
@@ -217,12 +218,6 @@ def _report(definition: Definition, folder: Path, cell: Cell, record: Mapping[st
 # ---- several GPUs ---------------------------------------------------------------------------------------------------
 
 
-def take_part(folder: Path) -> None:
-    """Runs cells of the grid in ``folder`` until it is complete; tokenized data are shared with other workers."""
-    with sharing_encodings(folder / ENCODED):
-        work(read(folder), folder)
-
-
 def work_on_gpus(folder: Path, gpus: int) -> None:
     """Starts a worker process per GPU and waits for all; returns also if one of them was killed.
 
@@ -250,4 +245,6 @@ def work_on_gpus(folder: Path, gpus: int) -> None:
 
 if __name__ == "__main__":
     end_with_launcher()
-    take_part(Path(sys.argv[1]))
+    grid = Path(sys.argv[1])
+    with sharing_encodings(grid / ENCODED):
+        work(read(grid), grid)

@@ -102,7 +102,14 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
     for key in losses:
         curves = {"training": points(history, key), "validation": points(history, f"eval_{key}")}
         charts.append(_chart(key, readable(key), curves, _limits(key, (), curves), baselines.get(key, {}), phases))
-    for name, keys in _by_axis(history, sorted(scores, key=lambda key: key != main_metric)).items():
+    # One chart of the scores with a known range, and one of each other.
+    by_axis: dict[str, dict[str, Limits]] = {}
+    for key in sorted(scores, key=lambda key: key != main_metric):
+        limits = _limits(key, scores, {key: points(history, f"eval_{key}")})
+        of_chart = by_axis.setdefault(key if limits[1] is None else "scores", {})
+        if len(of_chart) < _MOST_SCORES:
+            of_chart[key] = limits
+    for name, keys in list(by_axis.items())[:_MOST_SCORES]:
         curves = {readable(key): points(history, f"eval_{key}") for key in keys}
         lines = {name: value for key in keys for name, value in baselines.get(key, {}).items()}
         lows, highs = zip(*keys.values(), strict=True)
@@ -115,17 +122,6 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
     charts.append(_chart("throughput", "throughput in tokens per second", speed, phases=phases))
     drawn = [chart for chart in charts if chart is not None]
     return Section("Training", drawn) if drawn else None
-
-
-def _by_axis(history: History, scores: Sequence[str]) -> dict[str, dict[str, Limits]]:
-    """Returns the limits of the scores of each chart: one chart of those with a known range, and one each of others."""
-    charts: dict[str, dict[str, Limits]] = {}
-    for key in scores:
-        limits = _limits(key, scores, {key: points(history, f"eval_{key}")})
-        of_chart = charts.setdefault(key if limits[1] is None else "scores", {})
-        if len(of_chart) < _MOST_SCORES:
-            of_chart[key] = limits
-    return dict(list(charts.items())[:_MOST_SCORES])
 
 
 def overlaid(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None:
@@ -195,7 +191,7 @@ def _chart(
             axes.set_ylim(low, high if high is not None else 1.05 * max(*drawn, 1e-9))
         axes.locator_params(axis="x", nbins=6, integer=True)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: _tick(value))
+            axis.set_major_formatter(lambda value, _: format_tick(value))
         for phase in phases[1:]:
             label = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
             axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=label)
@@ -208,10 +204,10 @@ def _chart(
     return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
 
 
-def _tick(value: float) -> str:
+def format_tick(value: float) -> str:
     """Formats the value of a tick, which is whole, so that no factor or offset stands above the axis.
 
-    >>> [_tick(value) for value in (0, 0.25, 0.00015000000000000001, 1e-4, 1500, 2_000_000)]
+    >>> [format_tick(value) for value in (0, 0.25, 0.00015000000000000001, 1e-4, 1500, 2_000_000)]
     ['0', '0.25', '1.5e-4', '1e-4', '1,500', '2e+6']
     """
     if value == 0 or 1e-3 <= abs(value) < 1e6:

@@ -39,11 +39,7 @@ _MOST_CONFUSIONS = 12
 _MOST_WORST = 15
 
 
-@reported.register
-def _(task: TextClassification) -> Reported:
-    return ReportedClassification(task)
-
-
+@reported.register(TextClassification)
 class ReportedClassification(Reported):
     """Scores of classes, their probabilities, and numbers; mistakes with labels that may be wrong."""
 
@@ -143,13 +139,19 @@ def class_sections(
         if len(names) <= MOST_CLASSES_DRAWN:
             parts.append(confusion_chart("Confusion matrix", counts, names, (unit, f"{unit}s")))
         if len(names) > 2:
-            parts.append(_confusions(counts, names, least=1 if len(names) <= MOST_CLASSES_DRAWN else 2))
+            least = 1 if len(names) <= MOST_CLASSES_DRAWN else 2
+            wrong = counts * (1 - np.eye(len(names), dtype=np.int64))
+            order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
+            places = [divmod(int(place), len(names)) for place in order if wrong.flat[place] >= least]
+            pairs = [(names[t], names[p], int(wrong[t, p]), float(wrong[t, p] / counts[t].sum())) for t, p in places]
+            headings = ("true", "predicted", "examples", "share of the true class")
+            parts.append(DataTable("Most frequent confusions", headings, pairs))
     few = " ".join(few_of_each(true.sum(axis=0), what, unit))
     in_groups = bool(few) and len(names) > MOST_CLASSES_DRAWN
     if in_groups:
-        parts += _of_few_examples(own, true, names, training, what, unit, few)
+        parts += _group_by_found(own, true, names, training, what, unit, few)
     else:
-        scores = _per_class(own, true, probabilities, names, training)
+        scores = _score_classes(own, true, probabilities, names, training)
         columns = [what[0], "precision", "recall", "F1", "average precision", f"{unit}s", "predicted"]
         columns += [] if training is None else ["in training"]
         parts.append(DataTable(f"Scores of each {what[0]}", tuple(columns), scores, few, for_card=True))
@@ -167,7 +169,7 @@ def class_sections(
     ]
 
 
-def _per_class(
+def _score_classes(
     own: np.ndarray, true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], training: np.ndarray | None
 ) -> list[tuple[Cell, ...]]:
     """Returns a row of scores of each class."""
@@ -189,7 +191,7 @@ def _per_class(
     ]
 
 
-def _of_few_examples(
+def _group_by_found(
     own: np.ndarray,
     true: np.ndarray,
     names: Sequence[str],
@@ -222,15 +224,6 @@ def _of_few_examples(
     with_errors = int(np.count_nonzero(missed))
     of_all = f"{len(worst)} of {counted(with_errors, *what)} with an error." if len(worst) < with_errors else ""
     return [by_group, DataTable(f"{upper_first(what[1])} with most errors", tuple(columns), rows, of_all)]
-
-
-def _confusions(counts: np.ndarray, names: Sequence[str], least: int) -> DataTable:
-    """Returns the most frequent confusions, of at least so many examples."""
-    wrong = counts * (1 - np.eye(len(names), dtype=np.int64))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
-    places = [divmod(int(place), len(names)) for place in order if wrong.flat[place] >= least]
-    rows = [(names[t], names[p], int(wrong[t, p]), float(wrong[t, p] / counts[t].sum())) for t, p in places]
-    return DataTable("Most frequent confusions", ("true", "predicted", "examples", "share of the true class"), rows)
 
 
 def _curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], is_single: bool) -> list[Chart]:

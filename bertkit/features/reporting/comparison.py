@@ -69,16 +69,16 @@ def comparison_of(
             rows,
             note=f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else "",
         ),
-        differences=tuple(_differences(names, outcomes)),
+        differences=tuple(_compare(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
         curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
 
 
-def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[tuple[str, str]]:
+def _compare(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[tuple[str, str]]:
     """Returns the answers to the questions of `bertkit.compare` for each further run, or why there are none."""
     first = outcomes[0]
-    refusals = [_refusal(first, other) for other in outcomes[1:]]
+    refusals = [_refuse(first, other) for other in outcomes[1:]]
     compared = [
         (name, outcome)
         for name, outcome, refusal in zip(names[1:], outcomes[1:], refusals, strict=True)
@@ -94,7 +94,7 @@ def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> li
     ]
 
 
-def _refusal(a: Outcome | None, b: Outcome | None) -> str:
+def _refuse(a: Outcome | None, b: Outcome | None) -> str:
     """Returns why two runs are not compared; empty if they are."""
     if a is None or b is None:
         return "not compared, since a run has no predictions."

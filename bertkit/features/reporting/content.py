@@ -289,11 +289,3 @@ def _data(record: Mapping[str, Any]) -> DataTable | None:
         )
     columns = ("split", "source", count_of, "truncated", "fingerprint")
     return DataTable("Data", columns, rows, note) if rows else None
-
-
-def card_parts(sections: Sequence[Section]) -> tuple[Chart | None, DataTable | None]:
-    """Returns the figure and the table that the model card shows."""
-    parts = [part for section in sections for part in section.parts if part.for_card]
-    charts = [part for part in parts if isinstance(part, Chart)]
-    tables = [part for part in parts if isinstance(part, DataTable) and not part.has_texts]
-    return (charts[0] if charts else None), (tables[0] if tables else None)

@@ -45,11 +45,7 @@ Tags = Sequence[Sequence[str]]
 Match = tuple[str, Entity | None, Entity | None]
 
 
-@reported.register
-def _(task: NerTask) -> Reported:
-    return ReportedTags(task)
-
-
+@reported.register(NerTask)
 class ReportedTags(Reported):
     """Scores of types or plain tags; mistakes marked in the sentences."""
 
@@ -132,10 +128,24 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
     kinds = [(kind, counts[kind]) for kind in KINDS]
     errors: list[Chart | DataTable] = [DataTable("Boundaries and types", ("kind", "entities"), kinds, _KINDS_NOTE)]
     if types and len(types) < MOST_CLASSES_DRAWN:
-        errors.append(_confusion(matched, types))
-    spans = [_frequent(words, matched, kind) for kind in ("missing", "spurious")]
+        names = [*types, _NONE] if _NONE not in types else list(types)
+        place = {name: number for number, name in enumerate(names)}
+        confusion = np.zeros((len(names), len(names)), np.int64)
+        for _, _, expected, own in matched:  # the last row and column are those without a partner
+            row, column = (place[_NONE if each is None else each.type or _NONE] for each in (expected, own))
+            confusion[row, column] += 1
+        errors.append(confusion_chart("Types", confusion, names, ("entity", "entities")))
+    spans = []
+    for kind in ("missing", "spurious"):
+        frequent: Counter[tuple[str, str]] = Counter()
+        for sentence, of_pair, expected, own in matched:
+            entity = expected or own
+            if of_pair == kind and entity is not None:
+                frequent[_text(words[sentence], entity), entity.type] += 1
+        rows = [(short(text, 60), of, n) for (text, of), n in frequent.most_common(_MOST_SPANS)]
+        spans.append(DataTable(f"Most frequent {kind} entities", ("text", "type", "times"), rows, has_texts=True))
     return [
-        Section("Types", [table, *([] if known is None else [_seen_or_not(words, matched, known)])]),
+        Section("Types", [table, *([] if known is None else [_recall_by_training(words, matched, known)])]),
         Section("Kinds of errors", errors),
         Section("Frequent errors", [each for each in spans if each.rows]),
     ]
@@ -154,18 +164,7 @@ def _text(words: Sequence[str], entity: Entity) -> str:
     return " ".join(words[entity.start : entity.end])
 
 
-def _confusion(matched: Sequence[tuple[int, *Match]], types: Sequence[str]) -> Chart:
-    """Returns the types of matched entities; the last row and column are those without a partner."""
-    names = [*types, _NONE] if _NONE not in types else list(types)
-    place = {name: number for number, name in enumerate(names)}
-    counts = np.zeros((len(names), len(names)), np.int64)
-    for _, _, expected, own in matched:
-        row, column = (place[_NONE if each is None else each.type or _NONE] for each in (expected, own))
-        counts[row, column] += 1
-    return confusion_chart("Types", counts, names, ("entity", "entities"))
-
-
-def _seen_or_not(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
+def _recall_by_training(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
     rows: list[tuple[str, float | None, int]] = []
     for title, is_known in (("seen in training", True), ("not seen in training", False)):
         kinds = [
@@ -176,16 +175,6 @@ def _seen_or_not(words: Words, matched: Sequence[tuple[int, *Match]], known: set
         rows.append((title, kinds.count("correct") / len(kinds) if kinds else None, len(kinds)))
     note = "An entity is seen if an entity of the training data has the same words, without regard to case."
     return DataTable("Entities by whether training had them", ("entities", "recall", "number"), rows, note)
-
-
-def _frequent(words: Words, matched: Sequence[tuple[int, *Match]], kind: str) -> DataTable:
-    counts: Counter[tuple[str, str]] = Counter()
-    for sentence, of_pair, expected, own in matched:
-        entity = expected or own
-        if of_pair == kind and entity is not None:
-            counts[_text(words[sentence], entity), entity.type] += 1
-    rows = [(short(text, 60), of, n) for (text, of), n in counts.most_common(_MOST_SPANS)]
-    return DataTable(f"Most frequent {kind} entities", ("text", "type", "times"), rows, has_texts=True)
 
 
 def span_mistakes(

@@ -37,11 +37,7 @@ _LENGTHS = {"1": (1, 1), "2": (2, 2), "3–4": (3, 4), "5–8": (5, 8), "9 or mo
 _NO_ANSWER = "(no answer)"
 
 
-@reported.register
-def _(task: QuestionAnsweringTask) -> Reported:
-    return ReportedAnswers(task)
-
-
+@reported.register(QuestionAnsweringTask)
 class ReportedAnswers(Reported):
     """Scores by question and answer, the threshold of no answer, and mistakes marked in their contexts."""
 

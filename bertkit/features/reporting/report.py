@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.features.reporting.charts import readable
 from bertkit.features.reporting.comparison import comparison_of
-from bertkit.features.reporting.content import Content, card_parts, content_of
-from bertkit.features.reporting.reported import Chart, Section, is_number, number, pieces
+from bertkit.features.reporting.content import Content, content_of
+from bertkit.features.reporting.reported import Chart, DataTable, Section, is_number, number, pieces
 from bertkit.features.reporting.run_files import read_run
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.outcome import Outcome
@@ -100,7 +100,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         ]
     if target is None:
         return _write(folders[0], contents[0])
-    names = _names(folders)
+    names = _shorten(folders)
     comparison = comparison_of(names, contents, outcomes) if len(contents) > 1 else None
     title = contents[0].title if comparison is None else " · ".join(names)
     drawn = [draw_run(content, f"run{number}") for number, content in enumerate(contents, start=1)]
@@ -117,7 +117,9 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
     """
     content = content_of(read_run(folder), outcome, texts=True, finished=True)
     _write(folder, content)
-    chart, table = card_parts(content.sections)
+    parts = [part for section in content.sections for part in section.parts if part.for_card]
+    chart = next((part for part in parts if isinstance(part, Chart)), None)
+    table = next((part for part in parts if isinstance(part, DataTable) and not part.has_texts), None)
     if chart is None and content.sections:  # pre-training: the first curves
         chart = next((part for part in content.sections[0].parts if isinstance(part, Chart)), None)
     return {
@@ -127,7 +129,7 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
     }
 
 
-def _names(folders: Sequence[Path]) -> list[str]:
+def _shorten(folders: Sequence[Path]) -> list[str]:
     """Returns the shortest ends of the paths that differ from each other."""
     parts = [folder.resolve().parts for folder in folders]
     for length in range(1, max(map(len, parts)) + 1):
@@ -160,12 +162,32 @@ class DrawnRun(NamedTuple):
 
 def draw_run(content: Content, prefix: str, with_png: bool = False) -> DrawnRun:
     """Draws all charts of a run."""
-    return DrawnRun(content, prefix, _pictures(content.sections, with_png))
+    return DrawnRun(content, prefix, _draw(content.sections, with_png))
 
 
-def _pictures(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
+def _draw(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
+    """Draws charts in the style of the report, by their names; the same chart gives the same bytes."""
     charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
-    return {chart.name: _picture(chart, with_png) for chart in charts}
+    if not charts:
+        return {}
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    pictures = {}
+    with _style():
+        for chart in charts:
+            figure = Figure(figsize=chart.size, layout="constrained")
+            FigureCanvasAgg(figure)
+            chart.draw(figure.subplots())
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
+            svg, png = io.BytesIO(), io.BytesIO()
+            figure.savefig(svg, format="svg", metadata={"Date": None})
+            if with_png:
+                figure.savefig(png, format="png", dpi=_PNG_DPI, metadata={"Software": None})
+            url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
+            pictures[chart.name] = Picture(url, png.getvalue(), round(chart.size[0] * 96))
+    return pictures
 
 
 def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
@@ -185,7 +207,7 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         title=title,
         runs=runs,
         comparison=comparison,
-        pictures={} if comparison is None or comparison.curves is None else _pictures([comparison.curves]),
+        pictures={} if comparison is None or comparison.curves is None else _draw([comparison.curves]),
     )
 
 
@@ -206,25 +228,6 @@ class Picture(NamedTuple):
     svg: str
     png: bytes
     width: int
-
-
-def _picture(chart: Chart, with_png: bool) -> Picture:
-    """Draws a chart; the same chart gives the same bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with _style():
-        figure = Figure(figsize=chart.size, layout="constrained")
-        FigureCanvasAgg(figure)
-        chart.draw(figure.subplots())
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
-        svg, png = io.BytesIO(), io.BytesIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        if with_png:
-            figure.savefig(png, format="png", dpi=_PNG_DPI, metadata={"Software": None})
-    url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
-    return Picture(url, png.getvalue(), round(chart.size[0] * 96))
 
 
 @contextmanager

@@ -45,6 +45,6 @@ class ReportedPairs(Reported):
         )
 
 
-@reported.register
-def _(task: SimilarityTask) -> Reported:
-    return ReportedPairs(task) if task.main_metric == "spearmanr" else ReportedRankings(task)
+reported.register(
+    SimilarityTask, lambda task: (ReportedPairs if task.main_metric == "spearmanr" else ReportedRankings)(task)
+)

@@ -8,9 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bertkit.features.grids.definition import Definition
-from bertkit.features.grids.grid import Prepared, all_values, prepare
-from bertkit.features.grids.grid import run as run_grid
+from bertkit.features.grids.grid import PreparedGrid, all_values, prepare
 from bertkit.features.grids.results import GridResults
 from bertkit.features.grids.values import Values
 from bertkit.features.grids.workers import grid_lock
@@ -76,9 +74,9 @@ def reproduce(
     place = None if data_dir is None else Path(data_dir)
     prepared, missing = _prepare(chosen, candidates, folder, place, grid, seeds, overrides)
     grids: dict[tuple[str, str], GridResults] = {}
-    for number, ((name, task), (definition, facts)) in enumerate(prepared.items(), start=1):
+    for number, ((name, task), grid_of_task) in enumerate(prepared.items(), start=1):
         say(f"{number}/{len(prepared)} {name}: {task}")
-        grids[name, task] = run_grid(definition, facts, folder / GRIDS / _folder_name(name) / task, worker=False)
+        grids[name, task] = grid_of_task.run(worker=False)
     rows = [
         row_of(candidate, row, grids.get((candidate.name, row.run)), missing.get((candidate.name, row.run), ""))
         for candidate in candidates
@@ -153,8 +151,8 @@ def _prepare(
     grid: Values,
     seeds: int,
     overrides: Mapping[str, Any] | None,
-) -> tuple[dict[tuple[str, str], tuple[Definition, Prepared]], dict[tuple[str, str], str]]:
-    """Checks all grids; returns the definitions by name of checkpoint and task, and why others cannot be run.
+) -> tuple[dict[tuple[str, str], PreparedGrid], dict[tuple[str, str], str]]:
+    """Checks all grids; returns them by name of checkpoint and task, and why others cannot be run.
 
     Raises:
         BertkitError: one message with all faults; or nothing can be run.
@@ -164,10 +162,14 @@ def _prepare(
     prepared, missing, faults = {}, {}, []
     for candidate in candidates:
         for task in tasks:
-            run, place = paper_run(task), folder / GRIDS / _folder_name(candidate.name) / task
+            run, place = paper_run(task), folder / GRIDS / _UNSAFE.sub("_", candidate.name) / task
             try:
-                layers = _layers(run.values, candidate)
-                values = {**run.values, **layers, **data_values(run, data_dir), **(overrides or {})}
+                values, layers = dict(run.values), run.values.get("model.feature_layers")
+                if layers == "all":
+                    values["model.feature_layers"] = list(range(1, candidate.size.layers + 1))
+                elif layers is not None and max(map(abs, layers)) > candidate.size.layers:
+                    raise MissingError(f"{candidate.name} has only {candidate.size.layers} layers")
+                values |= {**data_values(run, data_dir), **(overrides or {})}
                 of_run = all_values(values, candidate.path, None)
                 prepared[candidate.name, task] = prepare(run.recipe, place, grid, (), None, seeds, None, of_run)
             except MissingError as reason:
@@ -181,20 +183,6 @@ def _prepare(
         reasons = [f"{task}: {reason}" for (_, task), reason in missing.items()]
         raise DataError(f"nothing to reproduce:\n{listed(list(dict.fromkeys(reasons)))}")
     return prepared, missing
-
-
-def _layers(values: Mapping[str, Any], candidate: Candidate) -> dict[str, Any]:
-    """Returns the layers that a feature-based run reads, for the number of layers of the checkpoint."""
-    layers, number = values.get("model.feature_layers"), candidate.size.layers
-    if layers == "all":
-        return {"model.feature_layers": list(range(1, number + 1))}
-    if layers is not None and max(map(abs, layers)) > number:
-        raise MissingError(f"{candidate.name} has only {number} layers")
-    return {}
-
-
-def _folder_name(model: str) -> str:
-    return _UNSAFE.sub("_", model)
 
 
 def _notes(

@@ -114,7 +114,11 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
     for record in records:
         device = record["hardware"]["device"]
         seconds[device] = seconds.get(device, 0.0) + record["wall_time"]
-    note = _other_data(row, records[0]["data"])
+    run, note = paper_run(row.run), ""
+    for what, split, published in (("trained", "train", run.train), ("evaluated", "validation", run.eval)):
+        number = records[0]["data"][split]["examples"]
+        if not note and abs(number - published) > _PART * published:
+            note = f"{what} on {number:,} examples, the published set has {published:,}: no difference"
     mean, paper = statistics.mean(scores), row.scores.get(candidate.system or "")
     return replace(
         empty,
@@ -129,16 +133,6 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
         collapsed=len(best.collapsed) if best else 0,
         note=note,
     )
-
-
-def _other_data(row: PaperRow, data: Mapping[str, Mapping[str, int]]) -> str:
-    """Returns why a score is of other data than the paper's; empty if the numbers of examples are about the same."""
-    run = paper_run(row.run)
-    for what, split, published in (("trained", "train", run.train), ("evaluated", "validation", run.eval)):
-        number = data[split]["examples"]
-        if abs(number - published) > _PART * published:
-            return f"{what} on {number:,} examples, the published set has {published:,}: no difference"
-    return ""
 
 
 def average_of(candidate: Candidate, paper: PaperTable, rows: Sequence[ReproducedRow]) -> ReproducedRow | None:

@@ -34,7 +34,13 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     )
     several = len({row.model for row in results.rows}) > 1
     reasons = [f"{row.model + ', ' if several else ''}{row.row}: {row.note}" for row in results.rows if row.note]
-    lines = [*dict.fromkeys(reasons), *_times(results.rows), *(f"note: {note}" for note in results.notes)]
+    totals: dict[str, float] = {}  # of the devices; rows of one run share its time
+    for seconds in {(row.model, row.task): row.seconds or {} for row in results.rows}.values():
+        for device, number in seconds.items():
+            totals[device] = totals.get(device, 0.0) + number
+    which = " of the runs of the best settings" if any(row.setting for row in results.rows) else ""
+    times = [f"time on {device}{which}: {duration(seconds)}" for device, seconds in totals.items()]
+    lines = [*dict.fromkeys(reasons), *times, *(f"note: {note}" for note in results.notes)]
     if any(row.collapsed for row in results.rows):
         lines.append(f"collapsed: {COLLAPSED}; train longer, or change the learning rate")
     lines += failures(results.failed)
@@ -48,16 +54,6 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
         for row in results.rows
     ]
     return ResultTable(columns, rows, heading, lines, ("time", _INTERVAL)).formatted(format, width)
-
-
-def _times(rows: Sequence[ReproducedRow]) -> list[str]:
-    """Formats the total time on each device; rows of one run share its time."""
-    totals: dict[str, float] = {}
-    for seconds in {(row.model, row.task): row.seconds or {} for row in rows}.values():
-        for device, number in seconds.items():
-            totals[device] = totals.get(device, 0.0) + number
-    which = " of the runs of the best settings" if any(row.setting for row in rows) else ""
-    return [f"time on {device}{which}: {duration(seconds)}" for device, seconds in totals.items()]
 
 
 def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[ReproducedRow]) -> dict[str, str]:

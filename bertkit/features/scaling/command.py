@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,9 +14,6 @@ from bertkit.cli.printing import print_result
 from bertkit.cli.texts import Texts, refuse
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted
-
-if TYPE_CHECKING:
-    from bertkit.features.scaling.folders import FolderResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +96,12 @@ class Folder(OptionsOfFeature):
             return False
         refuse(command.others, "is not for --output-dir; remove it")
         function = bertkit.predict_folder if command.name == "predict" else bertkit.embed_folder
-        print_folder(function(command.checkpoint, **command.how, **self.arguments_for(command)), command.json)
+        result = function(command.checkpoint, **command.how, **self.arguments_for(command))
+        rejected = f", {result.rejected} rejected" if result.rejected else ""
+        again = result.shards - result.computed
+        kept = f", {again} of them finished before" if again else ""
+        shards = f"{counted(result.shards, 'shard')}{kept}: {result.output_dir}"
+        print_result(result, [f"{counted(result.rows, 'row')}{rejected} in {shards}"], command.json)
         return True
 
     def arguments_for(self, command: Texts) -> dict[str, Any]:
@@ -121,12 +123,3 @@ class Folder(OptionsOfFeature):
         options["number"] = options.pop("num_processes", options.pop("workers", None))
         who = {name: options.pop(name) for name in list(options) if name in Workers.__dataclass_fields__}
         return {"input": command.input, "workers": Workers(**who), **options}
-
-
-def print_folder(result: FolderResult, as_json: bool) -> None:
-    """Prints what was written."""
-    rejected = f", {result.rejected} rejected" if result.rejected else ""
-    again = result.shards - result.computed
-    kept = f", {again} of them finished before" if again else ""
-    line = f"{counted(result.rows, 'row')}{rejected} in {counted(result.shards, 'shard')}{kept}: {result.output_dir}"
-    print_result(result, [line], as_json)

@@ -186,7 +186,7 @@ class Computer:
         rejected.append((row, reason.removeprefix(f"{_place(row, file)}: ")))
 
 
-def loaded_computation(job: Job) -> Callable[[Shard], Finished]:
+def load_computation(job: Job) -> Callable[[Shard], Finished]:
     """Loads the checkpoint of a job, and returns the function that computes a shard; for workers of a pool."""
     return Computer(job).compute
 

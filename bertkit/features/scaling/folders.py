@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bertkit.features.scaling.computing import Computer, Form, Job, loaded_computation
+from bertkit.features.scaling.computing import Computer, Form, Job, load_computation
 from bertkit.features.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.features.scaling.output import RECORD, Finished, OutputFolder
 from bertkit.features.scaling.rows import open_rows
@@ -201,7 +201,13 @@ def _run(
     if passed_over:
         say(f"--input {source}: {passed_over}")
     if not per_line and (len(files) > 1 or passed_over):  # a folder, not one file
-        _check_lines(files, source)
+        for file in (file for file in files if file.form == TEXT):
+            with open_rows(file.path, file.packing, on_other=lambda note: None) as stream:
+                if len(list(itertools.islice(stream, 2))) > 1:  # a line and a file are not the same
+                    raise DataError(
+                        f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, "
+                        "or --per-file, with --output FILE in place of --output-dir, if each file is one"
+                    )
     record = {
         "bertkit": __version__,
         "command": job.kind,
@@ -211,7 +217,7 @@ def _run(
     with _lock(job.folder.local, workers.part):
         is_new = job.folder.prepare(record, files)
         try:
-            shards = _shards(job.folder, files, shard_rows)
+            shards = _find_shards(job.folder, files, shard_rows)
         except DataError:  # nothing is computed, so the folder may serve the mended command
             if is_new:
                 job.folder.remove(RECORD)
@@ -220,17 +226,6 @@ def _run(
             return _compute(job, files, shards, workers)
         finally:
             job.folder.clean()
-
-
-def _check_lines(files: Sequence[InputFile], source: str) -> None:
-    """Checks that no ``.txt`` file has several lines, so that a line and a file are the same; DataError if one has."""
-    for file in (file for file in files if file.form == TEXT):
-        with open_rows(file.path, file.packing, on_other=lambda note: None) as stream:
-            if len(list(itertools.islice(stream, 2))) > 1:
-                raise DataError(
-                    f"--input {source}: {file.relative} has several lines; give --per-line if each line is a text, or "
-                    "--per-file, with --output FILE in place of --output-dir, if each file is one"
-                )
 
 
 def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:
@@ -248,7 +243,7 @@ def _lock(folder: Path | None, part: str | None) -> AbstractContextManager[Any]:
     return RunLock(folder)
 
 
-def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:
+def _find_shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:
     shards = folder.read_shards()
     if shards is not None:
         paths = {file.relative: file for file in files}  # the input may have been moved
@@ -294,7 +289,7 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
     what = "predicting" if job.kind == "predict" else "embedding"
     try:
         written = time.monotonic()
-        with Bar(what, "rows") as bar, _computing(job, workers, left) as computed:
+        with Bar(what, "rows") as bar, _results_of(job, workers, left) as computed:
             for shard, result in computed:
                 done += shard.rows
                 finished[shard] = result
@@ -312,12 +307,12 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
 
 
 @contextmanager
-def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[Iterator[tuple[Shard, Finished]]]:
+def _results_of(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[Iterator[tuple[Shard, Finished]]]:
     """Yields the shards as they are finished; there are no more workers than shards, and they end with the block."""
     if not shards:
         yield iter(())
         return
-    load = partial(loaded_computation, job)
+    load = partial(load_computation, job)
     with ExitStack() as stack:
         if workers.engine == "ray":
             make, count = stack.enter_context(ray_workers(load, job.threads, workers.ray_address, workers.number))
@@ -327,14 +322,14 @@ def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[
             # One per GPU, or as many as have cores, if the caller does not say.
             count = workers.number or gpus or max(1, usable_cores() // workers.threads)
             if min(count, len(shards)) == 1:
-                yield stack.enter_context(closing(_in_this_process(job, shards)))
+                yield stack.enter_context(closing(_compute_here(job, shards)))
                 return
             say(f"{min(count, len(shards))} processes")
         pool = Pool(make, shards, job.folder.finished, lambda shard: shard.name, "shards")
         yield stack.enter_context(closing(pool.results(min(count, len(shards)))))
 
 
-def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[tuple[Shard, Finished]]:
+def _compute_here(job: Job, shards: Sequence[Shard]) -> Generator[tuple[Shard, Finished]]:
     import torch
 
     threads = torch.get_num_threads()

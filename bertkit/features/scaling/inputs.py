@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bertkit.data.tables import table_files
@@ -238,8 +238,3 @@ def _text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) 
                 begins = (raw.end, raw.last_line)
         if rows:
             yield Shard(file, number, rows, number * size, *begins, columns, delimiter)
-
-
-def describe_shards(shards: Sequence[Shard]) -> list[dict[str, Any]]:
-    """Returns shards as values of JSON, for `Shard.from_json`."""
-    return [asdict(shard) for shard in shards]

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertkit.features.scaling.inputs import InputFile, Shard, describe_shards
+from bertkit.features.scaling.inputs import InputFile, Shard
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import check_links, remove_unfinished, write_whole
 from bertkit.runtime.json_text import dumps
@@ -219,7 +219,7 @@ class OutputFolder:
         self.clean()
         try:
             known = json.loads(earlier)
-            difference = _difference(known, whole)
+            difference = _describe_difference(known, whole)
         except _DAMAGED as error:
             raise OutputError(f"{self.path}/{RECORD}: damaged; give another folder") from error
         if difference:
@@ -254,11 +254,11 @@ class OutputFolder:
 
     def write_shards(self, shards: Sequence[Shard]) -> None:
         """Writes the shards of the command, with their digest."""
-        content = describe_shards(shards)
+        content = [asdict(shard) for shard in shards]
         self.write(SHARDS, json_bytes({"sha256": hashlib.sha256(json_bytes(content)).hexdigest(), "shards": content}))
 
 
-def _difference(known: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _describe_difference(known: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Describes the first difference of two records; empty if they are equal."""
     for key, after in now.items():
         before: Any = known.get(key)

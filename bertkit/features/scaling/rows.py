@@ -86,7 +86,9 @@ def open_rows(
                 blocks = as_utf8(iter(partial(stream.read, _BLOCK), b""), path, on_other)
                 stream = io.BufferedReader(_Blocks(blocks))
             if packing == ".zst" or on_other is not None:
-                _skip(stream, offset)
+                left = offset
+                while left > 0 and (block := stream.read(min(left, 1 << 20))):
+                    left -= len(block)
             else:
                 stream.seek(offset)
             with io.TextIOWrapper(stream, encoding="latin-1", newline="") as text:
@@ -117,11 +119,6 @@ class _Blocks(io.RawIOBase):
         return size
 
 
-def _skip(stream: IO[bytes], count: int) -> None:
-    while count > 0 and (block := stream.read(min(count, 1 << 20))):
-        count -= len(block)
-
-
 def unreadable(path: str, error: Exception) -> DataError:
     """Returns the error of a file that cannot be read."""
     reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0] or type(error).__name__
@@ -144,8 +141,8 @@ def find_layout(stream: IO[str], path: str, form: str) -> tuple[Iterator[str], t
     delimiter = find_delimiter("".join(start).encode("latin-1").decode("utf-8-sig", "replace"), DELIMITERS[form])
     bare = start[0].removeprefix(_BYTE_ORDER_MARK)
     lines = itertools.chain([bare, *start[1:]], stream)
-    for raw in _delimited(lines, form, delimiter, len(start[0]) - len(bare), 0, True):
-        fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)
+    for raw in _read_delimited(lines, form, delimiter, len(start[0]) - len(bare), 0, True):
+        fields = raw.fields if isinstance(raw.fields, str) else _decode(raw.fields)
         if isinstance(fields, str):
             raise DataError(f"{path}, line 1: the names of the columns cannot be read: {fields}")
         if fields == [""]:
@@ -167,7 +164,7 @@ def raw_rows(
         offset, line: bytes and lines of the file before this position.
     """
     if delimiter:
-        yield from _delimited(lines, form, delimiter, offset, line, len(columns) == 1)
+        yield from _read_delimited(lines, form, delimiter, offset, line, len(columns) == 1)
         return
     for text in lines:
         offset, line = offset + len(text), line + 1
@@ -175,7 +172,7 @@ def raw_rows(
             yield RawRow([text.rstrip("\r\n")], line, line, offset)
 
 
-def _delimited(
+def _read_delimited(
     lines: Iterable[str], form: str, delimiter: str, offset: int, line: int, blank_rows: bool
 ) -> Iterator[RawRow]:
     begins = line
@@ -207,7 +204,7 @@ def _delimited(
         begins = read[1]
 
 
-def _decoded(fields: list[str]) -> list[str] | str:
+def _decode(fields: list[str]) -> list[str] | str:
     try:
         texts = [field.encode("latin-1").decode() for field in fields]
     except UnicodeDecodeError as error:
@@ -217,9 +214,9 @@ def _decoded(fields: list[str]) -> list[str] | str:
     return texts
 
 
-def decoded_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, Any] | str:
+def decode_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, Any] | str:
     """Returns the columns of a row of text, or the reason why it cannot be read."""
-    fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)
+    fields = raw.fields if isinstance(raw.fields, str) else _decode(raw.fields)
     if isinstance(fields, str):
         return fields
     if raw.line == 1 and not columns:

@@ -11,7 +11,7 @@ from bertkit.features.scaling.rows import (
     RawRow,
     Row,
     arrow_row,
-    decoded_row,
+    decode_row,
     open_parquet,
     open_rows,
     raw_rows,
@@ -51,7 +51,7 @@ class RowReader:
                 self._next += 1
                 if self._next > shard.first_row:
                     if isinstance(raw, RawRow):
-                        yield Row(decoded_row(raw, shard.file.form, shard.columns), self._next, raw.line)
+                        yield Row(decode_row(raw, shard.file.form, shard.columns), self._next, raw.line)
                     else:
                         yield raw if isinstance(raw, Row) else Row(arrow_row(*raw), self._next, None)
                 if self._next == last:
@@ -74,7 +74,12 @@ class RowReader:
         file = shard.file
         if file.form == PARQUET:
             stored = self._opened.enter_context(open_parquet(file.path))
-            self._next, self._rows = _from_row_group(stored, shard.first_row)
+            sizes = [stored.metadata.row_group(number).num_rows for number in range(stored.metadata.num_row_groups)]
+            self._next = group = 0
+            while group < len(sizes) and self._next + sizes[group] <= shard.first_row:  # groups before the shard
+                self._next, group = self._next + sizes[group], group + 1
+            batches = stored.iter_batches(_BATCH, row_groups=list(range(group, len(sizes))), use_threads=False)
+            self._rows = ((batch, index) for batch in batches for index in range(batch.num_rows))
         elif file.form == XLSX:
             self._next, self._rows = 0, self._opened.enter_context(iterating(sheet_rows(file.path)))
         else:
@@ -83,15 +88,3 @@ class RowReader:
             self._next = shard.first_row
             self._rows = raw_rows(stream, file.form, shard.columns, shard.delimiter, shard.offset, shard.first_line)
         self._file = file
-
-
-def _from_row_group(file: Any, row: int) -> tuple[int, Iterator[tuple[Any, int]]]:
-    """Returns the first row of the row group that has a row of a Parquet file, and the batches and indices of the rows
-    from there on."""
-    first = group = 0
-    while group < file.metadata.num_row_groups and first + file.metadata.row_group(group).num_rows <= row:
-        first += file.metadata.row_group(group).num_rows
-        group += 1
-    groups = list(range(group, file.metadata.num_row_groups))
-    batches = file.iter_batches(_BATCH, row_groups=groups, use_threads=False)
-    return first, ((batch, index) for batch in batches for index in range(batch.num_rows))

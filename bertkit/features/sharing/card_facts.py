@@ -186,13 +186,17 @@ def finetuned_card(
     warning = f"The model has collapsed: {escape(collapse)} on the validation set." if collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
     dataset, hint = hub_dataset(task), truncation_hint(task)
+    if isinstance(task.head, str):  # BertForSequenceClassification, or BertModel
+        auto_class = f"AutoModel{task.head.removeprefix('Bert').removeprefix('Model')}"
+    else:
+        auto_class = task.head.__name__
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
         head=head_class(task.head, config, str(source)).__name__,
-        auto_class=_auto_class(task.head) if isinstance(task.head, str) else task.head.__name__,
+        auto_class=auto_class,
         module="transformers" if isinstance(task.head, str) else task.head.__module__,
         pipeline_tag=task.pipeline_tag,
-        task=" ".join(_about_training(task, recipe, encoder)),
+        task=" ".join(_describe_training(task, recipe, encoder)),
         data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
         metrics=metrics,
         main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),
@@ -209,16 +213,7 @@ def finetuned_card(
     )
 
 
-def _auto_class(head: str) -> str:
-    """Returns the Auto class of a head.
-
-    >>> _auto_class("BertForSequenceClassification"), _auto_class("BertModel")
-    ('AutoModelForSequenceClassification', 'AutoModel')
-    """
-    return f"AutoModel{head.removeprefix('Bert').removeprefix('Model')}"
-
-
-def _about_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:
+def _describe_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:
     """Returns sentences in Markdown about start, teacher, trained weights, and windows of long texts."""
     start = about_checkpoint(recipe) or "new weights"
     sentences = [f"{encoder}, fine-tuned for {escape(task.name)} with bertkit, starting from {start}."]

@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.features.sharing.card_facts import CardFacts, CardReport
+from bertkit.features.sharing.card_facts import CardFacts
 from bertkit.features.sharing.kinds import ADDRESS
 from bertkit.recipe.files import to_yaml, without_paths
 from bertkit.recipe.settings import ANY_DATA
@@ -72,7 +72,18 @@ def _digest(card: str) -> str:
 
 def model_card(facts: CardFacts) -> str:
     """Returns the text of the card: metadata as YAML between two lines of dashes, then Markdown."""
-    return f"---\n{_metadata(facts)}\n---\n\n{_text(facts)}"
+    paragraphs = [
+        f"---\n{_metadata(facts)}\n---",
+        f"# {escape(facts.title)}",
+        facts.note,
+        facts.task,
+        *_describe_use(facts),
+        *_describe_training(facts),
+        *_describe_scores(facts),
+        *_describe_limits(facts),
+        *_describe_recipe(facts),
+    ]
+    return "\n\n".join(filter(None, paragraphs)) + "\n"
 
 
 def _metadata(facts: CardFacts) -> str:
@@ -80,6 +91,10 @@ def _metadata(facts: CardFacts) -> str:
     from huggingface_hub import ModelCardData
 
     metrics = [name for name in map(hub_metric, facts.main_metrics) if name in _KNOWN]
+    # Example inputs of the widget on the model page; none of them is from the data of the run.
+    widget = [dict(example) for example in facts.recipe.get("hub", {}).get("widget") or []]
+    if not widget and facts.pipeline_tag == "fill-mask" and (not facts.language or "en" in facts.language):
+        widget = [{"text": f"The capital of France is {facts.mask_token}."}]
     metadata = ModelCardData(
         library_name="transformers",
         license=facts.license,
@@ -92,22 +107,9 @@ def _metadata(facts: CardFacts) -> str:
         metrics=metrics or None,
         model_name=facts.title,
         eval_results=_hub_results(facts) or None,
-        widget=_widget(facts) or None,
+        widget=widget or None,
     )
     return metadata.to_yaml()
-
-
-def _widget(facts: CardFacts) -> list[dict[str, str]]:
-    """Returns the example inputs of the widget on the model page; none of them is from the data of the run.
-
-    They are those of ``hub.widget``. A masked language model of English, or of no language in particular, has an
-    example with the mask of its tokenizer otherwise.
-    """
-    examples = facts.recipe.get("hub", {}).get("widget") or []
-    if examples or facts.pipeline_tag != "fill-mask":
-        return [dict(example) for example in examples]
-    is_english = not facts.language or "en" in facts.language
-    return [{"text": f"The capital of France is {facts.mask_token}."}] if is_english else []
 
 
 def hub_metric(key: str) -> str:
@@ -139,20 +141,91 @@ def _hub_results(facts: CardFacts) -> list[EvalResult]:
     ]
 
 
-def _text(facts: CardFacts) -> str:
-    """Returns the card below its metadata."""
+def _describe_use(facts: CardFacts) -> list[str]:
+    """Returns the paragraphs on how to load the model, with the line that runs it in bertkit."""
     imports = f"from transformers import AutoTokenizer\n\nfrom {facts.module} import {facts.auto_class}"
     if facts.module == "transformers":
         imports = f"from transformers import {facts.auto_class}, AutoTokenizer"
+    registers = _REGISTERS if facts.is_own else ""
+    load = (
+        f'model = {facts.auto_class}.from_pretrained("{facts.address}")\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{facts.address}")'
+    )
+    if facts.recipe["task"]["kind"] == "pretraining":
+        call = f'fill_mask("The capital of France is {facts.mask_token}.")'
+        if facts.pipeline_tag != "fill-mask":
+            call = 'embed(["The capital of France is Paris."])'
+        use = f'```python\nimport bertkit\n\nbertkit.load("{facts.address}").{call}\n```'
+    elif facts.example:
+        use = code_block(registers + facts.example.replace(ADDRESS, facts.address), "python")
+    else:
+        use = (
+            "With bertkit, which includes the encoding and decoding of the task: "
+            f'`bertkit predict {facts.address} "TEXT"`.'
+        )
+    loading = f"```python\n{registers}{imports}\n\n{load}\n```"
+    return ["## Load it", loading, f"The model class is {code(facts.head)}.", use]
+
+
+def _describe_training(facts: CardFacts) -> list[str]:
+    """Returns the paragraphs on training and data."""
+    train = facts.recipe["train"]
+    length = f"{facts.steps} steps" if facts.steps is not None else f"{train.get('num_train_epochs', 3.0):g} epochs"
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    batch, rate = train["global_train_batch_size"], train.get("learning_rate", 5e-5)
+    training = (
+        f"{length} of {batch} inputs, peak learning rate {rate:g}, seed {facts.seed}"
+        f"{f', with {versions}' if versions else ''}. The recipe below contains all settings."
+    )
     sources = "\n".join(f"- {escape(split)}: {escape(source)}" for split, source in facts.data.items())
+    return ["## Training", training, "## Data", sources]
+
+
+def _describe_scores(facts: CardFacts) -> list[str]:
+    """Returns the paragraphs on the scores, with the main figure and the scores by class of the report."""
     data = facts.recipe.get("data", {})
-    rows = "On held-out data"
+    scored = "On held-out data"
     if data.get("folds") and data.get("fold") is None:
-        rows = f"On all training rows, each scored by one of {data['folds']} models that had not seen it"
-    verdict = "".join(f"- {escape(sentence)}\n" for sentence in facts.verdict)
-    limits = "Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`).\n"
-    if cuts := "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items()):
-        limits = f"Inputs longer than the training length are cut; in training:\n\n{cuts}\n"
+        scored = f"On all training rows, each scored by one of {data['folds']} models that had not seen it"
+    rows = []
+    for key in dict.fromkeys((*facts.main_metrics, *facts.other_metrics)):
+        name, value = key.removeprefix("eval_"), facts.metrics[key]
+        score = f"{value:.4f}" if math.isfinite(value) else "undefined"
+        rows.append((escape(METRIC_NAMES.get(name, name)), score, escape(facts.units.get(key, ""))))
+    headings = ("metric", "value", "over") if facts.units else ("metric", "value")
+    paragraphs = [
+        "## Scores",
+        f"{scored}, one run with seed {facts.seed}:",
+        "\n".join(f"- {escape(sentence)}" for sentence in facts.verdict),
+        table(headings, [row[: len(headings)] for row in rows]),
+    ]
+    if (report := facts.report) is None:
+        return paragraphs
+    if report.figure:
+        paragraphs.append(f"![{escape(report.alt)}]({report.figure})")
+    if report.table:
+        heading, *cells = [
+            [f"{cell:.4f}" if isinstance(cell, float) else "–" if cell is None else escape(str(cell)) for cell in row]
+            for row in report.table
+        ]
+        paragraphs.append(table(heading, cells))
+    return [*paragraphs, "Curves, errors and all other figures: [report.html](report.html)."]
+
+
+def _describe_limits(facts: CardFacts) -> list[str]:
+    limits = ["Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`)."]
+    if facts.truncation:
+        cuts = "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items())
+        limits = ["Inputs longer than the training length are cut; in training:", cuts]
+    limits.append(
+        "A language model reproduces errors and biases of its training data; evaluate it on your own data before you "
+        "use it."
+    )
+    return ["## Limits", *limits]
+
+
+def _describe_recipe(facts: CardFacts) -> list[str]:
+    """Returns the paragraphs with the recipe and the citations."""
     recipe = without_paths(facts.recipe)
     citations = [_BERT]
     if "hub" in recipe:  # the citations of these data are in a section of their own
@@ -160,106 +233,10 @@ def _text(facts: CardFacts) -> str:
         of_card = (ANY_DATA, facts.dataset[0] if facts.dataset else None)
         known = facts.recipe["hub"].get("citations", {})
         citations += [entries.strip() for name, entries in known.items() if name in of_card]
-    return f"""# {escape(facts.title)}
-
-{facts.note}{chr(10) * 2 if facts.note else ""}{facts.task}
-
-## Load it
-
-```python
-{_REGISTERS if facts.is_own else ""}{imports}
-
-model = {facts.auto_class}.from_pretrained("{facts.address}")
-tokenizer = AutoTokenizer.from_pretrained("{facts.address}")
-```
-
-The model class is {code(facts.head)}.
-{_use(facts)}
-## Training
-
-{_training(facts)}
-
-## Data
-
-{sources}
-
-## Scores
-
-{rows}, one run with seed {facts.seed}:
-
-{verdict}{chr(10) if verdict else ""}{_scores(facts)}
-{_report(facts.report)}
-## Limits
-
-{limits}
-A language model reproduces errors and biases of its training data; evaluate it on your own data before you use it.
-
-## Recipe
-
-`bertkit` repeats the run with this recipe, which is also saved next to the weights as `recipe.yaml`:
-
-{code_block(to_yaml(recipe).strip(), "yaml")}
-
-## Citation
-
-{code_block((chr(10) * 2).join(citations), "bibtex")}
-"""
-
-
-def _scores(facts: CardFacts) -> str:
-    rows = []
-    for key in dict.fromkeys((*facts.main_metrics, *facts.other_metrics)):
-        name, value = key.removeprefix("eval_"), facts.metrics[key]
-        shown = f"{value:.4f}" if math.isfinite(value) else "undefined"
-        rows.append((escape(METRIC_NAMES.get(name, name)), shown, escape(facts.units.get(key, ""))))
-    if not facts.units:
-        return table(("metric", "value"), [row[:2] for row in rows])
-    return table(("metric", "value", "over"), rows)
-
-
-def _report(report: CardReport | None) -> str:
-    """Returns the main figure and the scores by class, with a link to the whole report."""
-    if report is None:
-        return ""
-    figure = f"\n![{escape(report.alt)}]({report.figure})\n" if report.figure else ""
-    table_of_classes = ""
-    if report.table:
-        heading, *rows = [
-            [f"{cell:.4f}" if isinstance(cell, float) else "–" if cell is None else escape(str(cell)) for cell in row]
-            for row in report.table
-        ]
-        table_of_classes = f"\n{table(heading, rows)}\n"
-    return f"{figure}{table_of_classes}\nCurves, errors and all other figures: [report.html](report.html).\n"
-
-
-def _use(facts: CardFacts) -> str:
-    """Returns the section with the line that runs the model in bertkit."""
-    if facts.recipe["task"]["kind"] == "pretraining":
-        use = f'fill_mask("The capital of France is {facts.mask_token}.")'
-        if facts.pipeline_tag != "fill-mask":
-            use = 'embed(["The capital of France is Paris."])'
-        return f"""
-```python
-import bertkit
-
-bertkit.load("{facts.address}").{use}
-```
-"""
-    if facts.example:
-        return f"""
-{code_block((_REGISTERS if facts.is_own else "") + facts.example.replace(ADDRESS, facts.address), "python")}
-"""
-    return f"""
-With bertkit, which includes the encoding and decoding of the task: `bertkit predict {facts.address} "TEXT"`.
-"""
-
-
-def _training(facts: CardFacts) -> str:
-    train = facts.recipe["train"]
-    length = f"{facts.steps} steps" if facts.steps is not None else f"{train.get('num_train_epochs', 3.0):g} epochs"
-    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
-    batch, rate = train["global_train_batch_size"], train.get("learning_rate", 5e-5)
-    return (
-        f"{length} of {batch} inputs, peak learning rate {rate:g}, seed {facts.seed}"
-        f"{f', with {versions}' if versions else ''}. The recipe below contains all settings."
-    )
+    return [
+        "## Recipe",
+        "`bertkit` repeats the run with this recipe, which is also saved next to the weights as `recipe.yaml`:",
+        code_block(to_yaml(recipe).strip(), "yaml"),
+        "## Citation",
+        code_block("\n\n".join(citations), "bibtex"),
+    ]

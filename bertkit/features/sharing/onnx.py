@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +34,11 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
     dynamic = torch.export.Dim.DYNAMIC
     shapes = {key: dict.fromkeys(range(values.ndim), dynamic) for key, values in batches[0].items()}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists optional packages that are missing
-    with _plain_attention(model), warnings.catch_warnings():
+    # Attention as matrix products and a softmax, which onnxruntime fuses: torch's export of its fused attention also
+    # handles rows without any token, in many small operators that take a fifth of the time of an int8 model.
+    attention = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's exporter calls functions that torch has deprecated
         try:
             program = torch.onnx.export(
@@ -51,6 +53,8 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
         except torch.onnx.errors.OnnxExporterError as error:
             reason = str(error).strip().splitlines()[0]
             raise CheckpointError(f"{name}: torch cannot export {type(model).__name__} to ONNX ({reason})") from error
+        finally:
+            model.set_attn_implementation(attention)
     assert program is not None
     program.save(folder / ONNX_FILE)
     config = stock_config(model.config)
@@ -61,21 +65,6 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
     return compare(
         torch_run(model), lambda batch: [each.numpy() for each in exported(**batch).values()], batches, TOLERANCE, name
     )
-
-
-@contextmanager
-def _plain_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Computes attention as matrix products and a softmax, which onnxruntime fuses.
-
-    torch's export of its fused attention also handles rows without any token, in many small operators that take a fifth
-    of the time of an int8 model.
-    """
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
 
 
 def quantize(folder: Path) -> None:

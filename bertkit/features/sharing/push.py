@@ -351,11 +351,11 @@ def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError, RuntimeError, ValueError) as error:
-        reason = _reason(error, repo_id).replace(token, "(token)")
+        reason = _explain(error, repo_id).replace(token, "(token)")
         raise HubError(f"{repo_id}: the push failed: {reason}{again}") from None
 
 
-def _reason(error: BaseException, repo_id: str) -> str:
+def _explain(error: BaseException, repo_id: str) -> str:
     response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
     status = getattr(response, "status_code", None)
     if status in _REASONS:

@@ -148,7 +148,7 @@ def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
             f"{name}: its metadata, the lines between --- at the top, are not valid: {reason}; correct them, or remove "
             "the file to push the generated card"
         ) from error
-    if faults := [fault for result in results if (fault := _fault(result, facts)) is not None]:
+    if faults := [fault for result in results if (fault := _find_fault(result, facts)) is not None]:
         raise CheckpointError(f"{name}: its metadata are not valid: {'; '.join(faults)}. Correct them, then push again")
     return []
 
@@ -177,7 +177,7 @@ def _has_metadata(card: str) -> bool:
     return REGEX_YAML_BLOCK.search(card) is not None
 
 
-def _fault(result: EvalResult, facts: CardFacts | None) -> str | None:
+def _find_fault(result: EvalResult, facts: CardFacts | None) -> str | None:
     """Returns why a result of a card is wrong; ``None`` if it may be right, such as one for another split."""
     value, name = result.metric_value, result.metric_type
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -187,22 +187,14 @@ def _fault(result: EvalResult, facts: CardFacts | None) -> str | None:
     if facts is None or not facts.covers_whole_split or split != facts.dataset:
         return None
     recorded = {hub_metric(key): score for key, score in facts.metrics.items() if key.startswith("eval_")}.get(name)
-    if recorded is None or _agree(value, recorded):
+    if recorded is None:
         return None
-    return f"model-index: {name} is {value:g}, but the run has {recorded:.4f} (all_results.json)"
-
-
-def _agree(value: float, recorded: float) -> bool:
-    """Returns whether a value is a recorded one, or it in percent, rounded to the digits that it has.
-
-    >>> _agree(0.91, 0.9123), _agree(91.2, 0.9123), _agree(0.92, 0.9123)
-    (True, True, False)
-    """
+    # The recorded score, or it in per cent, rounded to the digits that the value has.
     digits = -int(Decimal(str(value)).as_tuple().exponent)
-    return any(
-        abs(value - score) <= 0.5 * 10.0 ** -(digits if abs(score) > 1 else max(digits, 2)) + 1e-9
-        for score in (recorded, 100 * recorded)
-    )
+    for score in (recorded, 100 * recorded):
+        if abs(value - score) <= 0.5 * 10.0 ** -(digits if abs(score) > 1 else max(digits, 2)) + 1e-9:
+            return None
+    return f"model-index: {name} is {value:g}, but the run has {recorded:.4f} (all_results.json)"
 
 
 def write_eval_results(source: Path, folder: Path) -> None:
@@ -236,7 +228,7 @@ def eval_results(facts: CardFacts, task_id: str, metric: str | None) -> str:
     if facts.dataset is None or not facts.covers_whole_split:
         raise HubError(f"{setting}: the run was not scored on a whole split of a Hub data set; remove it")
     dataset, config, split = facts.dataset
-    tasks = {str(task.get("id")): task for task in _tasks(dataset, setting)}
+    tasks = {str(task.get("id")): task for task in _read_tasks(dataset, setting)}
     if task_id not in tasks:
         raise HubError(
             f"{setting}: {dataset} has the tasks {', '.join(tasks) or 'none'}; give one of them, or remove it"
@@ -257,7 +249,7 @@ def eval_results(facts: CardFacts, task_id: str, metric: str | None) -> str:
     return yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
 
 
-def _tasks(dataset: str, setting: str) -> list[dict[str, Any]]:
+def _read_tasks(dataset: str, setting: str) -> list[dict[str, Any]]:
     import yaml
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError

@@ -10,7 +10,6 @@ few adjectives occur in labelled training sentences; a pre-trained model knows t
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 _NAMES = """Ada Ben Cleo Finn Hana Max Nora Otto""".split()
 
@@ -70,14 +69,6 @@ _VERDICTS = (
 )
 
 
-@dataclass(frozen=True)
-class LabelledSentence:
-    """Synthetic verdict; ``label`` is 1 for kind, 0 for unkind."""
-
-    text: str
-    label: int
-
-
 def write_documents(number: int, seed: int) -> list[list[str]]:
     """Generates documents of 8 to 14 sentences, whose tokens are separated by spaces."""
     rng = random.Random(f"documents {seed}")
@@ -103,8 +94,8 @@ def _document(rng: random.Random) -> list[str]:
     ]
 
 
-def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[LabelledSentence]:
-    """Generates verdicts in random order, half of them kind.
+def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[tuple[str, int]]:
+    """Generates verdicts with their labels, 1 for kind and 0 for unkind, half of each, in random order.
 
     Args:
         number: number of sentences.
@@ -119,7 +110,7 @@ def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str
         moods = rng.sample(adjectives[0] if label else adjectives[1], 2)
         name, thing, part = (rng.choice(words) for words in (_NAMES, things, parts))
         text = _fill(rng.choice(_VERDICTS), moods, name=name, thing=thing, part=part)
-        sentences.append(LabelledSentence(text, label))
+        sentences.append((text, label))
     rng.shuffle(sentences)
     return sentences
 

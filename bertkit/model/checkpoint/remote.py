@@ -34,22 +34,18 @@ def at_revision(checkpoint: str | Path, revision: str | None, trust_remote_code:
         CheckpointError: a folder has no revisions, the Hub has no such repository or revision, or its code cannot be
             run.
     """
-    folder = _at_revision(str(checkpoint), revision, trust_remote_code)
+    name = folder = str(checkpoint)
+    if revision is not None or (trust_remote_code and not Path(name).is_dir()):
+        check_folder(name, "config.json")
+        if Path(name).is_dir():
+            raise CheckpointError(f"{name}: a folder has no revisions; remove --revision {revision}, or give a Hub id")
+        from huggingface_hub import snapshot_download
+
+        with reading(name if revision is None else f"{name} at revision {revision}", "checkpoint"):
+            folder = str(snapshot_download(name, revision=revision, ignore_patterns=list(_NOT_READ)))
     if trust_remote_code:
-        run_code(folder, str(checkpoint))
+        run_code(folder, name)
     return folder
-
-
-def _at_revision(name: str, revision: str | None, is_downloaded: bool) -> str:
-    if revision is None and (not is_downloaded or Path(name).is_dir()):
-        return name
-    check_folder(name, "config.json")
-    if Path(name).is_dir():
-        raise CheckpointError(f"{name}: a folder has no revisions; remove --revision {revision}, or give a Hub id")
-    from huggingface_hub import snapshot_download
-
-    with reading(name if revision is None else f"{name} at revision {revision}", "checkpoint"):
-        return str(snapshot_download(name, revision=revision, ignore_patterns=list(_NOT_READ)))
 
 
 def run_code(folder: str, name: str) -> None:

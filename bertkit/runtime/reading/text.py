@@ -8,7 +8,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase, BufferedReader
+from io import BufferedIOBase
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,7 +73,13 @@ def read_blocks(
                 raise DataError(f"{file}: {POINTER}")
             if compression and not stored.peek(1):
                 raise EOFError("it is empty")
-            unpacked = _unpack(stored, compression)
+            unpacked: BufferedIOBase = stored
+            if compression == ".gz":
+                unpacked = gzip.GzipFile(fileobj=stored)
+            elif compression == ".zst":
+                import pyarrow as pa
+
+                unpacked = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
             while block := unpacked.read(block_size):
                 on_progress(stored.tell())
                 yield block
@@ -138,16 +144,6 @@ def read_shares(file: Path, compression: str, on_progress: Callable[[float], Non
     """
     size = file.stat().st_size if file.is_file() else 0
     return read_blocks(file, compression, lambda at: on_progress(at / size) if size else None, _SMALL_BLOCK)
-
-
-def _unpack(stored: BufferedReader, compression: str) -> BufferedIOBase:
-    if compression == ".gz":
-        return gzip.GzipFile(fileobj=stored)
-    if compression == ".zst":
-        import pyarrow as pa
-
-        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
-    return stored
 
 
 # ---- UTF-8 -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bertkit.data.tables.classes import (
 )
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
-from bertkit.data.tables.proposed import answered
+from bertkit.data.tables.proposed import answered, answered_rows
 from bertkit.data.tables.splits import repeated
 from bertkit.data.tables.table import to_number
 from bertkit.metrics import MetricSettings, expected_calibration_error
@@ -43,8 +43,12 @@ from bertkit.tasks.classification.decisions import (
     key_of_class,
 )
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
+from bertkit.tasks.folds import groups
 from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableData, TableTask
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _METRICS = {
     "single_label": ("classification", "accuracy", SINGLE_LABEL),
@@ -479,3 +483,14 @@ class ClassificationTask(TableTask, TextClassification):
         if faults:
             raise RecipeError(f"--{faults[0].removeprefix('task.')}")
         return changed
+
+
+@groups.register(ClassificationTask)
+def _(task: ClassificationTask, examples: Dataset) -> list[str] | None:
+    """Returns the values of any column of the training table, without those of proposed rows that have no label."""
+    if task.data.group_column is None:
+        return None
+    table = task.data.tables(["train"])["train"]
+    values = table.column(task.data.group_column)
+    rows = answered_rows(table.with_names([str(task.settings.label_column)]), str(task.settings.label_column))
+    return [str(values[row]) for row in rows[: len(examples)]]

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.features.adaptation.pieces import UnigramSplitter, WordPieceSplitter, choose_pieces
-from bertkit.features.adaptation.vocabulary import grow, splitting
+from bertkit.features.adaptation.vocabulary import grow, splitter_of
 from bertkit.features.adaptation.words import WordSearch, count_words
 from bertkit.runtime.progress import unreported
 from tests.stock_models import TEXTS, stock_tokenizer
@@ -69,7 +69,7 @@ def test_words_are_split_as_the_library_does(word):
     library = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": content}))
     splitter = word_piece()
     splitter.added.add("abca")
-    assert list(splitter.split(word)) == splitting(library)(word)
+    assert list(splitter.split(word)) == splitter_of(library)(word)
 
 
 def test_the_first_piece_saves_the_most():

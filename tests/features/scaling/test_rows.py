@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import io
 import json
@@ -14,7 +15,7 @@ import pytest
 
 from bertkit.data.tables import read_table
 from bertkit.features.scaling import inputs, shard_rows
-from bertkit.features.scaling.inputs import Shard, describe_shards, find_inputs, shards_of
+from bertkit.features.scaling.inputs import Shard, find_inputs, shards_of
 from bertkit.features.scaling.shard_rows import RowReader
 from bertkit.runtime.errors import DataError
 
@@ -91,7 +92,7 @@ def test_other_separators_encodings_and_sheets(tmp_path, capsys, name):
     assert [row.values for row in last.rows(shards[-1])] == expected[-1:]
     assert [row.values for row in last.rows(shards[1])] == expected[2:4]
     last.close()
-    assert [Shard.from_json(each) for each in describe_shards(shards)] == shards
+    assert [Shard.from_json(each) for each in map(dataclasses.asdict, shards)] == shards
 
 
 def test_text_and_json_in_other_encodings(tmp_path):

@@ -177,7 +177,7 @@ def test_recorded_facts_fill_the_same_card(name, tmp_path):
 
 def test_a_card_of_another_version_is_known(tmp_path, monkeypatch):
     with monkeypatch.context() as earlier:
-        earlier.setattr(model_card_module, "_text", lambda facts: "as an earlier version wrote it")
+        earlier.setattr(model_card_module, "_describe_limits", lambda facts: ["as an earlier version wrote it"])
         written = model_card(FACTS)
         (tmp_path / "run.json").write_text(json.dumps(recorded_card(FACTS)))
     assert written != model_card(FACTS)

@@ -16,11 +16,11 @@ def test_the_seed_decides():
 def test_labels_are_balanced_and_true():
     kind, unkind = grammar.KIND[:3], grammar.UNKIND[:3]
     rows = grammar.write_labelled(40, 3, (kind, unkind))
-    assert sum(row.label for row in rows) == 20
-    for row in rows:
-        words = set(row.text.split())
-        assert bool(words & set(kind)) == (row.label == 1)
-        assert bool(words & set(unkind)) == (row.label == 0)
+    assert sum(label for _, label in rows) == 20
+    for text, label in rows:
+        words = set(text.split())
+        assert bool(words & set(kind)) == (label == 1)
+        assert bool(words & set(unkind)) == (label == 0)
 
 
 def test_no_tested_adjective_was_ever_labelled(tmp_path):

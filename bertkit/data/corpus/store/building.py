@@ -99,13 +99,13 @@ def build_store(
     with _work_folder(place, named, units, share, add) as work:
         job = Job(work, form, encode, chosen)
         if chosen.deduplicate is not None:
-            _run(_digest_unit, job, units, "digests", workers, None)
+            _run(digest_unit, job, units, "digests", workers, None)
             digests = [(work / _digests_name(unit)).read_bytes() for unit in units]
             repeated = dict(enumerate(repeated_documents(digests, chosen.deduplicate)))
             say(f"duplicates: {counted(sum(map(len, repeated.values())), 'document')} left out")
             job = Job(work, form, encode, chosen, repeated)
         own = units if share is None else units[share[0] - 1 :: share[1]]
-        _run(_write_unit, job, own, "unit", workers, progress)
+        _run(write_unit, job, own, "unit", workers, progress)
         if share is None:
             _assemble(place, work, [unit.record(work, "unit") for unit in units])
             return TokenStore.open(place)
@@ -276,7 +276,7 @@ def _run(
         report(0)
 
 
-def _write_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], None]) -> None:
+def write_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], None]) -> None:
     """Writes the parts of a unit, and its record."""
     reading = Reading(unit.sources, job.form, lambda position, total: report(position))
     paragraphs = without_documents(reading, job.left_out.get(unit.number, frozenset()))
@@ -300,7 +300,7 @@ def _exact_faults(unit: Unit, form: DocumentForm) -> Iterator[None]:
         raise
 
 
-def _digest_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], None]) -> None:
+def digest_unit(job: Job, unit: Unit, num_workers: int, report: Callable[[int], None]) -> None:
     """Writes the digests of the documents of a unit, by which duplicates are found, and its record."""
     assert job.chosen.deduplicate is not None
     with _exact_faults(unit, job.form):

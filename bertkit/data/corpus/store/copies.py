@@ -50,7 +50,14 @@ def fetch(part: PartOfStore) -> None:
         return
     with into_folder(part.file.parent, part.facts["bytes"]) as draft:
         _copy_part(url, part, draft / part.file.name)
-    _make_room(part.file)
+    # The parts that were copied first make room, until the others fit into `COPIED_BYTES`; this one stays.
+    with suppress(OSError):  # another process may be removing them too
+        copies = [path for path in part.file.parent.glob("*.arrow") if path != part.file]
+        copies.sort(key=lambda path: path.stat().st_mtime)
+        size = part.file.stat().st_size + sum(path.stat().st_size for path in copies)
+        while copies and size > COPIED_BYTES:
+            size -= copies[0].stat().st_size
+            copies.pop(0).unlink()
     for other in part.siblings:  # the disk space of a removed file is free when nothing maps it
         if not other.file.exists():
             other.close()
@@ -80,20 +87,6 @@ def _copy_part(url: str, part: PartOfStore, target: Path) -> None:
     files, root = filesystem(url, url)
     size, checksum = copy_file(url, files, root.rstrip("/"), part.file.name, target)
     part.compare(f"{url.rstrip('/')}/{part.file.name}", size, checksum)
-
-
-def _make_room(kept: Path) -> None:
-    """Removes the parts that were copied first until the others fit into `COPIED_BYTES`; ``kept`` stays."""
-    with suppress(OSError):  # another process may be removing them too
-        parts = sorted(
-            (path for path in kept.parent.glob("*.arrow") if path != kept), key=lambda path: path.stat().st_mtime
-        )
-        size = kept.stat().st_size + sum(path.stat().st_size for path in parts)
-        for path in parts:
-            if size <= COPIED_BYTES:
-                return
-            size -= path.stat().st_size
-            path.unlink()
 
 
 def copy_file(given: str, files: Any, root: str, name: str, target: Path) -> tuple[int, int]:

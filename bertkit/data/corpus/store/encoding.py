@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -195,10 +194,3 @@ def killed_process(number: int) -> str:
         "fewer processes (placement.preprocessing_num_workers=1; corpus build --workers 1), or a machine with more "
         "memory"
     )
-
-
-def send_by_value(ray: Any, encode: SentenceEncoder) -> None:
-    """Makes Ray send the code of a user's splitter: its file cannot be imported by name in a worker."""
-    module = getattr(encode.splitter, "__module__", None)
-    if module is not None and module.partition(".")[0] != "bertkit" and module in sys.modules:
-        ray.cloudpickle.register_pickle_by_value(sys.modules[module])

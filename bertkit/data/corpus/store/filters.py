@@ -75,12 +75,20 @@ def repeated_documents(digests: Sequence[bytes], rule: Deduplication) -> list[fr
     """
     sizes = [len(_rows(each, rule)) for each in digests]
     rows = _rows(b"".join(digests), rule)
+    repeated = np.zeros(len(rows), bool)
     if rule == "exact":
         order = np.lexsort((rows[:, 1], rows[:, 0]))  # stable: of equal rows the first comes first
-        repeated = np.zeros(len(rows), bool)
         repeated[order[1:]] = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
     else:
-        repeated = _repeated_nearly(rows)
+        index, kept = _index(), list[Any]()
+        for number, values in enumerate(rows):
+            current = index.sketch()
+            current.hashvalues = values.astype(np.uint64)
+            if any(kept[other].jaccard(current) >= SIMILAR for other in index.candidates(current)):
+                repeated[number] = True
+            else:
+                index.insert(len(kept), current)
+                kept.append(current)
     parts = np.split(repeated, np.cumsum(sizes)[:-1])
     return [frozenset(np.flatnonzero(part).tolist()) for part in parts]
 
@@ -89,21 +97,6 @@ def _rows(data: bytes, rule: Deduplication) -> NDArray[Any]:
     if rule == "exact":
         return np.frombuffer(data, np.uint64).reshape(-1, _DIGEST // 8)
     return np.frombuffer(data, np.uint32).reshape(-1, _PERMUTATIONS)
-
-
-def _repeated_nearly(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    index = _index()
-    kept: list[Any] = []
-    repeated = np.zeros(len(rows), bool)
-    for number, values in enumerate(rows):
-        current = index.sketch()
-        current.hashvalues = values.astype(np.uint64)
-        if any(kept[other].jaccard(current) >= SIMILAR for other in index.candidates(current)):
-            repeated[number] = True
-        else:
-            index.insert(len(kept), current)
-            kept.append(current)
-    return repeated
 
 
 def _index() -> SimilarTexts:

@@ -81,8 +81,11 @@ class Part:
     def verify(self) -> None:
         """Reads the file and compares its checksum; DataError if the file is missing or damaged."""
         self.check_size()
-        try:
-            actual = file_checksum(self.file)
+        actual, buffer = 0, bytearray(_PIECE)
+        try:  # without mapping the file, so that no page of it becomes resident
+            with self.file.open("rb", buffering=0) as stream:
+                while size := stream.readinto(buffer):
+                    actual = zlib.crc32(memoryview(buffer)[:size], actual)
         except OSError as error:
             raise _damaged(self.file, error.strerror or str(error)) from error
         self.compare(self.file, self.facts["bytes"], actual)
@@ -195,7 +198,15 @@ class TokenStore:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        self.metadata = _read_manifest(self.folder)
+        file = self.folder / METADATA_FILE
+        try:
+            self.metadata = read_metadata(file)
+        except OSError as error:
+            raise DataError(f"{folder}: no token store in this folder ({METADATA_FILE}: {error.strerror})") from error
+        if (version := self.metadata.get("format")) != FORMAT:
+            raise DataError(
+                f"{file}: format {version!r}, this version of bertkit reads {FORMAT}; build the store again"
+            )
         self.fingerprint: str = self.metadata["fingerprint"]
         self.parts = [Part(self.folder, facts) for facts in self.metadata["parts"]]
         for part in self.parts:
@@ -350,35 +361,8 @@ class StoreView:
         return counts
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    file = folder / METADATA_FILE
-    try:
-        metadata = read_metadata(file)
-    except OSError as error:
-        raise DataError(f"{folder}: no token store in this folder ({METADATA_FILE}: {error.strerror})") from error
-    if metadata.get("format") != FORMAT:
-        raise DataError(
-            f"{file}: format {metadata.get('format')!r}, this version of bertkit reads {FORMAT}; build the store again"
-        )
-    return metadata
-
-
 def _damaged(file: Path | str, fault: str) -> DataError:
     return DataError(f"{file}: {fault}: this token store is damaged")
-
-
-def file_checksum(file: Path) -> int:
-    """Computes the CRC-32 of a file; reads it without mapping it, so that no page of it becomes resident.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    checksum = 0
-    buffer = bytearray(_PIECE)
-    with file.open("rb", buffering=0) as stream:
-        while size := stream.readinto(buffer):
-            checksum = zlib.crc32(memoryview(buffer)[:size], checksum)
-    return checksum
 
 
 def intact_store(folder: Path) -> TokenStore | None:

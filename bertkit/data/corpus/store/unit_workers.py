@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bertkit.data.corpus.store.encoding import killed_process, send_by_value
+from bertkit.data.corpus.store.encoding import killed_process
 from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.parallel import ProcessKilledError, compute_in_processes, one_thread
 from bertkit.runtime.placement.processes import Workers, usable_cores
@@ -77,7 +78,10 @@ def _in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int)
 def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, address: str | None) -> Iterator[Unit]:
     """Runs units as tasks of Ray, which repeats a task once whose worker dies."""
     with connected(address, number) as ray:
-        send_by_value(ray, job.encode)
+        module = getattr(job.encode.splitter, "__module__", None)
+        if module is not None and module.partition(".")[0] != "bertkit" and module in sys.modules:
+            # The code of a user's splitter is sent: its file cannot be imported by name in a worker.
+            ray.cloudpickle.register_pickle_by_value(sys.modules[module])
         task = ray.remote(num_cpus=1, max_retries=1)(_work_alone)
         shared = ray.put((work_on, job))
         waiting = deque(units)

@@ -157,9 +157,9 @@ class TestShares:
     def test_a_whole_build_does_what_shares_have_left(self, corpus, files, monkeypatch):
         build(corpus, files, part="1/2")
         built = []
-        write = building._write_unit
+        write = building.write_unit
         monkeypatch.setattr(
-            building, "_write_unit", lambda job, unit, *rest: built.append(unit) or write(job, unit, *rest)
+            building, "write_unit", lambda job, unit, *rest: built.append(unit) or write(job, unit, *rest)
         )
         store = build(corpus, files)
         assert len(built) == len(store.parts) // 2
@@ -191,7 +191,7 @@ class TestShares:
 
 def interrupted(corpus, files, monkeypatch, after: int, **options) -> list[int]:
     """Ends a build after some units; returns their numbers."""
-    write, written = building._write_unit, []
+    write, written = building.write_unit, []
 
     def ending(job, unit, *rest):
         if len(written) == after:
@@ -200,7 +200,7 @@ def interrupted(corpus, files, monkeypatch, after: int, **options) -> list[int]:
         written.append(unit.number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(building, "_write_unit", ending)
+        patch.setattr(building, "write_unit", ending)
         with pytest.raises(KeyboardInterrupt):
             build(corpus, files, **options)
     assert not (corpus.folder / "store").exists()
@@ -211,8 +211,8 @@ def interrupted(corpus, files, monkeypatch, after: int, **options) -> list[int]:
 def test_a_build_continues_where_it_was(corpus, files, monkeypatch, after):
     expected = contents(build(corpus, files, "whole"))
     done = interrupted(corpus, files, monkeypatch, after)
-    more, write = [], building._write_unit
-    monkeypatch.setattr(building, "_write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
+    more, write = [], building.write_unit
+    monkeypatch.setattr(building, "write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
     assert contents(build(corpus, files)) == expected
     assert {unit.number for unit in more} == set(range(len(expected) - 1)) - set(done)
 
@@ -221,8 +221,8 @@ def test_a_changed_file_is_named_and_read_again(corpus, files, monkeypatch, caps
     interrupted(corpus, files, monkeypatch, 9)
     text = files[1].read_text()
     files[1].write_text(text.replace("t50", "t51"), encoding="utf-8")  # of the same size
-    more, write = [], building._write_unit
-    monkeypatch.setattr(building, "_write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
+    more, write = [], building.write_unit
+    monkeypatch.setattr(building, "write_unit", lambda job, unit, *rest: more.append(unit) or write(job, unit, *rest))
     store = build(corpus, files)
     assert arrays(store) == arrays(corpus.build(files, BLANK))
     assert all(str(files[1]) in [source.name for source in unit.sources] for unit in more)
