@@ -34,7 +34,7 @@ TELLING = 100
 _SAVE_STEPS = 50  # steps that a killed run loses at most
 _MANY_CLASSES = 20  # above which a random head has hardly learned to tell them apart when the training ends
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
-_PAIR_STEPS = 50
+_PAIR_STEPS = 100
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
 _STEPS_OF_LABELS = 100  # at least for several labels, which no contrast precedes
 _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
@@ -62,7 +62,7 @@ def fitted_schedule(
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
                                 several labels of a text, and for pairs, if the rows are scored so
-    ``pair_steps``              50 before such a probe of pairs whose rows are scored so
+    ``pair_steps``              100 before such a probe of pairs whose rows are scored so
     ``contrast_steps``          75 before such a probe, 150 for more than 20 classes
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================

@@ -71,8 +71,8 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
     given = {"model": checkpoint, "train_file": path}
     run = finetune("classification", output_dir=tmp_path / "run", overrides=small, **given)
     said = capsys.readouterr().err
-    assert said.count("texts apart: 50 steps") == 1  # those of the folds are quiet
-    assert "starts from a linear probe after 50 steps on texts read apart, since there are 40 rows" in said
+    assert said.count("texts apart: 100 steps") == 1  # those of the folds are quiet
+    assert "starts from a linear probe after 100 steps on texts read apart, since there are 40 rows" in said
     assert run.metrics["eval_samples"] == 40
     finetune("classification", output_dir=tmp_path / "random", overrides={**small, "train.head": "random"}, **given)
     assert "texts apart" not in capsys.readouterr().err
@@ -81,7 +81,7 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
 def test_numbers_of_pairs_start_from_a_probe_too():
     recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
     chosen, _ = fitted_schedule(recipe, 100, None, config, has_pairs=True)
-    assert (chosen.train["head"], chosen.train["pair_steps"]) == ("probe", 50)
+    assert (chosen.train["head"], chosen.train["pair_steps"]) == ("probe", 100)
     assert "contrast_steps" not in chosen.train
     of_file, _ = fitted_schedule(recipe, 100, 50, config, has_pairs=True)
     assert "pair_steps" not in of_file.train
