@@ -95,7 +95,7 @@ class TextsApart:
         self._deviations = np.maximum(self._components.transform(told).std(axis=0), 1e-6)
         cosines = self._cosines[first, second]
         self._mean_cosine, self._of_cosines = cosines.mean(), max(float(cosines.std()), 1e-6)
-        shares = self._components.explained_variance_ratio_
+        shares = np.nan_to_num(self._components.explained_variance_ratio_)  # 0 / 0 where all texts are alike
         self.weights = np.concatenate([[1.0], shares / max(shares.sum(), 1e-12)]).astype(np.float32)
 
     def draw(self, number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -60,6 +60,14 @@ def test_any_two_texts_are_pairs_to_learn_from():
     np.testing.assert_allclose(told.std(axis=0), 1, atol=0.15)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("rows", [1, 12])
+def test_texts_that_are_all_alike_tell_nothing(rows):
+    apart = TextsApart(np.ones((2 * rows, 6)), np.random.default_rng(1))
+    assert np.isfinite(apart.weights).all()
+    np.testing.assert_allclose(apart.told(*apart.draw(10)), 0, atol=1e-3)
+
+
 def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys):
     path = tmp_path / "pairs.jsonl"
     rows = [
