@@ -29,6 +29,9 @@ FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_s
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
+MOST_ROWS = 1000
+"""Training rows up to which a table has few: all are scored by folds if there is no validation set."""
+
 TELLING = 100
 """Scored examples from which on epochs can be told apart."""
 _SAVE_STEPS = 50  # steps that a killed run loses at most
@@ -61,8 +64,8 @@ def fitted_schedule(
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
-                                several labels of a text, and for pairs, if the rows are scored so
-    ``pair_steps``              100 before such a probe of pairs whose rows are scored so
+                                several labels of a text if the rows are scored so; for up to 1,000 pairs
+    ``pair_steps``              100 before such a probe of few pairs
     ``contrast_steps``          75 before such a probe, 150 for more than 20 classes
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
@@ -82,7 +85,8 @@ def fitted_schedule(
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
     is_small, has_many = scored is None, len(classes) > _MANY_CLASSES
-    pays = has_many or (is_small and (has_several_labels or has_pairs or can_contrast(classes)))
+    are_few_pairs = has_pairs and (is_small or rows <= MOST_ROWS)
+    pays = has_many or are_few_pairs or (is_small and (has_several_labels or can_contrast(classes)))
     is_probed = pays and train.get(HEAD) is None
     if "num_train_epochs" not in train and not train.get("max_steps"):
         least = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
@@ -95,7 +99,7 @@ def fitted_schedule(
             chosen["save_steps"] = _SAVE_STEPS
     if is_probed:
         chosen[HEAD] = "probe"
-        if is_small and has_pairs and train.get(PAIRS) is None:
+        if are_few_pairs and train.get(PAIRS) is None:
             chosen[PAIRS] = _PAIR_STEPS
         if train.get(CONTRAST) is None and can_contrast(classes):
             chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many else _CONTRAST_STEPS

@@ -91,8 +91,11 @@ def test_numbers_of_pairs_start_from_a_probe_too():
     chosen, _ = fitted_schedule(recipe, 100, None, config, has_pairs=True)
     assert (chosen.train["head"], chosen.train["pair_steps"]) == ("probe", 100)
     assert "contrast_steps" not in chosen.train
-    of_file, _ = fitted_schedule(recipe, 100, 50, config, has_pairs=True)
-    assert "pair_steps" not in of_file.train
+    of_file, _ = fitted_schedule(recipe, 100, 500, config, has_pairs=True)
+    assert (of_file.train["head"], of_file.train["pair_steps"]) == ("probe", 100)
+    assert of_file.train["num_train_epochs"] > chosen.train["num_train_epochs"]  # the best epoch is kept
+    many, _ = fitted_schedule(recipe, 1001, 500, config, has_pairs=True)
+    assert "pair_steps" not in many.train
 
 
 def test_texts_alone_are_refused(checkpoint, tmp_path):

@@ -31,12 +31,9 @@ from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels
 from bertkit.training.runs.run_directory import RunSetup
 from bertkit.training.runs.training import is_tuned, is_weighted
-from bertkit.training.schedule import FITS_DATA, fitted_schedule
+from bertkit.training.schedule import FITS_DATA, MOST_ROWS, fitted_schedule
 from bertkit.training.tuning import check_tuning
 from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, has_pairs, problem_of
-
-MOST_ROWS = 1000
-"""Training rows up to which all are scored by folds."""
 
 _FOLDS = 5
 _OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
