@@ -22,8 +22,8 @@ from bertkit.metrics.selective import CONFIDENCE, AnswerCurve, answer_curve, row
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError, quoted
 from bertkit.runtime.progress import counted
 
-NEVER = math.inf
-"""Threshold of a class that is never answered."""
+NEVER = 2.0
+"""Threshold of a class that is never answered: no probability is as high."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def promise(checkpoint: str, classes: Sequence[str], max_error: float, by_class:
     number, wrong = sum(each.number for each in answers.values()), sum(each.wrong for each in answers.values())
     share, all_rows = number / len(rows.labels), counted(len(rows.labels), "row", form=",")
     known = f"{number:,} of the {all_rows} that models of folds scored, {percent(share)}, {wrong:,} of them wrong"
-    of_each = " of each class" if by_class else ""
+    of_each = " of each class by itself" if by_class else ""
     level = f"with {100 * CONFIDENCE:.0f} % confidence at most {100 * max_error:g} % of answers{of_each} are wrong"
     if not by_class:
         line = f"max error {max_error:g}: answers from a probability of {answers[''].threshold:.4f} on, as have "
@@ -131,14 +131,14 @@ def promise(checkpoint: str, classes: Sequence[str], max_error: float, by_class:
 def _refusal(checkpoint: str, rows: int, max_error: float, curves: Mapping[str, AnswerCurve]) -> str:
     """Returns why a promise is refused, and the lowest one that the rows support."""
     surest = {name: curve.surest() for name, curve in curves.items()}
-    bound, name, answers = min((each.bound, name, each) for name, each in surest.items() if each is not None)
-    level = math.ceil(1000 * bound) / 1000
-    of_class = f" of {name!r}" if name else ""
-    supported = (
-        f"they support {level:g}{of_class}, answering {answers.number:,} of them" if level < 1 else "they support none"
-    )
+    known = [(each.bound, name, each) for name, each in surest.items() if each is not None]
+    supported = "they support none"
+    if known and (level := math.ceil(1000 * min(known)[0]) / 1000) < 1:
+        _, name, answers = min(known)
+        of_class = f" of {name!r}" if name else ""
+        supported = f"they support {level:g}{of_class}, answering {answers.number:,} of them"
     return (
         f"--max-error {max_error:g}: the {counted(rows, 'row', form=',')} that models of folds scored for {checkpoint} "
-        f"do not support it; {supported}. It needs {rows_needed(max_error):,} answered rows without an error: label "
-        "more rows, or give a larger value"
+        f"do not support it; {supported}. It needs {rows_needed(max_error):,} answered rows without an error, none of "
+        "them a copy: label more rows, or give a larger value"
     )

@@ -89,8 +89,8 @@ def answer_curve(
     Args:
         probabilities: of the predicted class of each row, (N,).
         is_wrong: (N,) bool.
-        units: of each row, (N,): rows of one unit, such as copies of a text, depend on each other. Of units of n_u rows
-            the bound counts (Σ n_u)² / Σ n_u² rows (Kish 1965). None if all rows are independent.
+        units: of each row, (N,): rows of one unit, such as copies of a text, depend on each other. The bound counts a
+            unit once, as wrong as the share of its rows that is. None if all rows are independent.
 
     >>> curve = answer_curve(np.array([0.9, 0.8, 0.5, 0.5]), np.array([False, False, True, False]))
     >>> [round(each, 2) for each in curve.thresholds.tolist()], curve.numbers.tolist(), curve.wrong.tolist()
@@ -102,15 +102,18 @@ def answer_curve(
     sorted_probabilities = probabilities[order]
     ends = np.flatnonzero(np.append(np.diff(sorted_probabilities) < 0, True)) if len(order) else np.arange(0)
     numbers, wrong = ends + 1, np.cumsum(is_wrong[order])[ends]
-    independent = numbers.astype(np.float64)
+    independent, errors = numbers.astype(np.float64), wrong.astype(np.float64)
     if units is not None:
         seen: Counter[Hashable] = Counter()
-        squares = np.zeros(len(order))
+        wrong_of: Counter[Hashable] = Counter()
+        added = np.zeros((2, len(order)))  # what each row adds to the number of units, and to that of wrong ones
         for place, row in enumerate(order.tolist()):
-            squares[place] = 2 * seen[units[row]] + 1  # what one more row adds to the square of its number
-            seen[units[row]] += 1
-        independent = numbers**2 / np.cumsum(squares)[ends]
-    errors = wrong / numbers * independent
+            unit = units[row]
+            before = wrong_of[unit] / seen[unit] if seen[unit] else 0.0
+            seen[unit] += 1
+            wrong_of[unit] += int(is_wrong[row])
+            added[:, place] = seen[unit] == 1, wrong_of[unit] / seen[unit] - before
+        independent, errors = np.cumsum(added, axis=1)[:, ends]
     bounds = np.where(wrong < numbers, beta.ppf(OF_A_THRESHOLD, errors + 1, np.maximum(independent - errors, 1e-9)), 1)
     lower = np.append(sorted_probabilities, sorted_probabilities[-1:])[numbers]
     return AnswerCurve((sorted_probabilities[ends] + lower) / 2, numbers, wrong, bounds)

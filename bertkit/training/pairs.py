@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PAIRS_OF_BATCH = 32
 _MOST_ROWS = 1000  # whose texts are paired; the nearest of each text are found among all others
+_LEAST_SPREAD = 1e-3  # standard deviation of the cosines, below which texts are all alike
 _NEAREST = 5  # texts beside each that are drawn as near ones
 _COMPONENTS = 32
 _OF_COMPONENTS = 4000  # pairs that the components are computed of
@@ -95,6 +96,7 @@ class TextsApart:
         self._deviations = np.maximum(self._components.transform(told).std(axis=0), 1e-6)
         cosines = self._cosines[first, second]
         self._mean_cosine, self._of_cosines = cosines.mean(), max(float(cosines.std()), 1e-6)
+        self.are_alike = self._of_cosines < _LEAST_SPREAD
         shares = np.nan_to_num(self._components.explained_variance_ratio_)  # 0 / 0 where all texts are alike
         self.weights = np.concatenate([[1.0], shares / max(shares.sum(), 1e-12)]).astype(np.float32)
 
@@ -127,6 +129,7 @@ def learn_from_texts_apart(
     *,
     longest: int,
     steps: int,
+    at_once: int = PAIRS_OF_BATCH,
     optimizer: torch.optim.Optimizer,
     seed: int,
     precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
@@ -140,17 +143,21 @@ def learn_from_texts_apart(
         tokenizer: of the model.
         longest: tokens of a pair that are read, at most.
         steps: number of steps.
+        at_once: pairs that are computed at once, for the memory.
         optimizer: of the weights of the model, at its highest rate.
         seed: of the pairs.
         precision: context of the forward pass.
 
     Returns:
-        The losses of the steps, (steps,) float32: 2 if nothing is told, 0 if all is.
+        The losses of the steps, (steps,) float32: about 2 if nothing is told, 0 if all is. None of texts that are all
+        alike, (0,), which nothing is learned from.
     """
     random = np.random.default_rng(seed)
     rows = random.permutation(len(texts[0]))[:_MOST_ROWS]
     all_texts = [column[row] for column in texts for row in rows.tolist()]
     apart = TextsApart(means_of_texts(model, tokenizer, all_texts, longest), random)
+    if apart.are_alike:
+        return torch.zeros(0)
     inputs, device = model_inputs(model.config), model.device
     weights = torch.from_numpy(apart.weights).to(device)
     decoder = nn.Linear(layer.in_features, len(weights)).to(device)
@@ -161,18 +168,21 @@ def learn_from_texts_apart(
     model.train()
     with captured(layer) as seen, Bar("texts apart", "steps") as bar:
         for step in range(steps):
-            first, second = apart.draw(PAIRS_OF_BATCH)
-            pairs = ([all_texts[number] for number in side.tolist()] for side in (first, second))
-            encoded = tokenizer(*pairs, truncation=True, max_length=longest, return_token_type_ids=True)
-            of_pairs = [{name: encoded[name][pair] for name in inputs} for pair in range(PAIRS_OF_BATCH)]
-            batch = {name: values.to(device) for name, values in padded(of_pairs, tokenizer, inputs).items()}
-            with precision():
-                model(**batch)
-            read = seen.pop(layer)[0].float()
-            told = torch.from_numpy(apart.told(first, second)).to(device)
-            loss = ((decoder(read) - told).square().mean(dim=0) * weights).sum()
-            losses.append(loss.detach())
-            torch.autograd.backward(loss)
+            losses.append(torch.zeros((), device=device))
+            drawn = apart.draw(PAIRS_OF_BATCH)
+            for start in range(0, PAIRS_OF_BATCH, at_once):
+                first, second = (side[start : start + at_once] for side in drawn)
+                pairs = ([all_texts[number] for number in side.tolist()] for side in (first, second))
+                encoded = tokenizer(*pairs, truncation=True, max_length=longest, return_token_type_ids=True)
+                of_pairs = [{name: encoded[name][pair] for name in inputs} for pair in range(len(first))]
+                batch = {name: values.to(device) for name, values in padded(of_pairs, tokenizer, inputs).items()}
+                with precision():
+                    model(**batch)
+                read = seen.pop(layer)[0].float()
+                told = torch.from_numpy(apart.told(first, second)).to(device)
+                loss = ((decoder(read) - told).square() * weights).sum() / PAIRS_OF_BATCH
+                torch.autograd.backward(loss)
+                losses[-1] += loss.detach()
             nn.utils.clip_grad_norm_(trained, _MAX_NORM)
             optimizer.step()
             schedule.step()

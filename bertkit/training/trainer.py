@@ -19,7 +19,13 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
+from transformers.trainer_utils import (
+    PREFIX_CHECKPOINT_DIR,
+    EvalLoopOutput,
+    EvalPrediction,
+    SchedulerType,
+    rotate_checkpoints,
+)
 
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
@@ -228,9 +234,11 @@ class BertkitTrainer(Trainer):
             self._tuning.set_learning_rates(optimizer, self.model, self.model if model is None else model)
         return optimizer
 
-    def end_after(self, steps: int) -> None:
-        """Ends the training after some steps."""
-        self.args.max_steps = steps
+    def keep_weights(self) -> None:
+        """Makes the training one step at a rate of 0, which changes no weight."""
+        arguments = self.args
+        arguments.max_steps, arguments.warmup_steps = 1, 1
+        arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}
 
     # ---- evaluation --------------------------------------------------------------------------------------------------
 

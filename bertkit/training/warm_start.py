@@ -17,7 +17,7 @@ from bertkit.tasks.splits import ColumnsOf
 from bertkit.training.contrast import can_contrast, contrast
 from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
-from bertkit.training.pairs import learn_from_texts_apart
+from bertkit.training.pairs import PAIRS_OF_BATCH, learn_from_texts_apart
 from bertkit.training.trainer import BertkitTrainer
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
@@ -97,19 +97,23 @@ def _learn_from_texts_apart(
     trainer: BertkitTrainer, recipe: Recipe, head: Head, texts: Sequence[Sequence[str]], steps: int
 ) -> None:
     """Teaches the encoder what the two texts of a pair tell that are read apart."""
-    learn_from_texts_apart(
+    losses = learn_from_texts_apart(
         trainer.model,
         head.reads,
         texts,
         trainer.processing_class,
         longest=recipe.data.max_seq_length,
         steps=steps,
+        at_once=min(PAIRS_OF_BATCH, trainer.args.per_device_train_batch_size),
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
         precision=trainer.autocast,
     )
     trainer.optimizer = None  # what follows begins with one of its own
-    say(f"texts apart: {counted(steps, 'step')} have taught what the two texts of a pair tell apart")
+    if len(losses):
+        say(f"texts apart: {counted(steps, 'step')} have taught what each text of a pair tells by itself")
+    else:
+        say("texts apart: no steps, since all texts are alike")
 
 
 def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int) -> None:

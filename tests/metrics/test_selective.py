@@ -42,6 +42,10 @@ def test_copies_count_once():
     assert copied.numbers.tolist() == (2 * single.numbers).tolist()
     one = answer_curve(probabilities, np.zeros(80, bool), [0] * 80)
     assert one.bounds == pytest.approx(OF_A_THRESHOLD)
+    often = answer_curve(
+        np.append(np.linspace(0.9, 0.5, 40), np.full(20, 0.4)), np.zeros(60, bool), [*range(40), *[40] * 20]
+    )
+    assert often.bounds[-1] == pytest.approx(answer_curve(np.full(41, 0.9), np.zeros(41, bool)).bounds[0])
 
 
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.3])

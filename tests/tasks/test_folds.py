@@ -61,6 +61,7 @@ def test_a_group_stays_in_one_fold(table):
 def test_groups_are_those_of_the_rows_that_have_a_label(table):
     rows = [json.loads(line) for line in table.read_text().splitlines()]
     empty = [{"text": f"new text {number}", "label": "", "author": "nobody", "guess": "good"} for number in range(6)]
+    empty = [{**row, "reason": "unsure between good and bad"} for row in empty]
     rows = [{"guess": None, "probability": None, "reason": None, **row} for row in empty + rows]
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     grouped = task(table, folds=3, fold=0, group_column="author")

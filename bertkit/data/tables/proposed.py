@@ -12,18 +12,17 @@ from bertkit.runtime.progress import counted, say
 GUESS, PROBABILITY, REASON = PROPOSED = "guess", "probability", "reason"
 """Columns of a proposed row, which are empty in a row that was labelled before."""
 
+TYPICAL, UNLIKE, UNSURE = "stands for a group of similar rows", "unlike all labelled rows", "unsure "
+"""What reasons are made of; the last one is the beginning of one."""
+
 
 def is_proposal(table: Table) -> bool:
-    """Returns whether a table has the columns of `bertkit next`."""
-    return all(name in table.columns for name in PROPOSED)
-
-
-def answered_rows(table: Table, column: str) -> list[int]:
-    """Returns the numbers of the rows without the proposed ones whose label, in a column, is empty; all of others."""
-    if not is_proposal(table) or column not in table.columns:
-        return list(range(len(table)))
-    values, guesses = table.columns[column], table.columns[GUESS]
-    return [row for row in range(len(table)) if is_missing(guesses[row]) or not is_missing(values[row])]
+    """Returns whether a table has the columns of `bertkit next`, with its reasons; others may have columns of the same
+    names."""
+    if not all(name in table.columns for name in PROPOSED):
+        return False
+    given = [str(reason) for reason in table.columns[REASON] if not is_missing(reason)]
+    return bool(given) and all(reason.startswith((TYPICAL, UNSURE)) for reason in given)
 
 
 def answered(table: Table, column: str) -> Table:
@@ -41,7 +40,8 @@ def answered(table: Table, column: str) -> Table:
     if not is_proposal(table) or column not in table.columns:
         return table
     values, guesses = table.columns[column], table.columns[GUESS]
-    proposed, rows = [row for row, guess in enumerate(guesses) if not is_missing(guess)], answered_rows(table, column)
+    proposed = [row for row, guess in enumerate(guesses) if not is_missing(guess)]
+    rows = [row for row in range(len(table)) if is_missing(guesses[row]) or not is_missing(values[row])]
     if not rows:
         raise DataError(
             f"{table.source}: no row has a label yet; write the class of each text into the column {column!r}"
@@ -49,7 +49,7 @@ def answered(table: Table, column: str) -> Table:
     if len(rows) < len(table):
         left_out = f"{len(table) - len(rows):,} of {counted(len(proposed), 'proposed row', form=',')}"
         say(f"{table.source}: left out {left_out}, whose {column} is empty")
-    before = set(label_texts(value for row, value in enumerate(values) if row not in {*proposed}))
+    before = set(label_texts(value for value, guess in zip(values, guesses, strict=True) if is_missing(guess)))
     for label, number in Counter(label_texts(values[row] for row in proposed)).items():
         if before and label not in before:
             what = did_you_mean(label, sorted(before)) or "; is it a new class?"

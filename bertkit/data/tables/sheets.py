@@ -103,10 +103,11 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
         sheet.reset_dimensions()  # those that other programs store may be wrong
     if name is None:
         filled = []
-        for sheet in [each for each in sheets if each.sheet_state == "visible"] or sheets:
+        for sheet in sheets:
             with iterating(_rows(sheet)) as rows:
                 if next(rows, None) is not None:
                     filled.append(sheet)
+        filled = [each for each in filled if each.sheet_state == "visible"] or filled
         if len(filled) == 1:
             return filled[0]
         if not filled:

@@ -121,10 +121,11 @@ def learning_curve(
     accuracy = float(np.clip(is_right.mean() + shift, 1 / (number + 1), 1 - _LEAST))
     exponent, error_of_exponent = slope(vectors, labels, np.arange(number) if texts is None else texts)
     generator = np.random.default_rng(0)
-    # The logarithm of the odds is nearly normal, also near 0 and 1; two rows more, one of them wrong, as if seen.
-    share = (accuracy * number + 1) / (number + 2)
+    # The logarithm of the odds is nearly normal, also near 0 and 1. Two rows more, one of them wrong, are as if seen: few
+    # rows that are all right do not say that no other is wrong.
+    share = float(np.clip((is_right.sum() + 1) / (number + 2) + shift, 1 / (number + 2), 1 - 1 / (number + 2)))
     deviation = np.hypot(1 / np.sqrt((number + 2) * share * (1 - share)), _OF_SHIFT)
-    odds = np.log(accuracy / (1 - accuracy)) + deviation * generator.standard_normal(_SAMPLES)
+    odds = np.log(share / (1 - share)) + deviation * generator.standard_normal(_SAMPLES)
     errors = 1 / (1 + np.exp(odds))
     exponents = np.clip(exponent + error_of_exponent * generator.standard_normal(_SAMPLES), 0, 1)
     noise = np.exp(_OF_RUNS * generator.standard_normal(_SAMPLES))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.proposed import GUESS, PROBABILITY, REASON
+from bertkit.data.tables.proposed import GUESS, PROBABILITY, PROPOSED, REASON
 from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
 from bertkit.features.next.result import Proposal
 from bertkit.features.next.rows import read_candidates, read_labelled, rows_of, with_equal_columns
@@ -85,6 +85,11 @@ def propose_rows(
     if not isinstance(task, ClassificationTask) or task.settings.problem != "single_label":
         raise RecipeError(f"{run}: next is for runs of finetune classification with one class per row")
     label, names = str(task.settings.label_column), task.settings.label_names
+    if own := [name for name in (*task.settings.text_columns, label) if name in PROPOSED]:
+        raise RecipeError(
+            f"{run}: its column {own[0]!r} has the name of one that next writes ({', '.join(PROPOSED)}); rename it in "
+            "the table and train again"
+        )
     labelled = read_labelled(task) if data else None
     found = read_candidates(input, task, several(text_columns or []), labelled)
     table, notes = found.table, list(found.notes)
@@ -184,4 +189,9 @@ def _command(place: str, task: ClassificationTask, file: Path) -> str:
     if (columns, label) != (["text"], "label"):
         words += [word for column in columns for word in ("--text-column", column)] + ["--label-column", label]
     words += ["--model", str(model)] if model else []
+    usual = type(task.data)()
+    if task.data.group_column is not None:
+        words += ["--set", f"data.group_column={task.data.group_column}"]
+    if task.data.max_seq_length != usual.max_seq_length:
+        words += ["--max-seq-length", str(task.data.max_seq_length)]
     return shlex.join([*words, "--output-dir", "OUT"])

@@ -127,9 +127,14 @@ def _keys(task: ClassificationTask, table: Table) -> list[tuple[str, ...]]:
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
     """Returns the rows of a table without the columns of an earlier proposal; other columns named so are renamed."""
-    names = {name: f"input_{name}" if name in PROPOSED else name for name in table.columns}
-    if is_proposal(table):
-        names = {name: name for name in table.columns if name not in PROPOSED}
+    names = {name: name for name in table.columns if name not in PROPOSED}
+    if not is_proposal(table):
+        for name in table.columns:
+            if name in PROPOSED:
+                free = f"input_{name}"
+                while free in table.columns:
+                    free = f"input_{free}"
+                names[name] = free
     return [{names[name]: table.columns[name][row] for name in names} for row in range(len(table))]
 
 

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bertkit.data.tables.proposed import TYPICAL, UNLIKE, UNSURE
+
 _LEAST = 1e-6  # weight of a row
 _CLUSTERED = 0.5  # part of the rows, the most uncertain ones, that are clustered
 _UNSURE = 2 / 3  # probability of the guess below which a row is called unsure
@@ -93,9 +95,9 @@ def _reason(probabilities: np.ndarray, is_unlike: bool, names: Sequence[str]) ->
     first = float(probabilities[order[0]])
     between = [names[each] for each in order[:3] if probabilities[each] >= _NEAR * first]
     if first >= _UNSURE or len(names) < 2:
-        doubt = "stands for a group of similar rows"
+        doubt = TYPICAL
     elif len(between) > 2:
-        doubt = f"unsure among {', '.join(between[:-1])} and {between[-1]}"
+        doubt = f"{UNSURE}among {', '.join(between[:-1])} and {between[-1]}"
     else:
-        doubt = f"unsure between {names[order[0]]} and {names[order[1]]}"
-    return f"{doubt}; unlike all labelled rows" if is_unlike else doubt
+        doubt = f"{UNSURE}between {names[order[0]]} and {names[order[1]]}"
+    return f"{doubt}; {UNLIKE}" if is_unlike else doubt

@@ -19,6 +19,7 @@ _XLSX = ".xlsx"
 _FORMS = (*ROW_FILES, _XLSX)
 _WIDTHS = {"text": 80, "reason": 40, "others": 16}  # characters of columns of a sheet
 _CLASSES = "classes"  # sheet with the list
+_LONGEST, _LARGEST = 32_767, 2**53  # characters of a cell; integers that a workbook's numbers hold
 _FREE_ROWS = 100  # below the rows, in which more can be added with the same list
 
 
@@ -68,9 +69,15 @@ def _workbook(
     for number, values in enumerate([dict(zip(columns, columns, strict=True)), *rows], 1):
         for place, name in enumerate(columns, 1):
             value = values[name]
+            is_number = isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST)
             cell = sheet.cell(number, place)
+            if not is_number and value is not None and len(str(value)) > _LONGEST:
+                raise OutputError(
+                    f"{path}: {name!r} is {shown(value)}, longer than the {_LONGEST:,} characters of a cell; give "
+                    "--output FILE.csv"
+                )
             try:
-                cell.value = value if isinstance(value, int | float | None) else str(value)
+                cell.value = value if is_number or value is None else str(value)
             except IllegalCharacterError as error:
                 raise OutputError(
                     f"{path}: {name!r} is {shown(value)}, with a character that a workbook cannot have; give --output "

@@ -20,13 +20,13 @@ from bertkit.data.tables.classes import (
 )
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
-from bertkit.data.tables.proposed import answered, answered_rows
+from bertkit.data.tables.proposed import answered
 from bertkit.data.tables.splits import repeated
 from bertkit.data.tables.table import to_number
 from bertkit.metrics import MetricSettings, expected_calibration_error
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, noted, quoted, raise_all, shortened, shown
 from bertkit.runtime.options import check_ranges, option, setting
-from bertkit.runtime.progress import counted
+from bertkit.runtime.progress import counted, quietly
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
     MOST_CLASSES,
@@ -487,10 +487,9 @@ class ClassificationTask(TableTask, TextClassification):
 
 @groups.register(ClassificationTask)
 def _(task: ClassificationTask, examples: Dataset) -> list[str] | None:
-    """Returns the values of any column of the training table, without those of proposed rows that have no label."""
+    """Returns the values of any column of the training table, for the rows that have a label."""
     if task.data.group_column is None:
         return None
-    table = task.data.tables(["train"])["train"]
-    values = table.column(task.data.group_column)
-    rows = answered_rows(table.with_names([str(task.settings.label_column)]), str(task.settings.label_column))
-    return [str(values[row]) for row in rows[: len(examples)]]
+    with quietly():  # what is left out was said when the rows were read
+        table = task._readable(task.data.tables(["train"])["train"])
+    return list(map(str, table.column(task.data.group_column)[: len(examples)]))

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
-from bertkit.recipe.settings import is_warm
+from bertkit.recipe.settings import HEAD, is_warm
 from bertkit.runtime.errors import quoted
 from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, inflected, quietly, say
@@ -45,9 +45,7 @@ from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start import has_exclusive_classes, warm_start
 
 _DIGITS = 5  # of logits in a file
-# When the model of a fold predicts. In the first of several steps of warm-up the rate is 0, so that the model after it
-# is that of the linear probe.
-_MOMENTS = ("first step", "all steps")
+_MOMENTS = ("no step", "all steps")  # after which the model of a fold predicts
 
 
 @dataclass
@@ -105,7 +103,7 @@ class ModelsOfFolds:
         trained = 0
         for fold in range(self.number):
             place = folder / f"{fold}.npy"
-            if place.is_file():
+            if place.is_file() and len(np.load(place)) == len(_MOMENTS):
                 say(f"fold {fold + 1} of {self.number}: was done before")
             else:
                 folder.mkdir(exist_ok=True)
@@ -142,7 +140,7 @@ class ModelsOfFolds:
     def limit(self, trainer: BertkitTrainer) -> None:
         """Keeps the linear probe of the run's own model, if training made those of the folds worse."""
         if self.best == 0:
-            trainer.end_after(1)
+            trainer.keep_weights()
 
     # ---- what they predict ------------------------------------------------------------------------------------------
 
@@ -158,8 +156,8 @@ class ModelsOfFolds:
 
     @cached_property
     def best(self) -> int:
-        """The moment with the lowest loss; of equal ones the last."""
-        return len(self.losses) - 1 - int(np.argmin(self.losses[::-1]))
+        """The moment with the lower loss, of equal ones the last; without a linear probe nothing is kept."""
+        return int(self.assembly.recipe.train.get(HEAD) != "probe" or self.losses[1] <= self.losses[0])
 
     def _loss(self, logits: np.ndarray, is_calibrated: bool = False) -> float:
         if np.issubdtype(self.labels.dtype, np.floating) and self.labels.ndim == 1:
@@ -170,7 +168,7 @@ class ModelsOfFolds:
         rows = counted(len(self.of_rows), "row", form=",")
         if self.best:
             return f"{self.number} folds: {rows} are predicted best after all steps, for which the model is trained"
-        return f"{self.number} folds: {rows} are predicted best before training, so the model keeps what it starts from"
+        return f"{self.number} folds: {rows} are predicted best before training, so the model keeps its linear probe"
 
     def _columns(self) -> tuple[Any, Any]:
         return ColumnsOf(self.features), ColumnsOf(self.rows.examples)
@@ -242,7 +240,7 @@ class ModelsOfFolds:
 
 
 class _Moments(TrainerCallback):
-    """Keeps the outputs of a model after its first and its last step.
+    """Keeps the outputs of a model before its first and after its last step.
 
     Attributes:
         outputs: one array for each moment.
@@ -254,6 +252,12 @@ class _Moments(TrainerCallback):
         self.outputs: list[np.ndarray] = []
         self._rows = rows
 
+    def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+        self._keep()
+
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if due := [state.global_step == 1, state.global_step == state.max_steps].count(True):
-            self.outputs += [np.asarray(self.trainer.predict(self._rows).predictions)] * due
+        if state.global_step == state.max_steps:
+            self._keep()
+
+    def _keep(self) -> None:
+        self.outputs.append(np.asarray(self.trainer.predict(self._rows).predictions))

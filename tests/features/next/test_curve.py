@@ -47,6 +47,11 @@ def test_more_labelled_rows_make_the_interval_narrower():
     assert widths[1] < 0.7 * widths[0]
 
 
+def test_rows_that_are_all_right_do_not_promise_that_no_other_is_wrong():
+    [now] = learning_curve(*rows(40, 2.0), np.ones(40, bool), 0.0, ()).points
+    assert now.low < 0.96
+
+
 def test_few_rows_and_classes_of_one_row_have_no_curve():
     assert why_no_curve(np.arange(20) % 2) == "20 labelled rows; 30 are needed"
     assert why_no_curve(np.arange(40) % 2) == ""
