@@ -121,8 +121,8 @@ def learning_curve(
     accuracy = float(np.clip(is_right.mean() + shift, 1 / (number + 1), 1 - _LEAST))
     exponent, error_of_exponent = slope(vectors, labels, np.arange(number) if texts is None else texts)
     generator = np.random.default_rng(0)
-    # The logarithm of the odds is nearly normal, also near 0 and 1. Two rows more, one of them wrong, are as if seen: few
-    # rows that are all right do not say that no other is wrong.
+    # The logarithm of the odds is nearly normal, also near 0 and 1. Two rows more, one of them wrong, are as if seen:
+    # few rows that are all right do not say that no other is wrong.
     share = float(np.clip((is_right.sum() + 1) / (number + 2) + shift, 1 / (number + 2), 1 - 1 / (number + 2)))
     deviation = np.hypot(1 / np.sqrt((number + 2) * share * (1 - share)), _OF_SHIFT)
     odds = np.log(share / (1 - share)) + deviation * generator.standard_normal(_SAMPLES)

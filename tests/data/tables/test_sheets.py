@@ -58,6 +58,14 @@ def test_a_hidden_sheet_is_read_only_if_it_is_named(book):
     assert read_table(f"{path}#Lists").columns == {"class": ["a"]}
 
 
+def test_a_hidden_sheet_is_read_where_no_other_has_a_row(book):
+    path = book(Empty=[], Lists=[["class"], ["a"]])
+    workbook = openpyxl.load_workbook(path)
+    workbook["Lists"].sheet_state = "hidden"
+    workbook.save(path)
+    assert read_table(path).columns == {"class": ["a"]}
+
+
 def test_dates_booleans_and_titles(book):
     path = book(A=[[], ["text", "at", "day", "is"], ["a", datetime(2024, 5, 1, 9, 30), date(2024, 5, 2), True]])
     assert read_table(path).columns == {

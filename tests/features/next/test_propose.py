@@ -10,7 +10,8 @@ import openpyxl
 import pytest
 
 import bertkit as package
-from bertkit.data.tables import read_table
+from bertkit.data.tables import Table, read_table
+from bertkit.features.next import rows as columns_beside
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 
 
@@ -218,3 +219,17 @@ def test_a_proposal_without_a_label_is_no_training_set(fine_tuned, trained, unla
     package.propose_rows(fine_tuned("film"), unlabelled, rows=3, output=path)
     with pytest.raises(DataError, match="no row has a label yet; write the class of each text into the column 'label'"):
         trained(path)
+
+
+def test_columns_of_the_input_keep_their_values_beside_those_of_the_proposal():
+    table = Table(
+        {"text": ["a"], "guess": ["x"], "input_guess": ["y"], "probability": [1], "reason": ["z"]}, "t.csv", ""
+    )
+    [row] = columns_beside.rows_of(table)
+    assert row == {
+        "text": "a",
+        "input_input_guess": "x",
+        "input_guess": "y",
+        "input_probability": 1,
+        "input_reason": "z",
+    }
