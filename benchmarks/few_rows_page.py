@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import mean
 from typing import Any, NamedTuple
 
-from few_rows_tables import ALL, CONFIRMED, TABLES
+from few_rows_tables import ALL, CONFIRMED, TABLES, UNLIKE
 
 RIVALS = {
     "words": "words",
@@ -133,7 +133,7 @@ def table_of(cells: list[Cell]) -> str:
 
 def section(record: dict[str, Any]) -> str:
     """The block of the documentation."""
-    cells, confirmed = cells_of(record, TABLES), cells_of(record, CONFIRMED)
+    cells, confirmed = cells_of(record, TABLES), cells_of(record, {**CONFIRMED, **UNLIKE})
     parts = [summary(cells), table_of(cells)] if cells else [summary(cells)]
     if confirmed:
         parts += [f"On tables that no default was chosen on: {summary(confirmed)}", table_of(confirmed)]
