@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from bertkit.data.tables.proposed import GUESS
@@ -46,7 +49,8 @@ class Proposal(Summarized):
         curve = [f"no learning curve: {self.no_curve}"] if self.curve is None else self.curve.lines()
         below = "" if self.labelled is None else f", above the {self.labelled:,} labelled ones"
         file = [] if self.output is None else [f"{counted(len(self.rows), 'row')} to label{below}: {self.output}"]
-        then = ["fill in the labels, then:", self.command] if self.command else []
+        page = "" if self.output is None else shlex.join(["bertkit", "label", self.output])
+        then = [f"label them, in the file or with {page}, then:", self.command] if self.command else []
         return [*curve, *file, *then]
 
     def summary(self) -> Summary:
@@ -54,3 +58,18 @@ class Proposal(Summarized):
         title = f"{counted(len(self.rows), 'row')} to label, of {self.candidates:,}"
         guesses = Counter(f"guess {row[GUESS]}" for row in self.rows)
         return Summary(title, guesses.most_common(), [*self.notes, *self.lines()])
+
+
+def training_command(file: Path, texts: Sequence[str], label: str, model: str | None) -> str:
+    """Returns the command that trains with a file of rows whose labels are filled in.
+
+    Args:
+        file: the file.
+        texts, label: its columns.
+        model: the checkpoint to start from; None if it is not known, as in old runs.
+    """
+    words = ["bertkit", "finetune", "classification", "--train-file", str(file)]
+    if ([*texts], label) != (["text"], "label"):
+        words += [word for column in texts for word in ("--text-column", column)] + ["--label-column", label]
+    words += ["--model", model] if model else []
+    return shlex.join([*words, "--output-dir", "OUT"])
