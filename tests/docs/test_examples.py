@@ -20,7 +20,7 @@ from bertkit.recipe.fields import TRAIN_DEFAULTS
 
 NAMES = [name for name in bertkit.__all__ if name != "__version__"]
 EXAMPLE = re.compile(r"^Examples:\n    ```python\n(.+?\n)    ```$", re.M | re.S)
-ONLY_CALLED = ("ablations", "demo", "embed_folder", "predict_folder", "quickstart", "serve")
+ONLY_CALLED = ("ablations", "demo", "embed_folder", "label_rows", "predict_folder", "quickstart", "serve")
 """Functions that take minutes, start processes or never return: their examples must fit their parameters."""
 
 

@@ -66,7 +66,7 @@ def label_rows(
     allowed_host: options.AllowedHost = None,
     json: options.AddressAsJson = False,
 ) -> None:
-    """Show a page in the browser to label the rows of next with keys. The file is complete after each answer."""
+    """Label the rows of next in the browser. A key is an answer, and the file is complete after each one."""
     bertkit.label_rows(
         file,
         label_column=label_column,

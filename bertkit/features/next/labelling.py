@@ -61,5 +61,5 @@ def label_rows(
         rows += f", {answers.answered:,} of which have a label,"
     message = f"{rows} in {file}: {{address}}; Ctrl-C ends it"
     serving.serve_page(label_app(answers, command), message, port, allowed_hosts, ready)
-    say(f"{file}: {answers.answered:,} of {counted(len(answers), 'row')} have a label; train with them:")
+    say(f"{file}: {answers.answered:,} of {counted(len(answers), 'row')} labelled; train with them:")
     say(command)

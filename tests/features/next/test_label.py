@@ -244,7 +244,7 @@ def test_keys_label_rows_one_after_the_other(browser, tmp_path):
             assert connection.getresponse().status == 400
             connection.close()
             process.send_signal(signal.SIGTERM)
-            assert "3 of 3 rows have a label; train with them:" in process.stderr.read()
+            assert "3 of 3 rows labelled; train with them:" in process.stderr.read()
             assert process.wait(timeout=200) == 0
         finally:
             process.kill()
