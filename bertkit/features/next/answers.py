@@ -15,6 +15,7 @@ from bertkit.data.tables.proposed import GUESS, PROPOSED, is_proposal
 from bertkit.data.tables.table import Table, existing_column
 from bertkit.features.next.writing import check_form, write_label
 from bertkit.runtime.errors import DataError, OutputError
+from bertkit.runtime.files import remove_unfinished
 
 
 class Answers:
@@ -45,6 +46,9 @@ class Answers:
         self._asked = label_column, texts
         check_form(self.path, str(file))
         self.read()
+        place = self.path.resolve()
+        for name in (place.name, place.parent.name):  # of workbooks and of other files, left by a killed page
+            remove_unfinished(place.parent, name)
 
     def read(self) -> None:
         """Reads the file again; earlier answers cannot be undone then. Raises DataError as the class does."""

@@ -89,6 +89,21 @@ def test_each_answer_and_each_undo_is_in_the_file_at_once(tmp_path, ending):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("ending", [".csv", ".xlsx"])
+def test_what_a_killed_page_was_writing_is_removed(tmp_path, ending):
+    path = proposal(tmp_path / f"rows{ending}")
+    program = (
+        "import os, sys; from bertkit.features.next.answers import Answers; answers = Answers(sys.argv[1]); "
+        "os.replace = lambda *_: os._exit(9); answers.answer(0, 'refund')"
+    )
+    before = path.read_bytes()
+    assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == 9
+    assert path.read_bytes() == before
+    assert len([*tmp_path.iterdir()]) == 2
+    Answers(path)
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_a_workbook_keeps_its_list_and_what_else_is_in_it(tmp_path):
     path = proposal(tmp_path / "rows.xlsx")
     book = openpyxl.load_workbook(path)
