@@ -1,20 +1,23 @@
-"""Makes the pictures of the README and the site from real output: a terminal, a report and a page of explain.
+"""Makes the pictures of the README and the site from real output: a terminal, a report, pages of explain and of label.
 
     python scripts/pictures.py quickstart
     python scripts/pictures.py report RUN
     python scripts/pictures.py explain MODEL TEXT
     python scripts/pictures.py inside FOLDER
+    python scripts/pictures.py label FILE
 
 ``quickstart`` runs `bertkit quickstart` and writes docs/pictures/quickstart.svg: all of its standard output and, of the
 log, the lines that begin a part or give the scores of one. ``report`` takes pictures of RUN/report.html, and
 ``explain`` of the page of `bertkit explain`, in Chromium. ``inside`` takes the pictures of the tutorial "See inside
-BERT" from the pages in FOLDER, in which its commands have run.
+BERT" from the pages in FOLDER, in which its commands have run. ``label`` answers two rows of a copy of FILE, which
+`bertkit next` has written, as in the tutorial "What to label next", and takes a picture of the third.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -35,6 +38,7 @@ COLUMNS = 108
 SHOWN = re.compile(r"\d/4 |.*validation: ")  # of the log
 WIDTH, HEIGHT = 1100, 900  # of pages, pixels
 INSIDE_WIDTH = 820  # of pages whose parts are pictures
+LABEL_HEIGHT = 480
 INSIDE = {
     "pieces": ("why", "#pieces"),
     "why": ("why", "#attributions"),
@@ -108,6 +112,25 @@ def inside(folder: Path) -> None:
                 window.locator(part).first.screenshot(path=of_scheme(f"inside-{name}", scheme))
 
 
+def label(file: Path) -> None:
+    """Takes a picture of the page of `bertkit label` after two answers, in both color schemes."""
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        copy = shutil.copy(file, folder)
+        command = [sys.executable, "-m", "bertkit", "label", str(copy), "--port", "0", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            address = json.loads(server.stdout.readline())["address"]
+            window = browser.new_page(viewport={"width": INSIDE_WIDTH, "height": LABEL_HEIGHT})
+            window.goto(address)
+            for row in (2, 3):
+                window.keyboard.press("1")
+                window.get_by_role("heading", name=f"Row {row} of").wait_for()
+            for scheme in ("light", "dark"):
+                window.emulate_media(color_scheme=scheme)
+                window.screenshot(path=of_scheme("label", scheme))
+            server.terminate()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     pictures = parser.add_subparsers(dest="picture", required=True)
@@ -117,6 +140,7 @@ def main() -> None:
     explained.add_argument("model")
     explained.add_argument("text")
     pictures.add_parser("inside").add_argument("folder", type=Path)
+    pictures.add_parser("label").add_argument("file", type=Path)
     args = parser.parse_args()
     PICTURES.mkdir(parents=True, exist_ok=True)
     if args.picture == "quickstart":
@@ -125,6 +149,8 @@ def main() -> None:
         top_of(args.run / "report.html", "report", ["light", "dark"])
     elif args.picture == "inside":
         inside(args.folder)
+    elif args.picture == "label":
+        label(args.file)
     else:
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "explain.html"

@@ -20,7 +20,7 @@ from bertkit.recipe.fields import TRAIN_DEFAULTS
 
 NAMES = [name for name in bertkit.__all__ if name != "__version__"]
 EXAMPLE = re.compile(r"^Examples:\n    ```python\n(.+?\n)    ```$", re.M | re.S)
-ONLY_CALLED = ("ablations", "demo", "embed_folder", "predict_folder", "quickstart", "serve")
+ONLY_CALLED = ("ablations", "demo", "embed_folder", "label_rows", "predict_folder", "quickstart", "serve")
 """Functions that take minutes, start processes or never return: their examples must fit their parameters."""
 
 
@@ -52,6 +52,7 @@ def materials(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("reviews.csv", "tables/reviews.csv"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(table)
+    (folder / "unlabelled.csv").write_text("text\n" + "".join(f"a {word} story\n" for word in ("funny", "sad", "long")))
     (folder / "pairs.csv").write_text("query,passage\na film,a film\nthe plot,the plot\n")
     (folder / "texts").mkdir()
     for number in range(4):

@@ -38,6 +38,7 @@ CONTINUED = {FIRST, *(page for name in PAGES for page in AFTER.findall((DOCS / n
 """Pages whose folders others continue in; those of the others, up to a gigabyte each, are removed once tested."""
 NUMBER = re.compile(r"[-+−]?\d[\d.,]*(e[-+]?\d+)?")
 SHORTER = {
+    "tutorials/label_next.md": {"epochs 3": "epochs 3 --folds 2 --set train.contrast_steps=10"},
     "tutorials/long_documents.md": {"len(words) - 100, 250)": "len(words) - 100, 500)"},
     "tutorials/your_table.md": {"batch-size 8 --output-dir marks": "batch-size 8 --folds 2 --output-dir marks"},
 }

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-PUBLIC = {"propose_rows": "propose:propose_rows"}
-COMMANDS = {"next": ("Look at the results", "evaluate")}
+PUBLIC = {"label_rows": "labelling:label_rows", "propose_rows": "propose:propose_rows"}
+COMMANDS = {"next": ("Look at the results", "evaluate"), "label": ("Look at the results", "next")}

@@ -1,4 +1,4 @@
-"""``bertkit next``."""
+"""``bertkit next`` and ``bertkit label``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.features import new_app
-from bertkit.cli.printing import print_result
+from bertkit.cli.printing import print_address, print_result
 
 app = new_app()
 
@@ -49,3 +49,29 @@ def propose_rows(
         trust_remote_code=trust_remote_code,
     )
     print_result(proposal.record(), proposal.lines(), json)
+
+
+@app.command(name="label")
+def label_rows(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File of rows to label, as next writes it.")],
+    *,
+    label_column: Annotated[
+        str | None, options.option(help="Column of the labels, if it is not the one before the guesses.")
+    ] = None,
+    text_columns: Annotated[
+        list[str] | None,
+        options.option("--text-column", help="Column of the texts, if its name is unusual; twice for a pair."),
+    ] = None,
+    port: options.Port = 7861,
+    allowed_host: options.AllowedHost = None,
+    json: options.AddressAsJson = False,
+) -> None:
+    """Label the rows of next in the browser. A key is an answer, and the file is complete after each one."""
+    bertkit.label_rows(
+        file,
+        label_column=label_column,
+        text_columns=text_columns,
+        port=port,
+        allowed_hosts=allowed_host or (),
+        ready=print_address if json else None,
+    )

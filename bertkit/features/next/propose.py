@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import numpy as np
 from bertkit.data.tables import Table
 from bertkit.data.tables.proposed import GUESS, PROBABILITY, PROPOSED, REASON
 from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
-from bertkit.features.next.result import Proposal
+from bertkit.features.next.result import Proposal, training_command
 from bertkit.features.next.rows import read_candidates, read_labelled, rows_of, with_equal_columns
 from bertkit.features.next.selecting import reasons, select_rows
 from bertkit.features.next.writing import check_output, write_rows
@@ -117,6 +116,10 @@ def propose_rows(
         below = [] if labelled is None else rows_of(labelled)
         written = with_equal_columns([*proposed, *below], label)
         write_rows(target, written, label, task.settings.text_columns, names)
+    command = ""
+    if target is not None and labelled is not None:
+        model = read_recipe_file(Path(place) / "recipe.yaml")[0].get("model", {}).get("name_or_path")
+        command = training_command(target, task.settings.text_columns, label, model, task.data)
     return Proposal(
         rows=proposed,
         candidates=len(table),
@@ -125,7 +128,7 @@ def propose_rows(
         no_curve=no_curve,
         notes=notes,
         output=None if target is None else str(target),
-        command="" if target is None or labelled is None else _command(place, task, target),
+        command=command,
     )
 
 
@@ -179,19 +182,3 @@ def _curve(
     is_right = outcome.task.predicted(found) == labels
     shift = probabilities.max(axis=1).mean() - outcome.task.probabilities(found).max(axis=1).mean()
     return learning_curve(vectors, labels, is_right, float(shift), (more, 2 * more, 4 * more), outcome.same_texts), ""
-
-
-def _command(place: str, task: ClassificationTask, file: Path) -> str:
-    """Returns the command that trains with the file."""
-    model = read_recipe_file(Path(place) / "recipe.yaml")[0].get("model", {}).get("name_or_path")
-    words = ["bertkit", "finetune", "classification", "--train-file", str(file)]
-    columns, label = task.settings.text_columns, str(task.settings.label_column)
-    if (columns, label) != (["text"], "label"):
-        words += [word for column in columns for word in ("--text-column", column)] + ["--label-column", label]
-    words += ["--model", str(model)] if model else []
-    usual = type(task.data)()
-    if task.data.group_column is not None:
-        words += ["--set", f"data.group_column={task.data.group_column}"]
-    if task.data.max_seq_length != usual.max_seq_length:
-        words += ["--max-seq-length", str(task.data.max_seq_length)]
-    return shlex.join([*words, "--output-dir", "OUT"])

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.data.tables.proposed import PROPOSED
+from bertkit.data.tables.proposed import GUESS, PROPOSED
+from bertkit.data.tables.table import Table
 from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
 from bertkit.runtime.errors import OutputError, shown
-from bertkit.runtime.files import check_new_file, write_whole
+from bertkit.runtime.files import check_new_file, disk_faults, into_folder, write_whole
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -26,8 +27,13 @@ _FREE_ROWS = 100  # below the rows, in which more can be added with the same lis
 def check_output(path: Path) -> None:
     """Checks that a file can be written; OutputError if it exists, or its ending is not that of a form."""
     check_new_file(path, f"--output {path}")
+    check_form(path, f"--output {path}")
+
+
+def check_form(path: Path, name: str) -> None:
+    """Checks that the ending of a file, which messages call ``name``, is that of a form; OutputError if not."""
     if path.suffix.lower() not in _FORMS:
-        raise OutputError(f"--output {path}: expected a name that ends in {', '.join(_FORMS)}")
+        raise OutputError(f"{name}: expected a name that ends in {', '.join(_FORMS)}")
 
 
 def write_rows(
@@ -50,6 +56,50 @@ def write_rows(
         return
     with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
         add([dict(row) for row in rows])
+
+
+def write_label(path: Path, table: Table, row: int, label: str) -> None:
+    """Writes a file of rows again after one label has changed; it has its old or its complete new content.
+
+    A workbook keeps what else is in it.
+
+    Args:
+        path: the file.
+        table: its rows, with the new label.
+        row: the row of the label, from 0.
+        label: column of the labels.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    path = path.resolve()  # a link to the file stays one
+    if path.suffix.lower() == _XLSX:
+        with disk_faults(path):
+            content = _with_label(path, int(table.numbers_of_rows[row]), label, table.columns[label][row])
+        write_whole(path, content)
+        return
+    rows = [dict(zip(table.columns, values, strict=True)) for values in zip(*table.columns.values(), strict=True)]
+    with into_folder(path.parent) as folder:
+        write_rows(folder / path.name, rows, label, (), ())
+
+
+def _with_label(path: Path, row: int, column: str, label: Any) -> bytes:
+    """Returns a workbook with a label, or none, in a row of the sheet with the columns of a proposal."""
+    from openpyxl import load_workbook
+
+    book = load_workbook(path)
+    for sheet in book.worksheets:
+        for cells in sheet.iter_rows(max_row=row):
+            names = [cell.value for cell in cells]
+            if sheet.sheet_state == "visible" and {column, GUESS} <= {*names}:
+                cell = sheet.cell(row, names.index(column) + 1)
+                cell.value = label or None
+                if label:
+                    cell.data_type = "s"  # also if it begins with =
+                stream = io.BytesIO()
+                book.save(stream)
+                return stream.getvalue()
+    raise OutputError(f"{path}: no sheet has the columns {column!r} and {GUESS!r}")
 
 
 def _workbook(
