@@ -22,7 +22,7 @@ def is_proposal(table: Table) -> bool:
     if not all(name in table.columns for name in PROPOSED):
         return False
     given = [str(reason) for reason in table.columns[REASON] if not is_missing(reason)]
-    return bool(given) and all(reason.startswith((TYPICAL, UNSURE)) for reason in given)
+    return all(reason.startswith((TYPICAL, UNSURE)) for reason in given)
 
 
 def answered(table: Table, column: str) -> Table:

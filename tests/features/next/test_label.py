@@ -186,10 +186,15 @@ def test_a_file_that_another_program_changed_is_not_overwritten(tmp_path):
     [
         ("rows.csv", "text,label\na,b\n", DataError, "lacks the columns guess, probability, reason"),
         ("rows.csv", "text,label,guess,probability,reason\na,b,,,\n", DataError, "has no rows to label"),
-        ("rows.csv", "guess,text,probability,reason\na,b,0.5,c\n", DataError, "no column of labels before 'guess'"),
         (
             "rows.csv",
-            "one,two,label,guess,probability,reason\na,b,,x,0.5,c\n",
+            "guess,text,probability,reason\na,b,0.5,unsure between a and b\n",
+            DataError,
+            "no column of labels before 'guess'",
+        ),
+        (
+            "rows.csv",
+            "one,two,label,guess,probability,reason\na,b,,x,0.5,unsure between x and y\n",
             DataError,
             "cannot tell which of its columns has the text",
         ),
@@ -204,7 +209,7 @@ def test_files_that_cannot_be_labelled(tmp_path, name, content, error, message):
 
 def test_columns_of_unusual_names_can_be_given(tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("one,two,kind,guess,note,probability,reason\na,b,,x,,0.5,c\n")
+    path.write_text("one,two,kind,guess,note,probability,reason\na,b,,x,,0.5,unsure between x and y\n")
     page = Page(path, label_column="kind", texts=["one", "two"])
     assert re.findall("<h2>(.*)</h2>", page.text) == ["one", "two"]
     page.send("answer", label="x")
