@@ -224,3 +224,10 @@ def test_rows_without_a_partner_are_not_contrasted(tuned, capsys):
     said = capsys.readouterr().err
     assert "no contrast: fewer than two classes have two rows" in said
     assert "steps of contrast" not in said
+
+
+def test_a_teacher_goes_with_a_random_head():
+    values = {"data.train_file": "x.csv", "train.head": "probe", "train.distill.teacher": "teacher"}
+    recipe = load_recipe("finetune/classification", values)
+    with pytest.raises(RecipeError, match=r"train\.head: does not go with a teacher"):
+        check_warm_start(recipe, task_of_recipe(recipe))

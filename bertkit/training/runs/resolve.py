@@ -94,12 +94,12 @@ def resolve(
     if recipe.train.get(FITS_DATA):
         rows = len(splits["train"].examples)
         scored = None if folds else len(splits["validation"].examples)
-        classes = _rows_of_classes(task, splits["train"])
-        kinds = {
-            "has_several_labels": problem_of(task) == "multi_label_classification",
-            "has_pairs": has_pairs(task),
-        }
-        recipe, chosen = fitted_schedule(recipe, rows, scored, start.config, classes, **kinds)
+        kinds: dict[str, Any] = {}
+        if not has_teacher(recipe.train):  # whose outputs tell a random head more than a line
+            kinds["classes"] = _rows_of_classes(task, splits["train"])
+            kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
+            kinds["has_pairs"] = has_pairs(task)
+        recipe, chosen = fitted_schedule(recipe, rows, scored, start.config, **kinds)
     if folds:
         recipe = replace(recipe, data=replace(recipe.data, folds=folds))
         task = task.with_settings()
