@@ -51,7 +51,7 @@ class ScoredRows:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a run answers under ``max_error``.
+    """Thresholds of a run that keep ``max_error``.
 
     Attributes:
         unsure_below: probability below which a prediction is unsure: of all classes, or of each; `NEVER` for a class

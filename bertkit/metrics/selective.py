@@ -49,7 +49,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerCurve:
-    """What each threshold answers, the highest threshold first.
+    """Answers by threshold, from the highest threshold to the lowest.
 
     Attributes:
         thresholds, numbers, wrong, bounds: as of `Answers`, (T,).

@@ -19,14 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel, get_linear_schedule_with_warmup
+from transformers import PreTrainedModel
 
-from bertkit.runtime.progress import Bar
-from bertkit.training.heads import Collate, captured
+from bertkit.training.heads import Collate, captured, optimizer_steps
 
 _TEMPERATURE = 0.1  # of the cosines
-_WARM_UP = 0.1  # share of the steps
-_MAX_NORM = 1.0
 
 
 def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
@@ -123,12 +120,11 @@ def contrast(
         seed: of the batches.
         precision: context of the forward pass.
     """
-    schedule = get_linear_schedule_with_warmup(optimizer, round(_WARM_UP * steps), steps)
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     batches = pairs_of_classes(classes, size, seed)
     model.train()
-    with captured(layer) as seen, Bar("contrast", "steps") as bar:
-        for step in range(steps):
+    with captured(layer) as seen:
+        for _ in optimizer_steps(optimizer, weights, steps, "contrast"):
             numbers = next(batches)
             batch = {name: values.to(model.device) for name, values in collate([rows[n] for n in numbers]).items()}
             batch.pop("labels")
@@ -141,8 +137,3 @@ def contrast(
             means = means_of_tokens(states, batch["attention_mask"], windows)
             loss = contrast_loss(vectors, of_vectors) + contrast_loss(means, of_rows)
             torch.autograd.backward(loss)
-            nn.utils.clip_grad_norm_(weights, _MAX_NORM)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            bar(step + 1, steps)

@@ -27,11 +27,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, get_linear_schedule_with_warmup
 
 from bertkit.inference.forward import forward_in_batches
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.progress import Bar
 from bertkit.training.linear_head import LinearHead, standard_deviations
 
 _ACTIVATIONS: Sequence[tuple[Callable[[Tensor], Tensor], float, float]] = (
@@ -42,6 +43,9 @@ _ACTIVATIONS: Sequence[tuple[Callable[[Tensor], Tensor], float, float]] = (
 )
 """Functions between the layers of a head, with the deviation and the mean of inputs for which they are nearly
 linear."""
+
+_WARM_UP = 0.1  # share of the steps before a training
+_MAX_NORM = 1.0
 
 Collate = Callable[[list[Mapping[str, Any]]], Mapping[str, Tensor]]
 
@@ -117,6 +121,30 @@ def captured(*layers: nn.Module) -> Iterator[dict[nn.Module, tuple[Tensor, Tenso
     finally:
         for handle in handles:
             handle.remove()
+
+
+def optimizer_steps(
+    optimizer: torch.optim.Optimizer, weights: Sequence[Tensor], steps: int, name: str
+) -> Iterator[int]:
+    """Yields the numbers of the steps that precede a training, and makes each one with the gradients that it then has.
+
+    The rate rises linearly over a tenth of the steps, then falls linearly to 0.
+
+    Args:
+        optimizer: at its highest rate.
+        weights: those whose gradients are clipped, together.
+        steps: number of steps.
+        name: of the steps, in the line on their progress.
+    """
+    schedule = get_linear_schedule_with_warmup(optimizer, round(_WARM_UP * steps), steps)
+    with Bar(name, "steps") as bar:
+        for step in range(steps):
+            yield step
+            nn.utils.clip_grad_norm_(weights, _MAX_NORM)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            bar(step + 1, steps)
 
 
 @contextmanager

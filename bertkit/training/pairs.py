@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, get_linear_schedule_with_warmup
+from transformers import PreTrainedModel
 
 from bertkit.inference.forward import forward_in_batches
 from bertkit.model.checkpoint.encoders import model_inputs
-from bertkit.runtime.progress import Bar
 from bertkit.tasks.base import padded
-from bertkit.training.heads import captured
+from bertkit.training.heads import captured, optimizer_steps
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,8 +35,6 @@ _NEAREST = 5  # texts beside each that are drawn as near ones
 _COMPONENTS = 32
 _OF_COMPONENTS = 4000  # pairs that the components are computed of
 _DECODER_RATE = 1e-2
-_WARM_UP = 0.1  # share of the steps
-_MAX_NORM = 1.0
 _BATCH = 64  # texts whose means are computed at once
 
 
@@ -149,8 +146,8 @@ def learn_from_texts_apart(
         precision: context of the forward pass.
 
     Returns:
-        The losses of the steps, (steps,) float32: about 2 if nothing is told, 0 if all is. None of texts that are all
-        alike, (0,), which nothing is learned from.
+        The losses of the steps, (steps,) float32: about 2 if nothing is told, 0 if all is. If all texts are alike, no
+        step is made, and the shape is (0,).
     """
     random = np.random.default_rng(seed)
     rows = random.permutation(len(texts[0]))[:_MOST_ROWS]
@@ -163,11 +160,10 @@ def learn_from_texts_apart(
     decoder = nn.Linear(layer.in_features, len(weights)).to(device)
     trained = [weight for group in optimizer.param_groups for weight in group["params"]]
     optimizer.add_param_group({"params": list(decoder.parameters()), "lr": _DECODER_RATE})
-    schedule = get_linear_schedule_with_warmup(optimizer, round(_WARM_UP * steps), steps)
     losses: list[Tensor] = []
     model.train()
-    with captured(layer) as seen, Bar("texts apart", "steps") as bar:
-        for step in range(steps):
+    with captured(layer) as seen:
+        for _ in optimizer_steps(optimizer, trained, steps, "texts apart"):
             losses.append(torch.zeros((), device=device))
             drawn = apart.draw(PAIRS_OF_BATCH)
             for start in range(0, PAIRS_OF_BATCH, at_once):
@@ -183,9 +179,4 @@ def learn_from_texts_apart(
                 loss = ((decoder(read) - told).square() * weights).sum() / PAIRS_OF_BATCH
                 torch.autograd.backward(loss)
                 losses[-1] += loss.detach()
-            nn.utils.clip_grad_norm_(trained, _MAX_NORM)
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            bar(step + 1, steps)
     return torch.stack(losses).cpu()

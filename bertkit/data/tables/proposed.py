@@ -13,7 +13,7 @@ GUESS, PROBABILITY, REASON = PROPOSED = "guess", "probability", "reason"
 """Columns of a proposed row, which are empty in a row that was labelled before."""
 
 TYPICAL, UNLIKE, UNSURE = "stands for a group of similar rows", "unlike all labelled rows", "unsure "
-"""What reasons are made of; the last one is the beginning of one."""
+"""Wording of the reasons; the last one is only the beginning of a reason."""
 
 
 def is_proposal(table: Table) -> bool:

@@ -99,7 +99,7 @@ class Answers:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is an answer to take back."""
+        """True if an answer can be taken back."""
         return bool(self._history)
 
     def next_open(self, start: int = 0) -> int:

@@ -131,7 +131,7 @@ class _Page:
         return self._answers.undo() if self._answers.can_undo else int(fields["row"])
 
     def _guess(self, number: int) -> str:
-        """Returns what the model says of a row."""
+        """Returns the guess for a row, its probability and the reason, in words; empty behind the last row."""
         if number >= len(self._answers):
             return ""
         guess, probability, reason = (self._answers.value(number, name) for name in (GUESS, PROBABILITY, REASON))

@@ -1,4 +1,4 @@
-"""What `bertkit label` uses of the feature ``serving``: its server, which answers to hosts of this machine only."""
+"""Adapter of `bertkit label` to the server of the feature ``serving``, for connections of this machine only."""
 
 from __future__ import annotations
 

@@ -103,17 +103,18 @@ class ModelsOfFolds:
         trained = 0
         for fold in range(self.number):
             place = folder / f"{fold}.npy"
-            if place.is_file() and len(np.load(place)) == len(_MOMENTS):
+            known = np.load(place) if place.is_file() else np.empty(0)
+            if len(known) == len(_MOMENTS):
                 say(f"fold {fold + 1} of {self.number}: was done before")
             else:
                 folder.mkdir(exist_ok=True)
-                written = io.BytesIO()
-                np.save(written, self._predictions(fold))
+                known, written = self._predictions(fold), io.BytesIO()
+                np.save(written, known)
                 write_whole(place, written.getvalue())
                 trained += 1
                 left = (time.monotonic() - begun) / trained * (self.number - fold)  # with the model of all rows
                 say(f"fold {fold + 1} of {self.number}: done, {duration(left)} left with the model of all rows")
-            predicted[fold] = np.load(place)
+            predicted[fold] = known
         self.logits = np.empty((len(_MOMENTS), len(self.of_rows), predicted[0].shape[-1]), dtype=np.float32)
         for fold, logits in predicted.items():
             self.logits[:, self.of_rows == fold] = logits
