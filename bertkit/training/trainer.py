@@ -30,6 +30,7 @@ from transformers.trainer_utils import (
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
+from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
     EqualsByLoss,
     EvaluationLoss,
@@ -62,7 +63,8 @@ class BertkitTrainer(Trainer):
         evaluation: that of the evaluation, whose ``count`` is 0-d; None for the same one.
         precision: dtype of autocast of the training; None for float32, the precision of all evaluations.
         tuning: learning rates by layer and adapters of the model; None for neither.
-        regroup: regroups the micro-batches of a step; their number and sizes stay the same.
+        speed_ups: those of CPUs that the run has.
+        regroups: they may move examples between the micro-batches of a step.
         scores: computes the scores of an evaluation; None for its loss alone.
         scores_the_loss: ``scores`` returns the evaluation loss.
         drop_last: leave out the last global batch of an epoch if it is incomplete.
@@ -74,6 +76,7 @@ class BertkitTrainer(Trainer):
         batches: the batch sampler of this process.
         progress: prints the lines of the run.
         record: what is known of the steps.
+        speed_ups: those of CPUs; whoever trains applies them.
         evaluated: the data set of the last evaluation.
     """
 
@@ -90,7 +93,8 @@ class BertkitTrainer(Trainer):
         evaluation: Objective | None = None,
         precision: torch.dtype | None = None,
         tuning: Tuning | None = None,
-        regroup: Callable[[list[Any]], list[Any]] | None = None,
+        speed_ups: CpuSpeedUps | None = None,
+        regroups: bool = False,
         scores: Scores | None = None,
         scores_the_loss: bool = False,
         drop_last: bool = False,
@@ -100,7 +104,8 @@ class BertkitTrainer(Trainer):
     ):
         self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
         self._scores, self._scores_the_loss = scores, scores_the_loss
-        self._tuning, self._regroup, self._drop_last = tuning, regroup, drop_last
+        self._tuning, self._regroups, self._drop_last = tuning, regroups, drop_last
+        self.speed_ups = speed_ups or CpuSpeedUps()
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
@@ -131,7 +136,8 @@ class BertkitTrainer(Trainer):
             evaluation=self._of_evaluation,
             precision=self._precision,
             tuning=self._tuning,
-            regroup=self._regroup,
+            speed_ups=self.speed_ups,
+            regroups=self._regroups,
             scores_the_loss=self._scores_the_loss,
             callbacks=callbacks,
             preprocess_logits_for_metrics=self.preprocess_logits_for_metrics,
@@ -166,7 +172,7 @@ class BertkitTrainer(Trainer):
         samples = list(islice(epoch_iterator, num_batches))
         batch_samples = [
             unlabelled(batch, self.objective.label_columns) if self.batches.is_filler(first + number) else batch
-            for number, batch in enumerate(self._regroup(samples) if self._regroup else samples)
+            for number, batch in enumerate(self.speed_ups.micro_batches(samples) if self._regroups else samples)
         ]
         if not batch_samples:
             return [], None

@@ -222,13 +222,13 @@ def _prepare_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) 
     """Returns the record of the data, and the subject."""
     ready = prepare_finetuning(recipe, place, **arguments)
     source = recipe.model.get("name_or_path")
-    run = ready.resolved
+    run = ready.run
     return ready.record.data, Subject(
         recipe=run.recipe,
         tokenizer=run.start.tokenizer,
         config=ready.trainer.model.config,
         stored=None if source is None else load_config(str(source), any_encoder=True),
-        placement=ready.setup.placement,
+        placement=run.setup.placement,
         arguments=ready.trainer.args,
         trainer=ready.trainer,
         new_weights=ready.new_weights,

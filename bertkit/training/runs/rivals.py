@@ -21,15 +21,16 @@ from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import Verdict
 from bertkit.metrics.statistics import Test, by_example
 from bertkit.runtime.progress import display_name
-from bertkit.tasks.base import Task, per_example, texts_of
-from bertkit.tasks.splits import ColumnsOf, Split
+from bertkit.tasks.base import per_example, texts_of
+from bertkit.tasks.splits import ColumnsOf
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
 from bertkit.training.pairs import differences, means_of_texts
 from bertkit.training.runs.folds import ModelsOfFolds
+from bertkit.training.runs.resolve import FineTuning
 from bertkit.training.warm_start import problem_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 _MOST_ROWS = 5000  # trained on or scored, beyond which a line takes long
 _WORDS, _FROZEN, _APART = "words", "frozen", "apart"
@@ -112,24 +113,19 @@ _ADVICE = {
 }
 
 
-def rivals_of(
-    task: Task,
-    train: Split,
-    scored: Split | None,
-    folds: ModelsOfFolds | None,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> Rivals | None:
+def rivals_of(run: FineTuning, folds: ModelsOfFolds | None, model: PreTrainedModel) -> Rivals | None:
     """Fits the cheap models; None where a text has neither classes nor a number, or there are too many rows.
 
     Args:
-        task: the task of the training data.
-        train: rows to fit to.
-        scored: rows to predict; None predicts those of each fold by what is fitted to the others.
-        folds: the models of folds of the run, if these score the rows.
+        run: a run without a teacher in one process; None is returned for others.
+        folds: the models of folds of the run, if these score the rows: each row is predicted by what is fitted to the
+            rows of the other folds.
         model: the classifier before its training.
-        tokenizer: tokenizer of the model.
     """
+    task, tokenizer = run.task, run.start.tokenizer
+    if not getattr(task, "can_score_by_folds", False) or run.teacher or run.setup.placement.num_processes > 1:
+        return None
+    train, scored = run.splits["train"], run.splits.get("validation")
     splits = [train] if scored is None else [train, scored]
     metric = _METRICS.get(problem_of(task))
     if metric is None or max(len(split.examples) for split in splits) > _MOST_ROWS:
