@@ -1,8 +1,7 @@
-"""Arguments of a run: the recipe of a fine-tuning, ``TrainingArguments`` from a recipe, and callbacks of a caller."""
+"""Arguments of a training: ``TrainingArguments`` from a recipe and its placement, and callbacks of a caller."""
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,55 +14,13 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, get_schedu
 from transformers.utils import is_torch_tf32_available
 
 from bertkit.recipe.fields import LOGGING_STEPS
-from bertkit.recipe.files import absolute
-from bertkit.recipe.load import Recipe, with_absolute_checkpoints
+from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import OWN_TRAIN_KEYS
 from bertkit.runtime.errors import RecipeError, shortened, shown
 from bertkit.runtime.placement.resolve import Placement
-from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.splits import FineTuningData
 
 # The last two are done by listeners of a run, and by `BertkitTrainer`, whose evaluations leave out no example.
 _NOT_OF_LIBRARY = {*OWN_TRAIN_KEYS, "report_to", "dataloader_drop_last"}
-
-
-def finetuning_recipe(
-    recipe: str | Path | Mapping[str, Any] | Recipe,
-    model: str | None,
-    data_dir: str | Path | None,
-    overrides: Mapping[str, Any] | None,
-) -> Recipe:
-    """Loads the recipe of a run from the arguments of `finetune`.
-
-    Raises:
-        RecipeError: the recipe does not exist or is invalid.
-    """
-    arguments = {"model.name_or_path": model, "data.data_dir": data_dir}
-    values = {key: str(value) for key, value in arguments.items() if value is not None}
-    return load_recipe(recipe, {**(overrides or {}), **values})
-
-
-def checked_recipe(recipe: Recipe) -> Recipe:
-    """Returns a fine-tuning recipe with absolute paths.
-
-    Raises:
-        RecipeError: the recipe is of a pre-training, or has a value for one.
-    """
-    if not isinstance(recipe.data, FineTuningData):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
-    if recipe.train.get("vocabulary_steps"):
-        raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
-    return with_absolute_paths(recipe)
-
-
-def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
-    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
-    data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
-    task = recipe.task
-    if names := getattr(task, "metrics", []):
-        task = dataclasses.replace(task, metrics=list(map(absolute, names)))
-    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data, task=task))
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:

@@ -24,7 +24,7 @@ from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.training.arguments import with_absolute_paths
+from bertkit.training.runs.resolve import with_absolute_paths
 
 _MOST_ODD = 0.1  # part of the rows of a table
 _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise

@@ -18,7 +18,7 @@ from bertkit.tasks.base import encoding_notes, truncation_hint
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Truncation
-from bertkit.training.arguments import check_callbacks, finetuning_recipe
+from bertkit.training.arguments import check_callbacks
 from bertkit.training.batches import check_drop_last
 from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import Run, RunRecord, writes_run
@@ -31,7 +31,7 @@ from bertkit.training.runs.evaluate import (
     verdict_on_run,
 )
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.runs.resolve import FineTuning, resolve
+from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.runs.training import finish, train, write_files_of_listeners
 from bertkit.training.trainer import BertkitTrainer

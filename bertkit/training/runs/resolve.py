@@ -7,7 +7,7 @@ classes of the task, which checkpoint is kept, the arguments of the Trainer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,16 +18,17 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArgumen
 from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.encoders import head_class, model_inputs
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.recipe.load import Recipe
+from bertkit.recipe.files import absolute
+from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher, is_warm
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
 from bertkit.tasks.folds import load_splits, text_numbers
-from bertkit.tasks.registry import task_of_recipe
-from bertkit.tasks.splits import Split, is_labelled
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
-from bertkit.training.arguments import check_schedule, checked_recipe
+from bertkit.training.arguments import check_schedule
 from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
@@ -47,6 +48,45 @@ if TYPE_CHECKING:
 
 _FOLDS = 5
 _OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
+
+
+def finetuning_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    model: str | None,
+    data_dir: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Loads the recipe of a run from the arguments of `finetune`.
+
+    Raises:
+        RecipeError: the recipe does not exist or is invalid.
+    """
+    arguments = {"model.name_or_path": model, "data.data_dir": data_dir}
+    values = {key: str(value) for key, value in arguments.items() if value is not None}
+    return load_recipe(recipe, {**(overrides or {}), **values})
+
+
+def checked_recipe(recipe: Recipe) -> Recipe:
+    """Returns a fine-tuning recipe with absolute paths.
+
+    Raises:
+        RecipeError: the recipe is of a pre-training, or has a value for one.
+    """
+    if not isinstance(recipe.data, FineTuningData):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
+    if recipe.train.get("vocabulary_steps"):
+        raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
+    return with_absolute_paths(recipe)
+
+
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
+    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
+    data = replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
+    task = recipe.task
+    if names := getattr(task, "metrics", []):
+        task = replace(task, metrics=list(map(absolute, names)))
+    return with_absolute_checkpoints(replace(recipe, data=data, task=task))
 
 
 @dataclass(frozen=True)
