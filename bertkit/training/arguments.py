@@ -111,19 +111,14 @@ def check_callbacks(callbacks: Any) -> None:
     """
     if not isinstance(callbacks, (list, tuple)):
         raise RecipeError(f"callbacks: expected a list of transformers' TrainerCallbacks, got {shown(callbacks)}")
-    wrong = [
-        f"entry {number} is {_named(each)}"
-        for number, each in enumerate(callbacks, 1)
-        if not isinstance(each, TrainerCallback)
-    ]
+    wrong = []
+    for number, each in enumerate(callbacks, 1):
+        if isinstance(each, type) and issubclass(each, TrainerCallback):
+            wrong.append(f"entry {number} is the class {each.__name__}, give {each.__name__}(…)")
+        elif not isinstance(each, TrainerCallback):
+            wrong.append(f"entry {number} is {shown(each)}")
     if wrong:
         raise RecipeError(f"callbacks: expected instances of transformers' TrainerCallback; {', '.join(wrong)}")
-
-
-def _named(each: Any) -> str:
-    if isinstance(each, type) and issubclass(each, TrainerCallback):
-        return f"the class {each.__name__}, give {each.__name__}(…)"
-    return shown(each)
 
 
 def schedule_in_steps(values: Any, steps: int) -> Any:

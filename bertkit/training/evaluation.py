@@ -228,6 +228,17 @@ def best_step_message(trainer: Trainer) -> str | None:
     return f"kept: step {best}, the best of {len(values)} evaluations by {criterion}; the scores are those of this step"
 
 
+def last_evaluation(trainer: Trainer) -> dict[str, float] | None:
+    """Returns the results of an evaluation of the current weights, so that it need not be repeated; None without."""
+    state, arguments = trainer.state, trainer.args
+    if arguments.load_best_model_at_end and state.best_global_step != state.global_step:
+        return None
+    for entry in reversed(state.log_history):
+        if entry["step"] == state.global_step and "eval_loss" in entry:
+            return {key: value for key, value in entry.items() if key != "step"}
+    return None
+
+
 def is_better_of_equals(metrics: Mapping[str, float], state: TrainerState, metric_for_best_model: str | None) -> bool:
     """Returns whether an evaluation has the best value of the metric and a lower loss than the best evaluation."""
     name = f"eval_{(metric_for_best_model or '').removeprefix('eval_')}"

@@ -14,7 +14,6 @@ from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
     PrinterCallback,
-    ProgressCallback,
     Trainer,
     TrainerCallback,
     TrainingArguments,
@@ -23,7 +22,6 @@ from transformers.trainer_utils import (
     PREFIX_CHECKPOINT_DIR,
     EvalLoopOutput,
     EvalPrediction,
-    SchedulerType,
     rotate_checkpoints,
 )
 
@@ -117,12 +115,7 @@ class BertkitTrainer(Trainer):
         super().__init__(model=model, args=args, callbacks=all_callbacks, compute_metrics=in_order, **kwargs)
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
         self.remove_callback(PrinterCallback)
-        self.remove_callback(ProgressCallback)
         self.model_accepts_loss_kwargs = False  # transformers would count items of its own
-
-    def put_equals_last(self) -> None:
-        """Moves the callback on equals behind those that transformers has put there with the state of a checkpoint."""
-        self.add_callback(self.pop_callback(EqualsByLoss))
 
     def for_other_rows(
         self, rows: Any, args: TrainingArguments, callbacks: list[TrainerCallback] | None = None
@@ -181,14 +174,11 @@ class BertkitTrainer(Trainer):
                 self.record.add_tokens(num_tokens(batch["attention_mask"]))
         self._memory.begin_step(batch_samples)
         self.objective.begin_step()
-        return batch_samples, self._in_global_batch(list(map(self.objective.count, batch_samples)), device)
-
-    def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-        """Returns the sum over micro-batches and processes, in the shape of each count: 0-d, or several counts."""
-        count = torch.stack(counts).sum(dim=0).to(device)
-        if self.args.world_size == 1:
-            return count
-        return self.accelerator.gather(count).reshape(self.args.world_size, *count.shape).sum(dim=0)
+        # The sum over micro-batches and processes, in the shape of each count: 0-d, or several counts.
+        count = torch.stack(list(map(self.objective.count, batch_samples))).sum(dim=0).to(device)
+        if self.args.world_size > 1:
+            count = self.accelerator.gather(count).reshape(self.args.world_size, *count.shape).sum(dim=0)
+        return batch_samples, count
 
     def training_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
@@ -239,12 +229,6 @@ class BertkitTrainer(Trainer):
         if is_new and self._tuning is not None:
             self._tuning.set_learning_rates(optimizer, self.model, self.model if model is None else model)
         return optimizer
-
-    def keep_weights(self) -> None:
-        """Makes the training one step at a rate of 0, which changes no weight."""
-        arguments = self.args
-        arguments.max_steps, arguments.warmup_steps = 1, 1
-        arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}
 
     # ---- evaluation --------------------------------------------------------------------------------------------------
 
@@ -315,7 +299,7 @@ class BertkitTrainer(Trainer):
     def outputs(self, dataset: Any) -> Any:
         """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
 
-        Call it after `last_evaluation` or ``evaluate``, so that the stored outputs are those of the current weights.
+        Call it after an evaluation of the current weights, see `bertkit.training.evaluation.last_evaluation`.
         """
         if self.evaluated is not dataset or self._outputs is None:
             self.predict(dataset)
@@ -329,17 +313,6 @@ class BertkitTrainer(Trainer):
         """Returns the data set that a prepared dataloader reads."""
         return dataloader.dataset
 
-    def last_evaluation(self) -> dict[str, float] | None:
-        """Returns the results of an evaluation of the current weights, if there was one, so that it need not be
-        repeated."""
-        state = self.state
-        if self.evaluated is None or (self.args.load_best_model_at_end and state.best_global_step != state.global_step):
-            return None
-        for entry in reversed(state.log_history):
-            if entry["step"] == state.global_step and "eval_loss" in entry:
-                return {key: value for key, value in entry.items() if key != "step"}
-        return None
-
     # ---- checkpoints and weights -------------------------------------------------------------------------------------
 
     def _init_training_state(self, max_steps: int, *args: Any) -> tuple[int, int]:
@@ -348,6 +321,7 @@ class BertkitTrainer(Trainer):
         _, num_train_epochs, *_ = args
         place = super()._init_training_state(max_steps, *args)
         self.record.losses_before = self.state.stateful_callbacks.get(_LOSSES, 0.0)
+        self.record.steps_before = self.state.global_step
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
         has_stopped = any(each.early_stopping_patience_counter >= each.early_stopping_patience for each in stopped)
         is_trained = self.state.global_step >= max_steps or has_stopped
@@ -423,23 +397,3 @@ class BertkitTrainer(Trainer):
             f"{self.record.learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
             "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
         )
-
-    def loss_of_run(self, metrics: dict[str, float]) -> float:
-        """Returns the mean loss over all steps of the run, of which ``train_loss`` has those since the resumption.
-
-        Args:
-            metrics: metrics from ``train``.
-        """
-        steps = self.state.global_step - self._initial_global_step
-        return (self.record.losses_before + metrics["train_loss"] * steps) / max(self.state.global_step, 1)
-
-    def tokens_per_second(self, metrics: dict[str, float]) -> float:
-        """Computes the tokens per second over all processes, without padding, since the start or the resumption.
-
-        Evaluations and checkpoints do not count.
-
-        Args:
-            metrics: metrics from ``train``, with ``train_runtime`` in seconds, which has them.
-        """
-        tokens = self.state.num_input_tokens_seen - self.record.tokens_before
-        return round(tokens / (metrics["train_runtime"] - self.record.paused), 1)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.data.tables import Table, read_table
+from bertkit.data.tables.annotated import accepted, unwrapped
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
-from bertkit.data.tables.labels import accepted, faults_of_kinds, faults_of_texts, unwrapped
+from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.data.tables.table import same_texts
 from bertkit.features.checks.label_rules import find_suspects, vectors_of
 from bertkit.features.checks.near_labels import near_labels

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.labels import REJECTED
+from bertkit.data.tables.annotated import REJECTED
 from bertkit.runtime.errors import DataError, listed, raise_listed, shown
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.sentences import TAGS

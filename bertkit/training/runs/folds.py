@@ -25,6 +25,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
+from transformers.trainer_utils import SchedulerType
 
 from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
 from bertkit.recipe.settings import HEAD, is_warm
@@ -116,7 +117,11 @@ class ModelsOfFolds:
         for fold, logits in predicted.items():
             self.logits[:, self.of_rows == fold] = logits
         set_seed(self.run.recipe.train["seed"])  # the same for a run that was resumed
-        say(self._sentence())
+        rows = counted(len(self.of_rows), "row", form=",")
+        when = "after all steps, for which the model is trained"
+        if self.best == 0:
+            when = "before training, so the model keeps its linear probe"
+        say(f"{self.number} folds: {rows} are predicted best {when}")
         _ = self.evaluation  # a main metric that is no score ends the run here
 
     def _predictions(self, fold: int) -> np.ndarray:
@@ -138,7 +143,10 @@ class ModelsOfFolds:
     def limit(self, trainer: BertkitTrainer) -> None:
         """Keeps the linear probe of the run's own model, if training made those of the folds worse."""
         if self.best == 0:
-            trainer.keep_weights()
+            # One step at a rate of 0 changes no weight.
+            arguments = trainer.args
+            arguments.max_steps, arguments.warmup_steps = 1, 1
+            arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}
 
     # ---- what they predict ------------------------------------------------------------------------------------------
 
@@ -161,12 +169,6 @@ class ModelsOfFolds:
         if np.issubdtype(self.labels.dtype, np.floating) and self.labels.ndim == 1:
             return float(np.mean((logits.reshape(-1) - self.labels) ** 2))
         return log_loss(logits / best_temperatures(logits, self.labels) if is_calibrated else logits, self.labels)
-
-    def _sentence(self) -> str:
-        rows = counted(len(self.of_rows), "row", form=",")
-        if self.best:
-            return f"{self.number} folds: {rows} are predicted best after all steps, for which the model is trained"
-        return f"{self.number} folds: {rows} are predicted best before training, so the model keeps its linear probe"
 
     def _columns(self) -> tuple[Any, Any]:
         return ColumnsOf(self.features), ColumnsOf(self.rows.examples)

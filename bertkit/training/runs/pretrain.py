@@ -21,7 +21,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_teacher
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
-from bertkit.runtime.placement.resolve import Placement, check_processes
+from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import check_callbacks, schedule_in_steps
@@ -159,7 +159,14 @@ def prepare_pretraining(
         "remove_unused_columns": False,
     }
     setup = set_up(recipe, output_dir, resume=resume, push_to_hub=push_to_hub, scratch=scratch, **fixed)
-    _check_phases_resumed(setup.directory.check_recipe(recipe), recipe.data)
+    # Resumed at another length, a run could return to a finished phase.
+    changes = setup.directory.check_recipe(recipe)
+    steps = [each for each in changes if each.startswith(("train.max_steps", "train.num_train_epochs"))]
+    if steps and len(recipe.data.lengths()) > 1:
+        raise RecipeError(
+            f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "
+            "steps, or continue from its checkpoint in another folder: bertkit pretrain --model"
+        )
     text = _text(recipe, setup, cache_dir or cache_folder(), sample)
     examples = plan_examples(recipe, text)
     _print_data(text, examples)
@@ -239,7 +246,12 @@ def _text(
         if sample is not None:
             sources, share = sample(sources)
         start = pretraining_start(recipe, sources, cache_dir, directory.path if directory.is_resumed else None, store)
-        teacher = _teacher(recipe, start, setup.placement)
+        teacher = None
+        if has_teacher(recipe.train):
+            from bertkit.training.distillation.pretraining import pretrained_teacher
+
+            teacher = pretrained_teacher(recipe, start, setup.placement)
+            set_attention(teacher.model, recipe, setup.placement)
         corpora = load_corpus(
             data,
             start.tokenizer,
@@ -258,27 +270,6 @@ def _text(
             "piece counts as a word"
         )
     return PretrainingText(sources, share, start, teacher, corpora, vocabulary)
-
-
-def _teacher(recipe: Recipe, start: Initialization, placement: Placement) -> Any | None:
-    """Returns the teacher of the recipe; None without one."""
-    if not has_teacher(recipe.train):
-        return None
-    from bertkit.training.distillation.pretraining import pretrained_teacher
-
-    teacher = pretrained_teacher(recipe, start, placement)
-    set_attention(teacher.model, recipe, placement)
-    return teacher
-
-
-def _check_phases_resumed(changes: Sequence[str], data: DataSettings) -> None:
-    """Rejects a resumed run that moves the boundaries of phases, since it could return to a finished phase."""
-    steps = [change for change in changes if change.startswith(("train.max_steps", "train.num_train_epochs"))]
-    if steps and len(data.lengths()) > 1:
-        raise RecipeError(
-            f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "
-            "steps, or continue from its checkpoint in another folder: bertkit pretrain --model"
-        )
 
 
 def _fitted(recipe: Recipe, examples: RunExamples, config: PreTrainedConfig) -> dict[str, Any]:

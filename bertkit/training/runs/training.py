@@ -15,7 +15,7 @@ from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.training.arguments import has_tf32
-from bertkit.training.evaluation import best_step_message, float32_products
+from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
 from bertkit.training.progress import start_lines
 from bertkit.training.recovery import Preemption
 from bertkit.training.runs.directory import Run, RunRecord
@@ -123,15 +123,12 @@ def train(
             trainer.save_weights(folder)
             if is_main_process():
                 trainer.state.save_to_json(str(folder / "trainer_state.json"))
-        of_run = {
-            "train_loss": trainer.loss_of_run(outcome.metrics),
-            "train_samples": len(trainer.train_dataset),
-            "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics),
-        }
+        of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(outcome.metrics, trainer.state)}
         directory.write_results("train", {**outcome.metrics, **of_run})
         evaluation: dict[str, float] = {}
         if trainer.eval_dataset is not None:
-            found = trainer.last_evaluation() or trainer.evaluate()
+            # A resumed run may be complete, and has no outputs then.
+            found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
             evaluation = directory.write_results("eval", {**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
     return evaluation, {"resumed_from_step": resumed_from, "kept": kept}, begun
