@@ -23,13 +23,16 @@ from bertkit.runtime.placement.resolve import Placement
 _NOT_OF_LIBRARY = {*OWN_TRAIN_KEYS, "report_to", "dataloader_drop_last"}
 
 
-def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
+def training_arguments(
+    recipe: Recipe, placement: Placement, output_dir: Path, *, reaches_all_weights: bool = True, **fixed: Any
+) -> TrainingArguments:
     """Returns the complete arguments of a run; they are not changed afterwards.
 
     Args:
         recipe: source of the ``train`` block.
         placement: placement of the run.
-        output_dir: run directory.
+        output_dir: folder for the files of the Trainer.
+        reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
         fixed: values determined by the kind of run and its data; they take precedence over the recipe.
 
     Raises:
@@ -45,6 +48,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         values["logging_steps"] = LOGGING_STEPS  # `Progress` knows the steps of the run
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
+    if values.get("ddp_find_unused_parameters") is None:
+        values["ddp_find_unused_parameters"] = not reaches_all_weights
     others = {
         "output_dir": str(output_dir),
         **placement.training_arguments(),

@@ -106,11 +106,10 @@ def validation_outcome(
     return Outcome(task, outputs, *columns, *source, training, *places)
 
 
-def collapse_of(outcome: Outcome) -> str | None:
-    """Returns what predictions are, and warns of them, if all are the same; None otherwise."""
+def warn_of_collapse(outcome: Outcome) -> None:
+    """Prints a warning if all predictions are the same."""
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on {outcome.scored}; {_AGAINST_COLLAPSE}")
-    return outcome.collapse
 
 
 # ---- verdict --------------------------------------------------------------------------------------------------------

@@ -24,11 +24,11 @@ from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import Run, RunRecord, writes_run
 from bertkit.training.runs.evaluate import (
     Scores,
-    collapse_of,
     fit_decisions,
     score_other_splits,
     validation_outcome,
     verdict_on_run,
+    warn_of_collapse,
 )
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
@@ -184,12 +184,15 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
 
     def begin(is_resumed: bool) -> Rivals | None:
         """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
-        rivals = rivals_of(run, folds, trainer.model)
+        rivals, task, splits = None, run.task, run.splits
+        is_alone = run.teacher is None and setup.placement.num_processes == 1
+        if is_alone and getattr(task, "can_score_by_folds", False):
+            rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
         if folds is not None:
             folds.train()
             folds.limit(trainer)
         if is_warm(run.recipe.train) and not is_resumed:
-            warm_start(trainer, run.recipe, run.task, run.splits["train"].examples)
+            warm_start(trainer, run.recipe, task, splits["train"].examples)
         return rivals
 
     evaluation, facts, rivals = train(
@@ -210,7 +213,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     else:
         outcome = folds.outcome(task)
         from_main_process(lambda: folds.write(outcome))
-    collapse = collapse_of(outcome)
+    warn_of_collapse(outcome)
     scores = prepared.scores.of_task(task)
     metrics = score_other_splits(scores, directory, trainer, features, evaluation)
     verdict = verdict_on_run(outcome, trainer.state.log_history, directory.results, run.recipe)
@@ -219,7 +222,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         verdict = rivals.added_to(verdict, outcome)
     record = replace(
         prepared.record,
-        collapse=collapse,
+        collapse=outcome.collapse,
         verdict=verdict,
         further_scores=() if scores.further is None else scores.further.computed,
         folds={} if folds is None else folds.facts(),

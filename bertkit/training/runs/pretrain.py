@@ -24,7 +24,7 @@ from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
-from bertkit.training.arguments import check_callbacks, schedule_in_steps
+from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
@@ -204,7 +204,9 @@ def _trainer(
         objective = TaughtPretraining(text.teacher, network)
     reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
     of_data = _fitted(recipe, examples, start.config)
-    arguments = setup.arguments(recipe, reaches_all_weights=reaches_all, **{**fixed, **of_data})
+    arguments = training_arguments(
+        recipe, placement, setup.folder_of_trainer, reaches_all_weights=reaches_all, **fixed, **of_data
+    )
     check_early_stopping(callbacks, arguments)
     set_attention(network, recipe, placement)
     vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)

@@ -28,7 +28,7 @@ from bertkit.tasks.folds import load_splits, text_numbers
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
-from bertkit.training.arguments import check_schedule
+from bertkit.training.arguments import check_schedule, training_arguments
 from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
@@ -220,8 +220,9 @@ def resolve(
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
     fixed["reaches_all_weights"] = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
     # Before the trainer, whose accelerator the creation of arguments would reset.
-    of_folds = setup.arguments(recipe, **fixed, eval_strategy="no", save_strategy="no") if folds else None
-    arguments = setup.arguments(recipe, **fixed, **kept)
+    to_arguments = partial(training_arguments, recipe, setup.placement, setup.folder_of_trainer, **fixed)
+    of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
+    arguments = to_arguments(**kept)
     check_early_stopping(callbacks, arguments)
     teacher = None
     if has_teacher(recipe.train):

@@ -21,16 +21,15 @@ from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import Verdict
 from bertkit.metrics.statistics import Test, by_example
 from bertkit.runtime.progress import display_name
-from bertkit.tasks.base import per_example, texts_of
-from bertkit.tasks.splits import ColumnsOf
+from bertkit.tasks.base import Task, per_example, texts_of
+from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
 from bertkit.training.pairs import differences, means_of_texts
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.runs.resolve import FineTuning
 from bertkit.training.warm_start import problem_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _MOST_ROWS = 5000  # trained on or scored, beyond which a line takes long
 _WORDS, _FROZEN, _APART = "words", "frozen", "apart"
@@ -109,20 +108,25 @@ _ADVICE = {
 }
 
 
-def rivals_of(run: FineTuning, folds: ModelsOfFolds | None, model: PreTrainedModel) -> Rivals | None:
+def rivals_of(
+    task: Task,
+    train: Split,
+    scored: Split | ModelsOfFolds,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> Rivals | None:
     """Fits the cheap models; None where a text has neither classes nor a number, or there are too many rows.
 
     Args:
-        run: a run without a teacher in one process; None is returned for others.
-        folds: the models of folds of the run, if these score the rows: each row is predicted by what is fitted to the
-            rows of the other folds.
+        task: the task of the training data.
+        train: rows to fit to.
+        scored: rows to predict, or the models of folds of the run: then the training rows of each fold are predicted by
+            what is fitted to those of the others.
         model: the classifier before its training.
+        tokenizer: tokenizer of the model.
     """
-    task, tokenizer = run.task, run.start.tokenizer
-    if not getattr(task, "can_score_by_folds", False) or run.teacher or run.setup.placement.num_processes > 1:
-        return None
-    train, scored = run.splits["train"], run.splits.get("validation")
-    splits = [train] if scored is None else [train, scored]
+    folds = scored if isinstance(scored, ModelsOfFolds) else None
+    splits = [train, scored] if isinstance(scored, Split) else [train]
     metric = _METRICS.get(problem_of(task))
     if metric is None or max(len(split.examples) for split in splits) > _MOST_ROWS:
         return None
@@ -146,7 +150,7 @@ def rivals_of(run: FineTuning, folds: ModelsOfFolds | None, model: PreTrainedMod
         name = _FROZEN if len(texts[0]) == 1 else _APART
         inputs = [columns[0] if name == _FROZEN else differences(*columns) for columns in vectors]
         line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
-        logits = out_of_fold if scored is None else line.logits(inputs[1])
+        logits = out_of_fold if folds is not None else line.logits(inputs[1])
         if metric == "pearson":
             found[name] = logits.reshape(-1)
         else:

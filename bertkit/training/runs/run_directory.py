@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedTokenizerBase
 
 from bertkit.model.checkpoint.load import save_tokenizer
 from bertkit.recipe.load import Recipe
@@ -172,18 +172,6 @@ class RunSetup:
     folder_of_trainer: Path
     started: float = field(default_factory=time.time)
 
-    def arguments(self, recipe: Recipe, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
-        """Returns the Trainer arguments; RecipeError if transformers rejects a value or a combination of values.
-
-        Args:
-            recipe: the recipe of the run.
-            reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
-            known: values determined by the kind of run and its data; they take precedence over all others.
-        """
-        if recipe.train.get("ddp_find_unused_parameters") is None:
-            known["ddp_find_unused_parameters"] = not reaches_all_weights
-        return training_arguments(recipe, self.placement, self.folder_of_trainer, **known)
-
 
 def set_up(
     recipe: Recipe,
@@ -214,5 +202,5 @@ def set_up(
     for each in listeners:
         each.check()
     setup = RunSetup(directory, placement, listeners, scratch or directory.path)
-    validate_training_arguments(setup.arguments(recipe, reaches_all_weights=True, **fixed), recipe)
+    validate_training_arguments(training_arguments(recipe, placement, setup.folder_of_trainer, **fixed), recipe)
     return setup
