@@ -9,7 +9,7 @@ Dimension letters: N examples, C classes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
 from bertkit.runtime.errors import shown
+from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, inflected
 
 _MOST_NAMES = 8  # of classes in a sentence
@@ -277,3 +278,44 @@ def classes_in_words(
     lacks_rare = are_rare(counts, (confusion.sum(1) > 0) & (confusion.sum(0) == 0))
     said = (*sentences, *few, *never, *chance, *unsure)
     return Facts(said, bool(chance), bool(never), is_wide, bool(unsure), lacks_rare)
+
+
+def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:
+    """Describes predictions that are all the same although the references differ; None for others, and for one alone.
+
+    Args:
+        predicted, true: predictions and references, such as `decision` returns them; ``true`` is None if unknown.
+
+    >>> collapse_of([("good",), ("good",)], [("good",), ("bad",)])
+    "all predictions are 'good'"
+    >>> collapse_of([("good",), ("good",)], [("good",), ("good",)]), collapse_of([("good",), ("bad",)])
+    (None, None)
+    """
+    number, different = 0, set()
+    for value in predicted:
+        number += 1
+        different.add(value)
+        if len(different) > 1:
+            return None
+    if number < 2 or (true is not None and len(set(true)) < 2):
+        return None
+    [value] = different
+    values = value if isinstance(value, tuple) else (value,)
+    if not values:
+        return "no label is predicted"
+    return f"all predictions are {shown(', '.join(map(str, values)))}"
+
+
+def decision(value: Any) -> tuple[Hashable, ...]:
+    """Returns the values of a prediction or a reference without ids, probabilities and positions.
+
+    >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
+    ('good',)
+    >>> decision(["plot", "cast"]), decision("good")
+    (('plot', 'cast'), ('good',))
+    """
+    if isinstance(value, Mapping):
+        names = [name for name in value if "probabilit" not in name and name not in ("id", "start", "end")]
+        return tuple(each for name in names for each in decision(value[name]))
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(each if isinstance(each, Hashable) else dumps(each) for each in values)

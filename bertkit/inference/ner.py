@@ -16,12 +16,13 @@ from bertkit.inference.facts import (
     Facts,
     are_rare,
     classes_in_words,
+    collapse_of,
     interval_of,
     is_wide,
     never_predicted,
     score_in_words,
 )
-from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.entities import OUTSIDE, count_entities, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.runtime.progress import counted, printable

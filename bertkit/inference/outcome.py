@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bertkit.data.tables.table import copies_in_words, same_texts
-from bertkit.inference.facts import Facts, score_in_words
+from bertkit.inference.facts import Facts, collapse_of, decision, score_in_words
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
-from bertkit.runtime.errors import DataError, RecipeError, shown
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example, texts_of
@@ -375,44 +375,3 @@ def mean_of_examples(
         terms = mean_terms(values)
         return terms if is_share else MeanDecomposition(terms.values, lambda mean: mean)
     return None
-
-
-def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:
-    """Describes predictions that are all the same although the references differ; None for others, and for one alone.
-
-    Args:
-        predicted, true: predictions and references, such as `decision` returns them; ``true`` is None if unknown.
-
-    >>> collapse_of([("good",), ("good",)], [("good",), ("bad",)])
-    "all predictions are 'good'"
-    >>> collapse_of([("good",), ("good",)], [("good",), ("good",)]), collapse_of([("good",), ("bad",)])
-    (None, None)
-    """
-    number, different = 0, set()
-    for value in predicted:
-        number += 1
-        different.add(value)
-        if len(different) > 1:
-            return None
-    if number < 2 or (true is not None and len(set(true)) < 2):
-        return None
-    [value] = different
-    values = value if isinstance(value, tuple) else (value,)
-    if not values:
-        return "no label is predicted"
-    return f"all predictions are {shown(', '.join(map(str, values)))}"
-
-
-def decision(value: Any) -> tuple[Hashable, ...]:
-    """Returns the values of a prediction or a reference without ids, probabilities and positions.
-
-    >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
-    ('good',)
-    >>> decision(["plot", "cast"]), decision("good")
-    (('plot', 'cast'), ('good',))
-    """
-    if isinstance(value, Mapping):
-        names = [name for name in value if "probabilit" not in name and name not in ("id", "start", "end")]
-        return tuple(each for name in names for each in decision(value[name]))
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return tuple(each if isinstance(each, Hashable) else dumps(each) for each in values)

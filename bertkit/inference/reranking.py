@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bertkit.inference.classification import TextInference
-from bertkit.inference.facts import Facts
-from bertkit.inference.outcome import Outcome, TaskInference, collapse_of, task_inference
+from bertkit.inference.facts import Facts, collapse_of
+from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.ranking import queries_of, ranking_terms
 from bertkit.runtime.progress import counted

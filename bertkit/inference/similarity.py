@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.outcome import TaskInference, collapse_of, task_inference
+from bertkit.inference.facts import collapse_of
+from bertkit.inference.outcome import TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.metrics.ranking import SCORES, queries_of, ranking_terms
 from bertkit.runtime.progress import counted

@@ -49,7 +49,9 @@ def with_settings(
             value = table_path(value, name)
         elif get_origin(keys[block][name].hint) is list:
             value = several(value)
-        values[f"{block}.{name}"] = _plain(value)
+        if isinstance(value, Path):
+            value = str(value)
+        values[f"{block}.{name}"] = list(value) if isinstance(value, tuple) else value
     return values
 
 
@@ -72,12 +74,6 @@ def table_path(value: Any, name: str) -> Any:
     from huggingface_hub.constants import HF_HOME
 
     return stored(value, Path(HF_HOME) / "bertkit" / "tables", name)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _keys(recipe: str | Path | Mapping[str, Any] | Recipe) -> dict[str, Fields]:

@@ -373,32 +373,6 @@ def one_array(outputs: Outputs) -> np.ndarray:
     return outputs
 
 
-MOST_PROBABLE = 10
-"""Labels whose probabilities a prediction holds, unless it is asked for all."""
-
-
-def largest(values: np.ndarray, number: int, also: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-    """Returns the indices of the largest values and of others, those of the largest first; of equal values, the first
-    ones.
-
-    Args:
-        values: (C,), without NaN.
-        number: how many; all if there are fewer.
-        also: indices that are returned too if their values are not among the largest.
-
-    >>> largest(np.array([0.1, 0.4, 0.1, 0.4]), 3)
-    array([1, 3, 0])
-    >>> largest(np.array([0.1, 0.4, 0.1, 0.4]), 2, also=[3, 2])
-    array([1, 3, 2])
-    """
-    candidates = np.arange(len(values))
-    if number < len(values):
-        candidates = np.flatnonzero(values >= np.partition(values, -number)[-number])  # more than `number` if equal
-    found = candidates[np.argsort(-values[candidates], kind="stable")[:number]]
-    others = np.setdiff1d(np.asarray(also, dtype=np.int64), found)
-    return np.concatenate([found, others[np.argsort(-values[others], kind="stable")]])
-
-
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Computes the softmax of logits (N, C) over C; the probability of a logit of -inf is 0."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))

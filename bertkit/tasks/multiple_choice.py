@@ -95,21 +95,19 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         counts = [len(endings) for split in loaded.values() for endings in split.examples["endings"][:]]
         return task.with_settings(num_choices=max([task.settings.num_choices, *counts])), loaded
 
-    @property
-    def _settled(self) -> bool:
-        """Returns whether all columns are set, as in a checkpoint; ``start_column`` may be ``None`` there."""
-        return bool(self.settings.num_choices and self.settings.context_column and self.settings.ending_columns)
-
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        if self._settled:
-            return self, ()
         settings, names = self.settings, list(table.columns)
+        if settings.num_choices and settings.context_column and settings.ending_columns:  # as in a checkpoint
+            return self, ()
         context = settings.context_column or find_column(
             names, None, _CONTEXTS, table.source, "--context-column", "contexts"
         )
         endings = settings.ending_columns
         if not endings and not (set(_ENDINGS) & set(names)):
-            endings = _numbered(names)
+            numbers = {name: name.removeprefix("ending") for name in names if name.startswith("ending")}
+            endings = sorted(
+                (name for name, number in numbers.items() if number.isdecimal()), key=lambda name: int(numbers[name])
+            )
         task = self.with_settings(
             context_column=context,
             start_column=settings.start_column or ("sent2" if context == "sent1" and "sent2" in names else None),
@@ -322,12 +320,6 @@ def _check_first(columns: Columns, place: str) -> None:
         raise DataError(
             f"{place} is never 0, the first ending, in {len(chances):,} rows, so it seems to count from 1; subtract 1"
         )
-
-
-def _numbered(names: Sequence[str]) -> list[str]:
-    """Returns ``ending0``, ``ending1``, … in numerical order."""
-    numbers = {name: name.removeprefix("ending") for name in names if name.startswith("ending")}
-    return sorted((name for name, number in numbers.items() if number.isdecimal()), key=lambda name: int(numbers[name]))
 
 
 def _without_empty_end(row: Sequence[Any]) -> list[Any]:

@@ -24,7 +24,7 @@ from bertkit.runtime.options import option, setting
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import sigmoid
-from bertkit.tasks.classification.task import DataSettings
+from bertkit.tasks.classification.settings import DataSettings
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.folds import groups
 from bertkit.tasks.similarity.columns import SCORE_COLUMNS, read_texts, scores_of, usual_texts

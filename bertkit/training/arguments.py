@@ -1,8 +1,7 @@
-"""Arguments of a run: the recipe of a fine-tuning, ``TrainingArguments`` from a recipe, and callbacks of a caller."""
+"""Arguments of a training: ``TrainingArguments`` from a recipe and its placement, and callbacks of a caller."""
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,64 +14,25 @@ from transformers import Trainer, TrainerCallback, TrainingArguments, get_schedu
 from transformers.utils import is_torch_tf32_available
 
 from bertkit.recipe.fields import LOGGING_STEPS
-from bertkit.recipe.files import absolute
-from bertkit.recipe.load import Recipe, with_absolute_checkpoints
+from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import OWN_TRAIN_KEYS
 from bertkit.runtime.errors import RecipeError, shortened, shown
 from bertkit.runtime.placement.resolve import Placement
-from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.splits import FineTuningData
 
 # The last two are done by listeners of a run, and by `BertkitTrainer`, whose evaluations leave out no example.
 _NOT_OF_LIBRARY = {*OWN_TRAIN_KEYS, "report_to", "dataloader_drop_last"}
 
 
-def finetuning_recipe(
-    recipe: str | Path | Mapping[str, Any] | Recipe,
-    model: str | None,
-    data_dir: str | Path | None,
-    overrides: Mapping[str, Any] | None,
-) -> Recipe:
-    """Loads the recipe of a run from the arguments of `finetune`.
-
-    Raises:
-        RecipeError: the recipe does not exist or is invalid.
-    """
-    arguments = {"model.name_or_path": model, "data.data_dir": data_dir}
-    values = {key: str(value) for key, value in arguments.items() if value is not None}
-    return load_recipe(recipe, {**(overrides or {}), **values})
-
-
-def checked_recipe(recipe: Recipe) -> Recipe:
-    """Returns a fine-tuning recipe with absolute paths.
-
-    Raises:
-        RecipeError: the recipe is of a pre-training, or has a value for one.
-    """
-    if not isinstance(recipe.data, FineTuningData):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
-    if recipe.train.get("vocabulary_steps"):
-        raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
-    return with_absolute_paths(recipe)
-
-
-def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
-    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
-    data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
-    task = recipe.task
-    if names := getattr(task, "metrics", []):
-        task = dataclasses.replace(task, metrics=list(map(absolute, names)))
-    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data, task=task))
-
-
-def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
+def training_arguments(
+    recipe: Recipe, placement: Placement, output_dir: Path, *, reaches_all_weights: bool = True, **fixed: Any
+) -> TrainingArguments:
     """Returns the complete arguments of a run; they are not changed afterwards.
 
     Args:
         recipe: source of the ``train`` block.
         placement: placement of the run.
-        output_dir: run directory.
+        output_dir: folder for the files of the Trainer.
+        reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
         fixed: values determined by the kind of run and its data; they take precedence over the recipe.
 
     Raises:
@@ -88,6 +48,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         values["logging_steps"] = LOGGING_STEPS  # `Progress` knows the steps of the run
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
+    if values.get("ddp_find_unused_parameters") is None:
+        values["ddp_find_unused_parameters"] = not reaches_all_weights
     others = {
         "output_dir": str(output_dir),
         **placement.training_arguments(),
@@ -154,19 +116,14 @@ def check_callbacks(callbacks: Any) -> None:
     """
     if not isinstance(callbacks, (list, tuple)):
         raise RecipeError(f"callbacks: expected a list of transformers' TrainerCallbacks, got {shown(callbacks)}")
-    wrong = [
-        f"entry {number} is {_named(each)}"
-        for number, each in enumerate(callbacks, 1)
-        if not isinstance(each, TrainerCallback)
-    ]
+    wrong = []
+    for number, each in enumerate(callbacks, 1):
+        if isinstance(each, type) and issubclass(each, TrainerCallback):
+            wrong.append(f"entry {number} is the class {each.__name__}, give {each.__name__}(…)")
+        elif not isinstance(each, TrainerCallback):
+            wrong.append(f"entry {number} is {shown(each)}")
     if wrong:
         raise RecipeError(f"callbacks: expected instances of transformers' TrainerCallback; {', '.join(wrong)}")
-
-
-def _named(each: Any) -> str:
-    if isinstance(each, type) and issubclass(each, TrainerCallback):
-        return f"the class {each.__name__}, give {each.__name__}(…)"
-    return shown(each)
 
 
 def schedule_in_steps(values: Any, steps: int) -> Any:

@@ -168,15 +168,23 @@ def in_float32(model: PreTrainedModel) -> Iterator[None]:
             model.set_attn_implementation(kernel)
 
 
-def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
+def best_checkpoint_arguments(recipe: Recipe, metric: str | None = None) -> dict[str, Any]:
     """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
 
     The last checkpoint is kept as well, so that the run can be resumed.
 
+    Args:
+        recipe: a fine-tuning recipe.
+        metric: score by which checkpoints are compared, unless the recipe names another one; larger is better. None
+            while the task of the data is not known.
+
     Raises:
         RecipeError: the recipe does not evaluate during training.
     """
-    train, asked = recipe.train, _asked(recipe)
+    train = recipe.train
+    asked = [name for name in _OFF if train.get(name)]
+    if train.get("save_strategy") == "best":
+        asked.append("save_strategy")
     if not asked:
         return {}
     strategy = train.get("eval_strategy", "no")
@@ -184,9 +192,15 @@ def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
         raise RecipeError(
             f"train.{asked[0]}: nothing is evaluated during training; set train.eval_strategy to epoch or steps"
         )
+    fixed: dict[str, Any] = {}
+    if metric is not None and "metric_for_best_model" not in train:
+        fixed = {"metric_for_best_model": metric, "greater_is_better": True}
     if asked == ["save_strategy"]:
-        return {}
-    fixed: dict[str, Any] = {"load_best_model_at_end": True}
+        return fixed
+    fixed |= {
+        "load_best_model_at_end": True,
+        "restore_callback_states_from_checkpoint": "early_stopping_patience" in asked,
+    }
     if train["save_total_limit"] == 1:
         fixed["save_total_limit"] = 2
     if given := [key for key in ("save_strategy", "save_steps") if key in train]:
@@ -197,19 +211,9 @@ def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
                 f"unknown; set train.eval_strategy to {saves}, or train.{asked[0]} to {_OFF[asked[0]]}"
             )
     else:
-        saves_each = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
-        fixed |= {"save_strategy": strategy, "save_steps": saves_each}
-    return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
-
-
-def comparison_arguments(metric: str, recipe: Recipe) -> dict[str, Any]:
-    """Returns the Trainer arguments that compare checkpoints by a metric; larger is better.
-
-    The result is empty if the recipe names another metric, or if no best checkpoint is kept.
-    """
-    if "metric_for_best_model" in recipe.train or not _asked(recipe):
-        return {}
-    return {"metric_for_best_model": metric, "greater_is_better": True}
+        fixed["save_strategy"] = strategy
+        fixed["save_steps"] = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
+    return fixed
 
 
 def best_step_message(trainer: Trainer) -> str | None:
@@ -222,6 +226,17 @@ def best_step_message(trainer: Trainer) -> str | None:
     values = [entry.get(f"eval_{metric}") for entry in state.log_history if "eval_loss" in entry]
     criterion = f"{metric}, of equal ones by loss" if values.count(state.best_metric) > 1 else metric
     return f"kept: step {best}, the best of {len(values)} evaluations by {criterion}; the scores are those of this step"
+
+
+def last_evaluation(trainer: Trainer) -> dict[str, float] | None:
+    """Returns the results of an evaluation of the current weights, so that it need not be repeated; None without."""
+    state, arguments = trainer.state, trainer.args
+    if arguments.load_best_model_at_end and state.best_global_step != state.global_step:
+        return None
+    for entry in reversed(state.log_history):
+        if entry["step"] == state.global_step and "eval_loss" in entry:
+            return {key: value for key, value in entry.items() if key != "step"}
+    return None
 
 
 def is_better_of_equals(metrics: Mapping[str, float], state: TrainerState, metric_for_best_model: str | None) -> bool:
@@ -252,12 +267,6 @@ class EqualsByLoss(TrainerCallback):
     ) -> None:
         if self._is_training and is_better_of_equals(metrics, state, args.metric_for_best_model):
             state.best_metric = None
-
-
-def _asked(recipe: Recipe) -> list[str]:
-    """Returns the keys of the ``train`` block that require the best checkpoint."""
-    asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if recipe.train.get(name)]
-    return [*asked, "save_strategy"] if recipe.train.get("save_strategy") == "best" else asked
 
 
 def early_stopping(recipe: Recipe) -> list[TrainerCallback]:

@@ -17,7 +17,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP, distillation_settings
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import without_library_bars
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Task, task_record
 from bertkit.training.tuning import encoder_layers
 
 
@@ -33,6 +33,7 @@ class Initialization:
         layers: layers of the checkpoint's encoder to keep, from 0; None for all.
         loaded: configuration to load the checkpoint with, if it is not ``config``.
         stored: in fine-tuning, the source of ``config``.
+        labels: names of the classes of a new head, in the order of their ids; None for heads without.
     """
 
     checkpoint: str | None
@@ -42,6 +43,7 @@ class Initialization:
     layers: Sequence[int] | None = None
     loaded: PreTrainedConfig | None = None
     stored: StoredConfig | None = None
+    labels: Sequence[str] | None = None
 
     @property
     def name(self) -> str:
@@ -60,13 +62,14 @@ class Initialization:
             RecipeError: a changed field does not exist, or is impossible for this checkpoint.
         """
         assert self.stored is not None
-        return replace(self, head=task.head, config=self.stored.build(changes))
+        fields = {**task.config(), **changes, "bertkit_task": task_record(task)}
+        labels = fields.get("id2label")
+        return replace(
+            self, head=task.head, config=self.stored.build(fields), labels=list(labels.values()) if labels else None
+        )
 
-    def model(self, labels: Mapping[Any, str] | None = None) -> tuple[PreTrainedModel, list[str]]:
+    def model(self) -> tuple[PreTrainedModel, list[str]]:
         """Loads or builds the model, in float32; new weights are drawn from torch's generator.
-
-        Args:
-            labels: id → label of a classification.
 
         Returns:
             The model, and the names of the weights that are not from the checkpoint.
@@ -78,10 +81,9 @@ class Initialization:
         if self.checkpoint is None:
             network = head_class(self.head, self.config, self.name)(self.config)
             return network, [name for name, _ in network.named_parameters()]
-        names = list(labels.values()) if labels else None
         with without_library_bars():
             network, new = load_model(
-                self.head, self.checkpoint, self.loaded or self.config, new_head=True, labels=names
+                self.head, self.checkpoint, self.loaded or self.config, new_head=True, labels=self.labels
             )
         return (network if self.layers is None else with_layers(network, self.layers)), new
 

@@ -142,7 +142,12 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
     """
     classes, smoothing = recipe.train.get("class_weights"), recipe.train.get("label_smoothing_factor") or 0.0
     if smoothing:
-        _check_smoothing(recipe, task, features)
+        has_ids = tuple(task.label_columns) == ("labels",) and np.asarray(features["labels"][:1]).dtype.kind in "iu"
+        if type(task).loss is not Task.loss or not has_ids:
+            raise RecipeError(
+                f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this "
+                "task has other labels; remove it"
+            )
     elif classes is None:
         return TaskObjective(task)
     names, weights, focus = weighted_labels(task), None, 0.0
@@ -154,15 +159,6 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
     elif classes is not None:
         focus = _focus(classes) or 0.0
     return WeightedTask(task.label_columns, weights, focus=focus, smoothing=smoothing)
-
-
-def _check_smoothing(recipe: Recipe, task: Task, features: Any) -> None:
-    has_ids = tuple(task.label_columns) == ("labels",) and np.asarray(features["labels"][:1]).dtype.kind in "iu"
-    if type(task).loss is not Task.loss or not has_ids:
-        raise RecipeError(
-            f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this task has "
-            "other labels; remove it"
-        )
 
 
 def _balanced(labels: Any, classes: int) -> np.ndarray:

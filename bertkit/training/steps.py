@@ -23,6 +23,7 @@ from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.training.batches import batch_size, part_of_batch
+from bertkit.training.evaluation import EqualsByLoss
 
 ComputePart = Callable[[torch.nn.Module, dict[str, Any], torch.Tensor | int | None], torch.Tensor]
 
@@ -199,7 +200,8 @@ class StepRecord:
 
     Attributes:
         learning_rate: of the last step.
-        losses_before: sum of the losses of the steps before the resumption.
+        steps_before: steps before the resumption.
+        losses_before: sum of the losses of these steps.
         tokens_before: tokens of the steps before it.
         paused: seconds between steps: logs, evaluations and checkpoints.
         begun: time of the start in seconds since 1970.
@@ -207,7 +209,7 @@ class StepRecord:
 
     def __init__(self) -> None:
         self.learning_rate = self.losses_before = self.paused = self.begun = 0.0
-        self.tokens_before = 0
+        self.tokens_before = self.steps_before = 0
         self._tokens: torch.Tensor | None = None  # on the device, with which a step does not wait
         self._paused_since: float | None = None
 
@@ -230,6 +232,23 @@ class StepRecord:
         """Adds the tokens of a micro-batch, 0-d."""
         self._tokens = tokens if self._tokens is None else self._tokens + tokens
 
+    def results(self, metrics: Mapping[str, float], state: TrainerState) -> dict[str, float]:
+        """Returns results of the whole run, of which transformers has those since the resumption.
+
+        ``train_loss`` is the mean loss of all steps. ``train_tokens_per_second`` counts the tokens of all processes
+        without padding since the start or the resumption, and leaves out evaluations and checkpoints.
+
+        Args:
+            metrics: metrics from ``train``.
+            state: the state at its end.
+        """
+        losses = self.losses_before + metrics["train_loss"] * (state.global_step - self.steps_before)
+        tokens = state.num_input_tokens_seen - self.tokens_before
+        return {
+            "train_loss": losses / max(state.global_step, 1),
+            "train_tokens_per_second": round(tokens / (metrics["train_runtime"] - self.paused), 1),
+        }
+
     def take_tokens(self) -> torch.Tensor | None:
         """Returns the tokens of this process since the last call, 0-d; None if there were none."""
         tokens, self._tokens = self._tokens, None
@@ -251,7 +270,8 @@ class TrainerHooks(TrainerCallback):
         self._trainer, self._forward = trainer, vars(model).get("forward")
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        self._trainer.put_equals_last()
+        # Behind the callbacks that transformers has put there with the state of a checkpoint.
+        self._trainer.add_callback(self._trainer.pop_callback(EqualsByLoss))
         self._trainer.record.begin(state.num_input_tokens_seen)
         if args.process_index:  # with a shared seed, all processes would drop the same units
             torch.manual_seed(args.seed + args.process_index)

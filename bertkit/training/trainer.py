@@ -14,7 +14,6 @@ from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
     PrinterCallback,
-    ProgressCallback,
     Trainer,
     TrainerCallback,
     TrainingArguments,
@@ -23,13 +22,13 @@ from transformers.trainer_utils import (
     PREFIX_CHECKPOINT_DIR,
     EvalLoopOutput,
     EvalPrediction,
-    SchedulerType,
     rotate_checkpoints,
 )
 
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
+from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
     EqualsByLoss,
     EvaluationLoss,
@@ -62,7 +61,8 @@ class BertkitTrainer(Trainer):
         evaluation: that of the evaluation, whose ``count`` is 0-d; None for the same one.
         precision: dtype of autocast of the training; None for float32, the precision of all evaluations.
         tuning: learning rates by layer and adapters of the model; None for neither.
-        regroup: regroups the micro-batches of a step; their number and sizes stay the same.
+        speed_ups: those of CPUs that the run has.
+        regroups: they may move examples between the micro-batches of a step.
         scores: computes the scores of an evaluation; None for its loss alone.
         scores_the_loss: ``scores`` returns the evaluation loss.
         drop_last: leave out the last global batch of an epoch if it is incomplete.
@@ -74,6 +74,7 @@ class BertkitTrainer(Trainer):
         batches: the batch sampler of this process.
         progress: prints the lines of the run.
         record: what is known of the steps.
+        speed_ups: those of CPUs; whoever trains applies them.
         evaluated: the data set of the last evaluation.
     """
 
@@ -90,7 +91,8 @@ class BertkitTrainer(Trainer):
         evaluation: Objective | None = None,
         precision: torch.dtype | None = None,
         tuning: Tuning | None = None,
-        regroup: Callable[[list[Any]], list[Any]] | None = None,
+        speed_ups: CpuSpeedUps | None = None,
+        regroups: bool = False,
         scores: Scores | None = None,
         scores_the_loss: bool = False,
         drop_last: bool = False,
@@ -100,7 +102,8 @@ class BertkitTrainer(Trainer):
     ):
         self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
         self._scores, self._scores_the_loss = scores, scores_the_loss
-        self._tuning, self._regroup, self._drop_last = tuning, regroup, drop_last
+        self._tuning, self._regroups, self._drop_last = tuning, regroups, drop_last
+        self.speed_ups = speed_ups or CpuSpeedUps()
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
@@ -112,12 +115,7 @@ class BertkitTrainer(Trainer):
         super().__init__(model=model, args=args, callbacks=all_callbacks, compute_metrics=in_order, **kwargs)
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
         self.remove_callback(PrinterCallback)
-        self.remove_callback(ProgressCallback)
         self.model_accepts_loss_kwargs = False  # transformers would count items of its own
-
-    def put_equals_last(self) -> None:
-        """Moves the callback on equals behind those that transformers has put there with the state of a checkpoint."""
-        self.add_callback(self.pop_callback(EqualsByLoss))
 
     def for_other_rows(
         self, rows: Any, args: TrainingArguments, callbacks: list[TrainerCallback] | None = None
@@ -131,7 +129,8 @@ class BertkitTrainer(Trainer):
             evaluation=self._of_evaluation,
             precision=self._precision,
             tuning=self._tuning,
-            regroup=self._regroup,
+            speed_ups=self.speed_ups,
+            regroups=self._regroups,
             scores_the_loss=self._scores_the_loss,
             callbacks=callbacks,
             preprocess_logits_for_metrics=self.preprocess_logits_for_metrics,
@@ -166,7 +165,7 @@ class BertkitTrainer(Trainer):
         samples = list(islice(epoch_iterator, num_batches))
         batch_samples = [
             unlabelled(batch, self.objective.label_columns) if self.batches.is_filler(first + number) else batch
-            for number, batch in enumerate(self._regroup(samples) if self._regroup else samples)
+            for number, batch in enumerate(self.speed_ups.micro_batches(samples) if self._regroups else samples)
         ]
         if not batch_samples:
             return [], None
@@ -175,14 +174,11 @@ class BertkitTrainer(Trainer):
                 self.record.add_tokens(num_tokens(batch["attention_mask"]))
         self._memory.begin_step(batch_samples)
         self.objective.begin_step()
-        return batch_samples, self._in_global_batch(list(map(self.objective.count, batch_samples)), device)
-
-    def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-        """Returns the sum over micro-batches and processes, in the shape of each count: 0-d, or several counts."""
-        count = torch.stack(counts).sum(dim=0).to(device)
-        if self.args.world_size == 1:
-            return count
-        return self.accelerator.gather(count).reshape(self.args.world_size, *count.shape).sum(dim=0)
+        # The sum over micro-batches and processes, in the shape of each count: 0-d, or several counts.
+        count = torch.stack(list(map(self.objective.count, batch_samples))).sum(dim=0).to(device)
+        if self.args.world_size > 1:
+            count = self.accelerator.gather(count).reshape(self.args.world_size, *count.shape).sum(dim=0)
+        return batch_samples, count
 
     def training_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
@@ -233,12 +229,6 @@ class BertkitTrainer(Trainer):
         if is_new and self._tuning is not None:
             self._tuning.set_learning_rates(optimizer, self.model, self.model if model is None else model)
         return optimizer
-
-    def keep_weights(self) -> None:
-        """Makes the training one step at a rate of 0, which changes no weight."""
-        arguments = self.args
-        arguments.max_steps, arguments.warmup_steps = 1, 1
-        arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}
 
     # ---- evaluation --------------------------------------------------------------------------------------------------
 
@@ -309,7 +299,7 @@ class BertkitTrainer(Trainer):
     def outputs(self, dataset: Any) -> Any:
         """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
 
-        Call it after `last_evaluation` or ``evaluate``, so that the stored outputs are those of the current weights.
+        Call it after an evaluation of the current weights, see `bertkit.training.evaluation.last_evaluation`.
         """
         if self.evaluated is not dataset or self._outputs is None:
             self.predict(dataset)
@@ -323,17 +313,6 @@ class BertkitTrainer(Trainer):
         """Returns the data set that a prepared dataloader reads."""
         return dataloader.dataset
 
-    def last_evaluation(self) -> dict[str, float] | None:
-        """Returns the results of an evaluation of the current weights, if there was one, so that it need not be
-        repeated."""
-        state = self.state
-        if self.evaluated is None or (self.args.load_best_model_at_end and state.best_global_step != state.global_step):
-            return None
-        for entry in reversed(state.log_history):
-            if entry["step"] == state.global_step and "eval_loss" in entry:
-                return {key: value for key, value in entry.items() if key != "step"}
-        return None
-
     # ---- checkpoints and weights -------------------------------------------------------------------------------------
 
     def _init_training_state(self, max_steps: int, *args: Any) -> tuple[int, int]:
@@ -342,6 +321,7 @@ class BertkitTrainer(Trainer):
         _, num_train_epochs, *_ = args
         place = super()._init_training_state(max_steps, *args)
         self.record.losses_before = self.state.stateful_callbacks.get(_LOSSES, 0.0)
+        self.record.steps_before = self.state.global_step
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
         has_stopped = any(each.early_stopping_patience_counter >= each.early_stopping_patience for each in stopped)
         is_trained = self.state.global_step >= max_steps or has_stopped
@@ -417,23 +397,3 @@ class BertkitTrainer(Trainer):
             f"{self.record.learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
             "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
         )
-
-    def loss_of_run(self, metrics: dict[str, float]) -> float:
-        """Returns the mean loss over all steps of the run, of which ``train_loss`` has those since the resumption.
-
-        Args:
-            metrics: metrics from ``train``.
-        """
-        steps = self.state.global_step - self._initial_global_step
-        return (self.record.losses_before + metrics["train_loss"] * steps) / max(self.state.global_step, 1)
-
-    def tokens_per_second(self, metrics: dict[str, float]) -> float:
-        """Computes the tokens per second over all processes, without padding, since the start or the resumption.
-
-        Evaluations and checkpoints do not count.
-
-        Args:
-            metrics: metrics from ``train``, with ``train_runtime`` in seconds, which has them.
-        """
-        tokens = self.state.num_input_tokens_seen - self.record.tokens_before
-        return round(tokens / (metrics["train_runtime"] - self.record.paused), 1)

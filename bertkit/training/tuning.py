@@ -221,14 +221,11 @@ def save_adapters(model: PreTrainedModel, tuner: Any, folder: Path) -> None:
 
     folder.mkdir()
     config = tuner.peft_config[_ADAPTER]
-    weights = get_peft_model_state_dict(model, state_dict=_state(model), adapter_name=_ADAPTER)
+    state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
+    weights = get_peft_model_state_dict(model, state_dict=state, adapter_name=_ADAPTER)
     config.inference_mode = True
     config.save_pretrained(str(folder))
     prefix = "base_model.model."  # PEFT's name of the model that has the adapters
     save_file(
         {prefix + name: value.contiguous() for name, value in weights.items()}, folder / "adapter_model.safetensors"
     )
-
-
-def _state(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    return {name: value.detach().cpu() for name, value in model.state_dict().items()}

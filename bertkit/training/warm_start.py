@@ -72,22 +72,18 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: An
         task: the task of the training data.
         examples: the rows of the data set that the trainer trains on.
     """
-    head = _head_of(trainer)
+    # The layers of the head, found by its outputs for two short rows.
+    rows, collate, model = trainer.train_dataset, trainer.data_collator, trainer.model
+    shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
+    sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
+    sample.pop("labels")
+    head = find_head(model, sample)
     if steps := int(recipe.train.get(PAIRS) or 0):
         _learn_from_texts_apart(trainer, recipe, head, list(texts_of(task, ColumnsOf(examples)).values()), steps)
     if steps := int(recipe.train.get(CONTRAST) or 0):
         _contrast_classes(trainer, recipe, head, steps)
     if recipe.train.get(HEAD) == "probe":
         _write_probe(trainer, head)
-
-
-def _head_of(trainer: BertkitTrainer) -> Head:
-    """Returns the layers of the head of a trainer's model, found by its outputs for two short rows."""
-    rows, collate, model = trainer.train_dataset, trainer.data_collator, trainer.model
-    shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
-    sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
-    sample.pop("labels")
-    return find_head(model, sample)
 
 
 def size_of_contrast(recipe: Recipe, classes: int) -> int:

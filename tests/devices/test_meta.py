@@ -19,7 +19,7 @@ from transformers import TrainerCallback
 
 import bertkit
 from bertkit.training.evaluation import EvaluationLoss
-from bertkit.training.runs.finetune import PreparedFinetuning
+from bertkit.training.runs import finetune as story
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune
@@ -101,7 +101,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
         callback.trainer = self
 
     monkeypatch.setattr(BertkitTrainer, "__init__", begun)
-    monkeypatch.setattr(PreparedFinetuning, "rivals", lambda prepared: None)  # they read values, before the first step
+    monkeypatch.setattr(story, "rivals_of", lambda *given: None)  # they read values, before the first step
     with callback.faults:
         yield callback
     assert callback.faults.places == set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.inference.outcome import collapse_of, task_inference
+from bertkit.inference.facts import collapse_of
+from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import load_task
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.arguments import training_arguments
 from bertkit.training.runs.run_directory import set_up
 
 SETTINGS = {
@@ -85,5 +86,5 @@ def test_both_processes_fail_and_resume_together(two_processes, corpus, tmp_path
 @pytest.mark.parametrize(("given", "expected"), [({}, 1800), ({"train.ddp_timeout": 77}, 77)])
 def test_training_waits_for_minutes(tmp_path, given, expected):
     recipe = load_recipe("sst2", {**given, "placement.device": "cpu"})
-    arguments = set_up(recipe, tmp_path / "run").arguments(recipe, reaches_all_weights=True)
+    arguments = training_arguments(recipe, set_up(recipe, tmp_path / "run").placement, tmp_path / "run")
     assert arguments.ddp_timeout == expected

@@ -10,7 +10,8 @@ from datasets import Dataset
 
 from bertkit.tasks import encoding
 from bertkit.tasks.base import Task, one_array
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.splits import Split
 

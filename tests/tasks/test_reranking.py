@@ -11,7 +11,7 @@ import torch
 import bertkit
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.classification.task import DataSettings
+from bertkit.tasks.classification.settings import DataSettings
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.reranking import RerankingTask, TaskSettings
 

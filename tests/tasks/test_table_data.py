@@ -9,7 +9,8 @@ import pytest
 from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError
 from bertkit.tasks import table_data
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
 from bertkit.tasks.splits import hub_dataset
 

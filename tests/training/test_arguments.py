@@ -16,7 +16,8 @@ from transformers.training_args import OptimizerNames
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import place
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.arguments import check_schedule, checked_recipe, training_arguments, validate_training_arguments
+from bertkit.training.arguments import check_schedule, training_arguments, validate_training_arguments
+from bertkit.training.runs.resolve import checked_recipe
 
 CPU = {"placement.device": "cpu", "placement.mixed_precision": "no"}
 

@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 from bertkit.runtime.placement.processes import INTERRUPTED
 from bertkit.training.recovery import Preemption, interruptions_reported
 from bertkit.training.runs.pretrain import pretrain
+from bertkit.training.steps import StepRecord
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import TINY
 
@@ -214,7 +215,7 @@ def test_a_later_second_signal_ends_the_process(monkeypatch):
 def test_a_signal_after_the_last_step(train, capsys, monkeypatch, number):
     whole = train("whole", BY_STEPS)
     with monkeypatch.context() as patches:
-        patches.setattr(BertkitTrainer, "loss_of_run", lambda self, metrics: os.kill(os.getpid(), number))
+        patches.setattr(StepRecord, "results", lambda *given: {"killed": os.kill(os.getpid(), number)})
         with pytest.raises(SystemExit) as caught:
             train("cut", BY_STEPS)
     assert caught.value.code == INTERRUPTED

@@ -40,12 +40,12 @@ from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.arguments import finetuning_recipe, with_absolute_paths
 from bertkit.training.pretraining.initialization import cache_folder
 from bertkit.training.pretraining.recipe import pretraining_recipe
 from bertkit.training.runs.directory import check_place
 from bertkit.training.runs.finetune import prepare_finetuning
 from bertkit.training.runs.pretrain import prepare_pretraining
+from bertkit.training.runs.resolve import finetuning_recipe, with_absolute_paths
 from bertkit.training.runs.resuming import check_same_data
 
 # Code and place of the errors with which a run would end before its first step.
@@ -222,13 +222,13 @@ def _prepare_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) 
     """Returns the record of the data, and the subject."""
     ready = prepare_finetuning(recipe, place, **arguments)
     source = recipe.model.get("name_or_path")
-    run = ready.resolved
+    run = ready.run
     return ready.record.data, Subject(
         recipe=run.recipe,
         tokenizer=run.start.tokenizer,
         config=ready.trainer.model.config,
         stored=None if source is None else load_config(str(source), any_encoder=True),
-        placement=ready.setup.placement,
+        placement=run.setup.placement,
         arguments=ready.trainer.args,
         trainer=ready.trainer,
         new_weights=ready.new_weights,

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.data.tables import Table, read_table
+from bertkit.data.tables.annotated import accepted, unwrapped
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
-from bertkit.data.tables.labels import accepted, faults_of_kinds, faults_of_texts, unwrapped
+from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.data.tables.table import same_texts
 from bertkit.features.checks.label_rules import find_suspects, vectors_of
 from bertkit.features.checks.near_labels import near_labels
@@ -24,7 +25,7 @@ from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.training.arguments import with_absolute_paths
+from bertkit.training.runs.resolve import with_absolute_paths
 
 _MOST_ODD = 0.1  # part of the rows of a table
 _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise

@@ -24,7 +24,6 @@ from bertkit.features.checks.trial import Speed, Trial
 from bertkit.recipe.settings import CONTRAST, PAIRS
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.progress import counted, memory_size
-from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.pairs import PAIRS_OF_BATCH
 from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
 from bertkit.training.warm_start import size_of_contrast
@@ -86,8 +85,7 @@ def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
 def memory(subject: Subject) -> Need:
     """Estimates the memory of a training step on one device, for its longest input, with the speed-ups of the run."""
     trainer, length = subject.trainer, subject.recipe.data.max_seq_length
-    speed_ups = cpu_speed_ups(subject.placement, compiles=trainer.args.torch_compile)
-    with speed_ups.applied(subject.network):
+    with trainer.speed_ups.applied(subject.network):
         estimate = memory_of_run(
             subject.network,
             subject.placement,

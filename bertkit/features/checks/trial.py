@@ -17,7 +17,6 @@ from transformers import TrainerCallback, TrainingArguments
 
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import without_library_bars
-from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.progress import Progress
 from bertkit.training.trainer import BertkitTrainer
 
@@ -146,9 +145,8 @@ def make_trial(
     subset = Subset(trainer.train_dataset, rows * _MOST_ROUNDS)
     measured = trainer.for_other_rows(subset, _few_steps(trainer.args, len(batches) * _MOST_ROUNDS), [watch])
     measured.remove_callback(Progress)
-    speed_ups = cpu_speed_ups(placement, compiles=trainer.args.torch_compile)
     before = _running_and_waiting()
-    with speed_ups.applied(trainer.model), without_library_bars():
+    with trainer.speed_ups.applied(trainer.model), without_library_bars():
         measured.train()
         evaluation = None if evaluated is None else _measure_evaluation(measured, *evaluated)
     after, waiting = _running_and_waiting(), None

@@ -20,7 +20,7 @@ from bertkit.features.grids.definition import GRID_FILE, RUNS, read
 from bertkit.features.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.evaluation import outcome_of
-from bertkit.inference.outcome import collapse_of, decision
+from bertkit.inference.facts import collapse_of, decision
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, noted, raise_all, raise_listed, shown
 from bertkit.tasks.registry import task_of_recipe

@@ -19,8 +19,8 @@ from bertkit.runtime.files import write_json
 from bertkit.runtime.json_text import dumps
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.arguments import with_absolute_paths
 from bertkit.training.runs.listing import GRID_FILE as GRID_FILE
+from bertkit.training.runs.resolve import with_absolute_paths
 from bertkit.training.runs.resuming import TRACKING_KEYS
 
 Record = Mapping[str, Any]

@@ -31,10 +31,11 @@ from bertkit.runtime.progress import counted, say
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.training.arguments import check_callbacks, with_absolute_paths
+from bertkit.training.arguments import check_callbacks
 from bertkit.training.runs.directory import check_contents, is_finished, recorded, writes_run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.listeners import run_group
+from bertkit.training.runs.resolve import with_absolute_paths
 from bertkit.training.runs.resuming import check_repeated_run
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"

@@ -16,7 +16,6 @@ from bertkit.features.grids.results import GridResults, collect, write
 from bertkit.features.grids.values import Range, Values
 from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.outcome import further_metrics
-from bertkit.model.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import config_changes
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, importing, listed, noted
@@ -30,6 +29,7 @@ from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import is_labelled
 from bertkit.training.evaluation import best_checkpoint_arguments
+from bertkit.training.initialization import finetuning_start
 from bertkit.training.runs.directory import check_place, contents
 from bertkit.training.runs.run_directory import set_up
 
@@ -184,11 +184,24 @@ def prepare(
     task: Task = task_of_recipe(definition.recipe)
     data: dict[str, str] = {}
     recipes = [definition.recipe_of(definition.cells(setting)[0]) for setting in settings_to_check(definition)]
-    of_checkpoints = {dumps([recipe.model, recipe.data.max_seq_length]): recipe for recipe in recipes}
-    for check, checked in ((_check_run, recipes), (_check_checkpoint, list(of_checkpoints.values()))):
-        for recipe in checked:
-            with noted(faults, BertkitError):
-                check(recipe, folder)
+    of_checkpoints = {
+        dumps([recipe.model, recipe.data.max_seq_length]): recipe
+        for recipe in recipes
+        if recipe.model.get("name_or_path")
+    }
+    for recipe in recipes:
+        # Placement and Trainer arguments. The process that checks sees all GPUs, a worker only its own.
+        alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
+        with noted(faults, BertkitError):
+            if recipe.model.get("name_or_path") is None:
+                missing = "no checkpoint to start from; give --model or model.name_or_path"
+                raise RecipeError(f"recipe {recipe.name}: {missing}")
+            set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
+    for recipe in of_checkpoints.values():
+        with noted(faults, BertkitError):
+            start = finetuning_start(recipe)
+            assert start.stored is not None
+            start.stored.build(config_changes(recipe.model))
     with noted(faults, BertkitError):
         further_metrics(getattr(definition.recipe.task, "metrics", ()))
         task, splits = load_splits(task)
@@ -208,20 +221,3 @@ def settings_to_check(definition: Definition) -> list[Setting]:
     }
     number = max(map(len, ends.values()))
     return [Setting(each, {key: values[each % len(values)] for key, values in ends.items()}) for each in range(number)]
-
-
-def _check_run(recipe: Recipe, folder: Path) -> None:
-    """Checks placement and Trainer arguments, as the run does before it reads data."""
-    if recipe.model.get("name_or_path") is None:
-        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
-    # The process that checks sees all GPUs, a worker only its own.
-    alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
-    set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
-
-
-def _check_checkpoint(recipe: Recipe, folder: Path) -> None:
-    """Checks the configuration of the checkpoint with the fields of the recipe, and its tokenizer."""
-    source = str(recipe.model["name_or_path"])
-    config = read_config(source, any_encoder=True).build(config_changes(recipe.model))
-    check_positions(recipe.data.max_seq_length, config, source)
-    load_tokenizer(source, config=config)

@@ -12,10 +12,10 @@ from bertkit.features.serving.requests import Strict
 from bertkit.features.serving.served import Served, View, served
 from bertkit.inference.options import UNSURE
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.base import MOST_PROBABLE, Outputs, largest, one_array, softmax
+from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.stock import StockClassification
-from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.classification.text_classification import MOST_PROBABLE, TextClassification, largest
 from bertkit.tasks.splits import Columns
 
 

@@ -93,19 +93,18 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
             if (path / "adapter_config.json").exists():
                 remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
             raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {content}; {remedy}")
-    elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
-        near = near_local_name(str(name_or_path))
-        raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id{near}")
-    else:
-        _say_missing(str(name_or_path))
+        return
+    name = str(name_or_path)
+    near = near_local_name(name)
+    if path.is_absolute() or name.startswith(("./", "../", "~")) or str(path).count("/") > 1:
+        raise CheckpointError(f"{name}: no such folder; expected a folder with {files[0]}, or a Hub id{near}")
+    if near or (path.parent != Path() and path.parent.is_dir()):
+        _say_once(f"{name}: no such folder here; asking the Hub{near}")
 
 
 @cache
-def _say_missing(name: str) -> None:
-    """Says before the Hub is asked that a name is no local folder, where one seems to be meant."""
-    near, parent = near_local_name(name), Path(name).parent
-    if near or (parent != Path() and parent.is_dir()):
-        say(f"{name}: no such folder here; asking the Hub{near}")
+def _say_once(line: str) -> None:
+    say(line)
 
 
 def check_object(name_or_path: str | Path, file: str) -> None:

@@ -116,7 +116,15 @@ class StoredConfig:
             RecipeError: a changed field does not exist, or is impossible for this checkpoint.
         """
         name_or_path, fields = self.name_or_path, dict(self.fields)
-        _check_fields(changes, self.configuration, name_or_path)
+        known, faults = own_fields(self.configuration), []  # unknown fields would be accepted and ignored
+        for key in changes:
+            if key not in known and key not in _OF_THE_TASK:
+                near = get_close_matches(key, sorted(known), n=4, cutoff=0.5)
+                hint = f"; similar fields: {', '.join(near)}" if near else ""
+                family = self.configuration.model_type
+                faults.append(f"model.{key}: {name_or_path} is of type {family!r}, which has no such field{hint}")
+        if faults:
+            raise RecipeError(listed(faults))
         if "num_labels" in changes:  # stored label names would override the number
             fields = {key: value for key, value in fields.items() if key not in ("id2label", "label2id")}
         try:
@@ -169,20 +177,6 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
         )
     fields = {key: value for key, value in fields.items() if key not in _OF_THE_CALLER}
     return StoredConfig(name_or_path, fields, configuration)
-
-
-def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConfig], name_or_path: str) -> None:
-    """Checks for unknown fields, which a configuration would accept and ignore."""
-    known = own_fields(configuration)
-    faults = []
-    for key in changes:
-        if key not in known and key not in _OF_THE_TASK:
-            near = get_close_matches(key, sorted(known), n=4, cutoff=0.5)
-            hint = f"; similar fields: {', '.join(near)}" if near else ""
-            family = configuration.model_type
-            faults.append(f"model.{key}: {name_or_path} is of type {family!r}, which has no such field{hint}")
-    if faults:
-        raise RecipeError(listed(faults))
 
 
 def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) -> None:

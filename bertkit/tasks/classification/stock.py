@@ -11,7 +11,8 @@ from bertkit.data.tables.classes import names_of_labels, other_spellings
 from bertkit.data.tables.columns import text_columns
 from bertkit.data.tables.labels import Problem, texts
 from bertkit.runtime.errors import CheckpointError
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.stock import StockTask, labels_of, matched_names
 

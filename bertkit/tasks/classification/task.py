@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.annotated import separated, unwrapped
 from bertkit.data.tables.classes import (
     class_ids,
     class_sets,
@@ -19,121 +20,31 @@ from bertkit.data.tables.classes import (
     rows_of_other_classes,
 )
 from bertkit.data.tables.columns import label_and_text_columns
-from bertkit.data.tables.labels import Labels, Problem, accepted, decide, labelled, separated, texts, unwrapped
+from bertkit.data.tables.labels import Labels, decide, labelled, texts
 from bertkit.data.tables.proposed import answered
 from bertkit.data.tables.splits import repeated
 from bertkit.data.tables.table import to_number
-from bertkit.metrics import MetricSettings, expected_calibration_error
-from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, noted, quoted, raise_all, shortened, shown
-from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.metrics import expected_calibration_error
+from bertkit.runtime.errors import DataError, RecipeError, noted, quoted, raise_all, shortened, shown
 from bertkit.runtime.progress import counted, quietly
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
-    MOST_CLASSES,
-    MULTI_LABEL,
-    OF_A_CLASS,
-    SINGLE_LABEL,
-    Temperature,
-    Threshold,
     best_temperatures,
     best_threshold,
-    check_temperature,
-    check_threshold,
     class_scores,
     key_of_class,
 )
-from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
+from bertkit.tasks.classification.settings import DataSettings as DataSettings
+from bertkit.tasks.classification.settings import TaskSettings as TaskSettings
+from bertkit.tasks.classification.text_classification import ProblemType, TextClassification
 from bertkit.tasks.folds import groups
 from bertkit.tasks.splits import Columns, ColumnsOf, Split
-from bertkit.tasks.table_data import TableData, TableTask
+from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_METRICS = {
-    "single_label": ("classification", "accuracy", SINGLE_LABEL),
-    "multi_label": ("multi_label", "average_precision", MULTI_LABEL),  # F1 at 0.5 is 0 for long if labels are sparse
-    "regression": ("regression", "pearson", ("pearson", "spearmanr")),
-}
-"""Problem → its name in ``bertkit.metrics``, the usual main metric, and the scores that may be it."""
-
 _ENOUGH = 50  # validation examples that a temperature is fitted to unless the settings say so
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings(MetricSettings):
-    """Columns and labels. Values that are not set are derived from the training data and stored in the checkpoint."""
-
-    name: str = setting("Name of the task in results.", default="classification")
-    problem: Problem | None = option(
-        "Kind of the labels; by default inferred from their values.", default=None, rare=True
-    )
-    text_columns: list[str] = option(
-        "Text column, two for a pair; by default one with a usual name.", factory=list, flag="--text-column"
-    )
-    label_column: str | None = option(
-        "Column of the class, the list of classes or the number; by default one with a usual name.", default=None
-    )
-    label_separator: str | None = option(
-        "Separator of several classes in one field of a CSV or TSV file.", default=None, rare=True
-    )
-    label_names: list[str] = setting("The class names; an empty list uses those of the training data.", factory=list)
-    main_metric: str | None = option(
-        "Score by which the best checkpoint is chosen, such as `f1_macro` or `roc_auc`; by default accuracy, "
-        "average precision for several labels, and Pearson's r for numbers.",
-        default=None,
-        rare=True,
-    )
-    threshold: Threshold | None = setting(
-        "Probability from which a label is predicted, for several labels per row and for two classes: one "
-        "number, a number for each label (others 0.5), or `tuned`, the highest F1 of each label on the "
-        "validation set; by default `tuned` for several labels per row, and 0.5 for two classes. Of two classes, "
-        "the threshold is that of the second one.",
-        default=None,
-    )
-    calibrate: bool | None = setting(
-        "Divide the logits by a temperature that is fitted to the validation set (Guo et al. 2017). This "
-        "changes probabilities, but not which label is the most probable. `null` does it if that set has at least "
-        "50 examples.",
-        default=None,
-    )
-    temperature: Temperature | None = setting(
-        "The temperature, or one for each of several labels per row; `null` until it is fitted, and 1 if the weights "
-        "of the last layer are divided by it.",
-        default=None,
-    )
-
-    def __post_init__(self) -> None:
-        if len(self.text_columns) > 2:
-            raise ValueError(f"text_columns: expected one, or two for pairs, got {', '.join(self.text_columns)}")
-        if len(set(self.text_columns)) < len(self.text_columns):
-            raise ValueError(
-                f"text_columns: expected two different columns for pairs, got {self.text_columns[0]} twice"
-            )
-        if self.label_separator is not None and (not self.label_separator or self.problem not in (None, "multi_label")):
-            raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
-        if self.problem == "regression" and self.label_names:
-            raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
-        if self.threshold is not None:
-            check_threshold(self.threshold)
-        if self.temperature is not None:
-            check_temperature(self.temperature)
-        check_ranges(self)
-
-    @property
-    def metric(self) -> str:
-        """Name of the metric in ``bertkit.metrics``."""
-        return _METRICS[self.problem or "single_label"][0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings(TextData, TableData):
-    """Sources of the rows, and treatment of long texts."""
-
-    kept: ClassVar[tuple[str, ...]] = (*TextData.kept, *TableData.kept)
-
-    def _table(self, place: str) -> Table:
-        return accepted(super()._table(place))
 
 
 class ClassificationTask(TableTask, TextClassification):
@@ -148,12 +59,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
-        problem, given = self.settings.problem or "single_label", self.settings.main_metric
-        if given is None:
-            return _METRICS[problem][1]
-        name, _, score = given.rpartition("_")  # the form of earlier versions, which their checkpoints have
-        is_of_class = given not in _METRICS[problem][2] and name in self.settings.label_names and score in OF_A_CLASS
-        return key_of_class(name, score) if is_of_class else given
+        return self.settings.score_to_compare
 
     @property
     def problem_type(self) -> ProblemType:
@@ -170,15 +76,17 @@ class ClassificationTask(TableTask, TextClassification):
         if not tables:
             return self, {}
         first = next(iter(tables))  # the training set, if it is read
-        keeps_columns = self._settled and not (first == "train" and self._needs_labels("train"))
-        task = self if keeps_columns else self._with_columns(tables[first])
-        choice = () if keeps_columns else self._choice(task)
+        task, choice = self, tuple[str, ...]()
+        if not self._settled or (first == "train" and self._needs_labels("train")):
+            task, choice = self._learn_columns(tables[first])
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults, decided = list[str](), None
         if not task._settled or (first == "train" and task._has_labels(tables[first])):
-            task, decided = task._with_classes(tables[first], faults)
+            task, decided = task._learn_classes(tables[first], faults)
+        faults += task.settings.faults_of_classes()
         # Checkpoints do not store further metrics, and the score of such a one is known after an evaluation.
-        faults += task._wrong_settings() + ([] if self._settled or self.settings.metrics else task._wrong_main_metric())
+        if not self._settled and not self.settings.metrics and (fault := task.settings.fault_of_main_metric()):
+            faults.append(fault)
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
@@ -208,18 +116,16 @@ class ClassificationTask(TableTask, TextClassification):
         classes = task.label_names or task.problem == "regression"
         return bool(task.problem and task.text_columns and task.label_column and classes)
 
-    def _with_columns(self, table: Table) -> Self:
-        """Returns a copy of the task with the column names of the table."""
-        label, text = label_and_text_columns(table, self.settings.label_column, self.settings.text_columns)
+    def _learn_columns(self, table: Table) -> tuple[Self, tuple[str, ...]]:
+        """Returns a copy of the task with the column names of the table, and a note on those that no setting names."""
+        given = self.settings
+        label, text = label_and_text_columns(table, given.label_column, given.text_columns)
         if "labels" in text:
             raise DataError(f"{table.source}: a column of texts cannot be named 'labels'; rename it")
-        return self.with_settings(text_columns=text, label_column=label)
-
-    def _choice(self, task: Self) -> tuple[str, ...]:
-        """Returns a note on the columns of a task that this one does not name."""
-        texts = "" if self.settings.text_columns else f"texts in {quoted(task.settings.text_columns)}"
-        label = "" if self.settings.label_column else f"labels in {task.settings.label_column!r}"
-        return ("columns: " + ", ".join(filter(None, (texts, label))),) if texts or label else ()
+        chosen = [] if given.text_columns else [f"texts in {quoted(text)}"]
+        chosen += [] if given.label_column else [f"labels in {label!r}"]
+        notes = (f"columns: {', '.join(chosen)}",) if chosen else ()
+        return self.with_settings(text_columns=text, label_column=label), notes
 
     def _readable(self, table: Table) -> Table:
         """Returns the table with the columns under their names in training, with class ids replaced with names, and
@@ -233,7 +139,7 @@ class ClassificationTask(TableTask, TextClassification):
             return separated(table, column, self.settings.label_separator)
         return unwrapped(labelled(table, column), column, self.settings.problem)
 
-    def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, Labels]:
+    def _learn_classes(self, table: Table, faults: list[str]) -> tuple[Self, Labels]:
         """Returns a copy of the task with the problem and classes of the training data, and what was decided on them;
         errors are added to ``faults``."""
         label = str(self.settings.label_column)
@@ -251,50 +157,6 @@ class ClassificationTask(TableTask, TextClassification):
         # Of few rows or rare labels no probability may reach 0.5, and nothing would be predicted.
         threshold = "tuned" if problem == "multi_label" and self.settings.threshold is None else self.settings.threshold
         return self.with_settings(problem=problem, label_names=names, threshold=threshold), decided
-
-    def _wrong_main_metric(self) -> list[str]:
-        """Returns the fault of a main metric that is not a score of the problem; none for one that is."""
-        task = self.settings
-        of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
-        known = [
-            *_METRICS[task.problem or "single_label"][2],
-            *(of_classes if len(task.label_names) <= MOST_CLASSES else []),
-        ]
-        if self.main_metric in known:
-            return []
-        return [
-            f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of "
-            f"{', '.join(known)}{did_you_mean(self.main_metric, known)}"
-        ]
-
-    def _why_no_threshold(self) -> str:
-        """Returns why the problem and its classes have no threshold; empty if they have one."""
-        problem, classes = self.settings.problem or "single_label", len(self.settings.label_names)
-        if problem == "regression":
-            return "task.threshold: numbers have no labels; remove it"
-        if problem == "single_label" and classes > 2:
-            return (
-                f"task.threshold: for two classes, or for several labels per row; this task has {classes} classes, and "
-                "the most probable one is predicted; remove it"
-            )
-        return ""
-
-    def _wrong_settings(self) -> list[str]:
-        """Returns the faults of settings that depend on the problem and the classes."""
-        task, problem = self.settings, self.settings.problem or "single_label"
-        faults = []
-        if problem == "regression":
-            faults += ["task.calibrate: numbers have no labels; remove it"] if task.calibrate else []
-        if (task.threshold or 0.5) != 0.5 and (fault := self._why_no_threshold()):
-            faults.append(fault)
-        elif isinstance(task.threshold, Mapping):
-            unknown = [name for name in task.threshold if name not in task.label_names]
-            if unknown:
-                near = did_you_mean(unknown[0], task.label_names)
-                faults.append(f"task.threshold: {unknown[0]!r} is no label of the training data{near}")
-            elif problem == "single_label" and len(task.threshold) > 1:
-                faults.append("task.threshold: of two classes, only one has a threshold; remove the other")
-        return faults
 
     def _split_of(self, name: str, table: Table) -> Split:
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
@@ -479,7 +341,7 @@ class ClassificationTask(TableTask, TextClassification):
             changed = self.with_settings(threshold=threshold)
         except ValueError as error:
             raise RecipeError(f"--{error}") from error
-        faults = [fault] if (fault := self._why_no_threshold()) else changed._wrong_settings()
+        faults = [fault] if (fault := self.settings.why_no_threshold()) else changed.settings.faults_of_classes()
         if faults:
             raise RecipeError(f"--{faults[0].removeprefix('task.')}")
         return changed

@@ -21,12 +21,10 @@ from bertkit.model.checkpoint.encoders import label_fields
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.options import option
 from bertkit.tasks.base import (
-    MOST_PROBABLE,
     Outputs,
     PerExampleTask,
     Task,
     labels_of,
-    largest,
     one_array,
     padded,
     softmax,
@@ -42,6 +40,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.data.tables import Table
+
+MOST_PROBABLE = 10
+"""Labels whose probabilities a prediction holds, unless it is asked for all."""
 
 NOT_IN_TRAINING = "(not in training)"
 """Name of the true class of a row whose class no training row has, for readers; its id is `IGNORE_INDEX`."""
@@ -270,6 +271,28 @@ class TextClassification(PerExampleTask):
             if column not in table.columns:
                 raise DataError(f"{table.source}: {missing_column(column, table.columns, GIVE_TEXT_COLUMN)}")
         return {column: list(texts(table, column)) for column in self.settings.text_columns}
+
+
+def largest(values: np.ndarray, number: int, also: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+    """Returns the indices of the largest values and of others, those of the largest first; of equal values, the first
+    ones.
+
+    Args:
+        values: (C,), without NaN.
+        number: how many; all if there are fewer.
+        also: indices that are returned too if their values are not among the largest.
+
+    >>> largest(np.array([0.1, 0.4, 0.1, 0.4]), 3)
+    array([1, 3, 0])
+    >>> largest(np.array([0.1, 0.4, 0.1, 0.4]), 2, also=[3, 2])
+    array([1, 3, 2])
+    """
+    candidates = np.arange(len(values))
+    if number < len(values):
+        candidates = np.flatnonzero(values >= np.partition(values, -number)[-number])  # more than `number` if equal
+    found = candidates[np.argsort(-values[candidates], kind="stable")[:number]]
+    others = np.setdiff1d(np.asarray(also, dtype=np.int64), found)
+    return np.concatenate([found, others[np.argsort(-values[others], kind="stable")]])
 
 
 @texts_of.register(TextClassification)

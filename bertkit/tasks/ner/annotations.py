@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.labels import REJECTED
+from bertkit.data.tables.annotated import REJECTED
 from bertkit.runtime.errors import DataError, listed, raise_listed, shown
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.sentences import TAGS
@@ -40,15 +40,12 @@ def raw_texts(table: Table, token_column: str | int | None) -> Sequence[Any] | N
     if name and (name in table.columns or not name.isdecimal()):  # a number is that of a column in column files
         values = table.columns.get(name, [])
         return values if any(isinstance(value, str) for value in values) else None
-    if any(_is_words(value) for name in TOKENS for value in table.columns.get(name, ())):
+    values = [value for name in TOKENS for value in table.columns.get(name, ()) if isinstance(value, list)]
+    if any(isinstance(next(iter(value), None), str) for value in values):  # Prodigy's tokens are objects
         return None
     if _TEXT in table.columns:
         return table.columns[_TEXT]
     return [_text_of_data(value) for value in table.columns[_DATA]] if _DATA in table.columns else None
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list) and isinstance(next(iter(value), None), str)  # Prodigy's tokens are objects
 
 
 def _text_of_data(data: Any) -> Any:
@@ -263,7 +260,9 @@ def _span(value: Any, names: Sequence[str]) -> Span:
     if isinstance(value, list) and len(value) == 3:
         start, end, label = value
     elif isinstance(value, Mapping):
-        start, end, label = (_first(value, keys) for keys in (_STARTS, _ENDS, _LABELS))
+        start, end, label = (
+            next((value[key] for key in keys if value.get(key) is not None), None) for keys in (_STARTS, _ENDS, _LABELS)
+        )
         labels, text = value.get("labels"), value.get("text")
         if label is None and isinstance(labels, list) and len(labels) == 1:
             label = labels[0]
@@ -272,10 +271,6 @@ def _span(value: Any, names: Sequence[str]) -> Span:
     if not (_is_whole(start) and _is_whole(end) and isinstance(label, str) and label.strip()):
         raise DataError(f"a span is {shown(value)}; expected start and end, whole numbers, and one label, a text")
     return Span(start, end, label, text if isinstance(text, str) else None)
-
-
-def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
 def _is_whole(value: Any) -> bool:

@@ -69,9 +69,10 @@ class StockNer(StockTask, NerTask):
         task = cls(settings, StockDataSettings(**{"max_seq_length": min(longest, _LONGEST), **data}))
         task._own_labels = labels if tags is None else tags
         kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
+        forms = in_usual_form(labels) if tags is not None else {}
         task.assumptions = (
             f"{len(labels)} plain tags" if tags is None else f"entities of {kinds} types",
-            *_read_as(labels, tags),
+            *[f"labels such as {label!r} read as {form!r}" for label, form in forms.items() if label != form][:1],
             f"aggregation {task.data.aggregation}",
             f"windows of {task.data.max_seq_length} tokens",
         )
@@ -209,12 +210,6 @@ def _entity_tags(labels: Sequence[str]) -> list[str] | None:
     if prefixed:
         return [label if label in prefixed else OUTSIDE for label in labels]
     return [label if label == OUTSIDE else f"I-{label}" for label in labels] if OUTSIDE in labels else None
-
-
-def _read_as(labels: Sequence[str], tags: Sequence[str] | None) -> list[str]:
-    """Returns a note on labels that are read as tags of another form; none for labels that are tags or types."""
-    forms = in_usual_form(labels) if tags is not None else {}
-    return [f"labels such as {label!r} read as {form!r}" for label, form in forms.items() if label != form][:1]
 
 
 # ---- tokens and words of raw text -----------------------------------------------------------------------------------

@@ -173,7 +173,14 @@ class NerTask(TableTask, PerExampleTask):
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         """Encodes as `Task.encode`; ``word_ids`` marks the token of each tagged word, see
         `bertkit.tasks.ner.inputs`."""
-        form = self._form(tokenizer)
+        cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        if cls is None or sep is None:
+            raise CheckpointError("this tokenizer has no [CLS] or [SEP] token, under any name; give that of an encoder")
+        ids = {name: index for index, name in enumerate(self.settings.label_names)}
+        further = None
+        if self.settings.label_all_subwords:
+            further = [index if self._plain else ids[inside(name)] for name, index in ids.items()]
+        form = InputForm(self.data.max_seq_length, self.data.overlap, cls, sep, further)
         columns = [word_pieces(examples["tokens"], tokenizer)]
         for name in _NEIGHBOURS:
             columns.append(word_pieces(examples[name], tokenizer) if name in examples else [[] for _ in columns[0]])
@@ -193,16 +200,6 @@ class NerTask(TableTask, PerExampleTask):
         features["attention_mask"] = [[1] * length for length in lengths]
         features["token_type_ids"] = [[0] * length for length in lengths]
         return {**features, "length": lengths, "full_length": lengths}
-
-    def _form(self, tokenizer: PreTrainedTokenizerBase) -> InputForm:
-        cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-        if cls is None or sep is None:
-            raise CheckpointError("this tokenizer has no [CLS] or [SEP] token, under any name; give that of an encoder")
-        ids = {name: index for index, name in enumerate(self.settings.label_names)}
-        further = None
-        if self.settings.label_all_subwords:
-            further = [index if self._plain else ids[inside(name)] for name, index in ids.items()]
-        return InputForm(self.data.max_seq_length, self.data.overlap, cls, sep, further)
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]

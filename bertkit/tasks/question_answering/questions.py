@@ -235,7 +235,15 @@ def read_nested(path: str | Path) -> Table:
     escapes = "\\ud" if "\\ud" in text or "\\uD" in text else ""  # the whole text is searched only once
     for place, paragraph, question in _questions(document, faults):
         row = {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
-        row["answers"] = _nested_answers(question, place, faults)
+        answers = question.get("answers")
+        impossible = question.get("is_impossible", False)
+        if not isinstance(impossible, bool):
+            faults.append(f"{place}.is_impossible is {impossible!r}; expected true or false")
+        elif impossible and answers:
+            faults.append(
+                f"{place} (id {row['id']}): is_impossible is true, but there are answers; remove one of the two"
+            )
+        row["answers"] = [] if impossible and answers is None else answers
         halves = {name: lone_surrogate(value, escapes) for name, value in row.items()}
         faults += [f"{place} (id {shown(row['id'])}): {name} {half}" for name, half in halves.items() if half]
         rows.append(row)
@@ -264,15 +272,3 @@ def _each(parent: Any, key: str, place: str, faults: list[str]) -> Iterator[tupl
             yield f"{place}{key}[{index}]", child
         else:
             faults.append(f"{place}{key}[{index}] is {str(child)[:40]!r}; expected an object")
-
-
-def _nested_answers(question: dict[str, Any], place: str, faults: list[str]) -> Any:
-    answers = question.get("answers")
-    impossible = question.get("is_impossible", False)
-    if not isinstance(impossible, bool):
-        faults.append(f"{place}.is_impossible is {impossible!r}; expected true or false")
-    elif impossible and answers:
-        faults.append(
-            f"{place} (id {question.get('id')}): is_impossible is true, but there are answers; remove one of the two"
-        )
-    return [] if impossible and answers is None else answers

@@ -53,7 +53,11 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
             "own"
         )
     if label is not None:
-        _refuse_other_names(task, table, label)
+        known = table.class_names.get(label)
+        if known and task.label_names and known != task.label_names:
+            raise DataError(
+                f"{table.source}: its classes are {quoted(known)}, not {quoted(task.label_names)}; remove --label-names"
+            )
         table = named(table, label, task.label_names)
     form = task.form or form_of(columns, label, table)
     if form in ("pairs", "triplets"):
@@ -84,14 +88,6 @@ def usual_texts(names: Sequence[str], source: str) -> list[str]:
             "--text-column for each of them, the query or first sentence first"
         )
     return [*pair, *(name for name in names if _NEGATIVE.fullmatch(name.strip()))]
-
-
-def _refuse_other_names(task: TaskSettings, table: Table, label: str) -> None:
-    known = table.class_names.get(label)
-    if known and task.label_names and known != task.label_names:
-        raise DataError(
-            f"{table.source}: its classes are {quoted(known)}, not {quoted(task.label_names)}; remove --label-names"
-        )
 
 
 def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:

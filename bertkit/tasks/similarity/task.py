@@ -90,15 +90,12 @@ class SimilarityTask(TableTask, PerExampleTask):
             table = labelled(table, str(label), self.settings.label_names)
         with noted(faults):
             columns = self.columns_of(table)
-        if name != "test" or self._has_labels(table):
+        is_labelled = not all(map(is_missing, table.columns.get(str(label), ())))
+        if name != "test" or is_labelled:
             with noted(faults):
                 columns["labels"] = label_values(self.settings, table, is_trained=name == "train")
         raise_all(faults)
         return Split.of_table(columns, table)
-
-    def _has_labels(self, table: Table) -> bool:
-        """Returns whether a test set has labels, in at least one row."""
-        return not all(map(is_missing, table.columns.get(str(self.settings.label_column), ())))
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``texts``: a list of texts per row."""

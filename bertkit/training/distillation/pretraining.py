@@ -63,7 +63,12 @@ class PretrainedTeacher(Teacher):
         self.name, self.settings = settings.teacher, settings
         refuse_ensemble(self.name)
         config = load_config(self.name, any_encoder=True)
-        self._check_head(config)
+        if self.settings.objective != "minilm" and saved_head(config) not in MASKED_LM_HEADS:
+            saved = (config.architectures or ["none"])[0]
+            raise CheckpointError(
+                f"train.distill.teacher: {self.name} has the head {saved}, not that of a masked language model, whose "
+                "outputs distilbert compares; give a checkpoint with this head, or --objective minilm"
+            )
         check_positions(max_seq_length, config, self.name)
         self._check_tokenizer(load_tokenizer(self.name, config=config), start)
         self.heads: int = settings.relation_heads or start.config.num_attention_heads
@@ -174,14 +179,6 @@ class PretrainedTeacher(Teacher):
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
             weight.requires_grad_(gradient is not None)
-
-    def _check_head(self, config: PreTrainedConfig) -> None:
-        if self.settings.objective != "minilm" and saved_head(config) not in MASKED_LM_HEADS:
-            saved = (config.architectures or ["none"])[0]
-            raise CheckpointError(
-                f"train.distill.teacher: {self.name} has the head {saved}, not that of a masked language model, whose "
-                "outputs distilbert compares; give a checkpoint with this head, or --objective minilm"
-            )
 
     def _check_tokenizer(self, own: PreTrainedTokenizerBase, start: Initialization) -> None:
         """Checks that both tokenizers give the same ids: vocabularies, special tokens, and the ids of a text.

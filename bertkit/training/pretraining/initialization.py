@@ -83,15 +83,10 @@ def pretraining_start(
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
     start = Initialization(checkpoint, tokenizer, config, head, layers, loaded)
     if start.token_objective == "next_token":
-        _check_unmasked(data)
+        for name in ("whole_word_mask", "max_predictions_per_seq"):
+            if getattr(data, name):
+                raise RecipeError(f"data.{name}: a left_to_right model predicts every token and masks none; remove it")
     return start
-
-
-def _check_unmasked(data: DataSettings) -> None:
-    """Checks that no setting of masks is given, since left-to-right attention predicts every next token."""
-    for name in ("whole_word_mask", "max_predictions_per_seq"):
-        if getattr(data, name):
-            raise RecipeError(f"data.{name}: a left_to_right model predicts every token and masks none; remove it")
 
 
 def corpus_tokenizer(

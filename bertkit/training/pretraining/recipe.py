@@ -44,8 +44,19 @@ def checked_recipe(recipe: Recipe) -> Recipe:
     Raises:
         RecipeError: the corpus or the source of the tokenizer is missing, or recipe values are inconsistent.
     """
-    data = _longest_of_phases(_checked_data(recipe))
-    return _with_absolute_paths(dataclasses.replace(recipe, data=data))
+    data = _checked_data(recipe)
+    longest = max(length for length, _ in data.lengths())
+    if data.max_seq_length > longest:
+        wanted = data.max_seq_length
+        say(f"warning: data.max_seq_length is {wanted}, but no phase is longer than {longest}; set data.phases")
+    data = dataclasses.replace(
+        data,
+        max_seq_length=longest,
+        corpus=[absolute(path) for path in data.corpus],
+        tokenizer=data.tokenizer and absolute(data.tokenizer),
+        sentence_splitter=resolved_name(data.sentence_splitter),
+    )
+    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data))
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:
@@ -109,23 +120,3 @@ def _check_store(data: DataSettings) -> None:
                 f"data.{name}: {data.corpus[0]} is a token store, whose text is already split and tokenized; remove "
                 "it, or build another store"
             )
-
-
-def _longest_of_phases(data: DataSettings) -> DataSettings:
-    """Reduces ``max_seq_length`` to the length of the longest phase."""
-    longest = max(length for length, _ in data.lengths())
-    if data.max_seq_length > longest:
-        wanted = data.max_seq_length
-        say(f"warning: data.max_seq_length is {wanted}, but no phase is longer than {longest}; set data.phases")
-    return dataclasses.replace(data, max_seq_length=longest)
-
-
-def _with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
-    data: DataSettings = recipe.data
-    placed: dict[str, Any] = {
-        "corpus": [absolute(path) for path in data.corpus],
-        "tokenizer": data.tokenizer and absolute(data.tokenizer),
-        "sentence_splitter": resolved_name(data.sentence_splitter),
-    }
-    return with_absolute_checkpoints(dataclasses.replace(recipe, data=dataclasses.replace(data, **placed)))

@@ -48,15 +48,15 @@ class Scores:
         self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any], further: FurtherMetrics | None
     ):
         self.task, self.further = task, further
-        self._splits, self._features = splits, features
+        self.splits, self._features = splits, features
 
     def of_task(self, task: Task) -> Scores:
         """Returns the scores of the same splits by another task."""
-        return Scores(task, self._splits, self._features, self.further)
+        return Scores(task, self.splits, self._features, self.further)
 
     def __call__(self, dataset: Any, outputs: Outputs) -> dict[str, float]:
         name = next(name for name, inputs in self._features.items() if inputs is dataset)
-        return self.of(outputs, ColumnsOf(dataset), ColumnsOf(self._splits[name].examples))
+        return self.of(outputs, ColumnsOf(dataset), ColumnsOf(self.splits[name].examples))
 
     def of(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         """Computes the scores of outputs; RecipeError if the main metric is not among them."""
@@ -106,11 +106,10 @@ def validation_outcome(
     return Outcome(task, outputs, *columns, *source, training, *places)
 
 
-def collapse_of(outcome: Outcome) -> str | None:
-    """Returns what predictions are, and warns of them, if all are the same; None otherwise."""
+def warn_of_collapse(outcome: Outcome) -> None:
+    """Prints a warning if all predictions are the same."""
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on {outcome.scored}; {_AGAINST_COLLAPSE}")
-    return outcome.collapse
 
 
 # ---- verdict --------------------------------------------------------------------------------------------------------
@@ -193,11 +192,10 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
 # ---- predictions ----------------------------------------------------------------------------------------------------
 
 
-def score_and_predict_the_rest(
+def score_other_splits(
     scores: Scores,
     directory: RunDirectory,
     trainer: BertkitTrainer,
-    splits: dict[str, Split],
     features: dict[str, Any],
     evaluation: dict[str, float],
 ) -> dict[str, float]:
@@ -216,7 +214,7 @@ def score_and_predict_the_rest(
                 directory.write_results("predict", predicted)
         if name in splits_to_write(scores.task, list(features)):
             outputs = trainer.outputs(inputs)  # a collective call: all processes take part
-            columns = ColumnsOf(inputs), ColumnsOf(splits[name].examples)
+            columns = ColumnsOf(inputs), ColumnsOf(scores.splits[name].examples)
             with failing_together():
                 if is_main_process():
                     write_split(scores.task, name, outputs, *columns, directory.path)

@@ -15,7 +15,6 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
+from transformers.trainer_utils import SchedulerType
 
 from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
 from bertkit.recipe.settings import HEAD, is_warm
@@ -37,10 +37,9 @@ from bertkit.tasks.classification.decisions import best_temperatures, log_loss
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import fold_of_each, scored_by_folds, units
 from bertkit.tasks.splits import ColumnsOf, Split
-from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.runs.evaluate import Scores
-from bertkit.training.runs.training import Assembly
+from bertkit.training.runs.resolve import FineTuning
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start import has_exclusive_classes, warm_start
 
@@ -53,27 +52,26 @@ class ModelsOfFolds:
     """The models of folds of a run, and what they predict for the rows that they have not seen.
 
     Attributes:
-        assembly: makes the trainers.
-        folder: the run directory.
-        rows: the training rows.
-        features: rows of `Task.encode`.
-        arguments: those of every fold.
+        run: the run whose training rows are scored.
+        features: these rows as those of `Task.encode`.
         scores: computes the scores of the run.
         logits: (2, N, C) float32, of both moments, once the models are trained.
     """
 
-    assembly: Assembly
-    folder: Path
-    rows: Split
+    run: FineTuning
     features: Any
-    arguments: TrainingArguments
     scores: Scores
     logits: np.ndarray = field(default_factory=lambda: np.empty(0), init=False)
 
     @property
     def task(self) -> Task:
         """The task, whose settings have the number of folds."""
-        return self.assembly.task
+        return self.run.task
+
+    @property
+    def rows(self) -> Split:
+        """The training rows."""
+        return self.run.splits["train"]
 
     @cached_property
     def of_rows(self) -> np.ndarray:
@@ -94,7 +92,7 @@ class ModelsOfFolds:
 
     def train(self) -> None:
         """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict."""
-        begun, folder = time.monotonic(), self.folder / FOLDS_FOLDER
+        begun, folder = time.monotonic(), self.run.setup.directory.path / FOLDS_FOLDER
         say(
             f"{self.number} folds: each row is scored by a model that has not seen it, then a model is trained on all. "
             f"Together that takes about {self.number + 1} times as long as one model; --folds 0 holds rows out instead"
@@ -118,8 +116,12 @@ class ModelsOfFolds:
         self.logits = np.empty((len(_MOMENTS), len(self.of_rows), predicted[0].shape[-1]), dtype=np.float32)
         for fold, logits in predicted.items():
             self.logits[:, self.of_rows == fold] = logits
-        set_seed(self.assembly.recipe.train["seed"])  # the same for a run that was resumed
-        say(self._sentence())
+        set_seed(self.run.recipe.train["seed"])  # the same for a run that was resumed
+        rows = counted(len(self.of_rows), "row", form=",")
+        when = "after all steps, for which the model is trained"
+        if self.best == 0:
+            when = "before training, so the model keeps its linear probe"
+        say(f"{self.number} folds: {rows} are predicted best {when}")
         _ = self.evaluation  # a main metric that is no score ends the run here
 
     def _predictions(self, fold: int) -> np.ndarray:
@@ -127,11 +129,11 @@ class ModelsOfFolds:
         others, own = np.flatnonzero(self.of_rows != fold), np.flatnonzero(self.of_rows == fold)
         moments = _Moments(self.features.select(own))
         what = f"fold {fold + 1} of {self.number}"
-        trainer, _ = self.assembly.trainer(self.features.select(others), self.arguments, what, callbacks=[moments])
+        arguments, recipe = self.run.arguments_of_folds, self.run.recipe
+        assert arguments is not None
+        trainer, _ = self.run.trainer(self.features.select(others), arguments, what, callbacks=[moments])
         moments.trainer = trainer
-        recipe = self.assembly.recipe
-        speed_ups = cpu_speed_ups(self.assembly.placement, compiles=self.arguments.torch_compile)
-        with speed_ups.applied(trainer.model), quietly():
+        with trainer.speed_ups.applied(trainer.model), quietly():
             if is_warm(recipe.train):
                 warm_start(trainer, recipe, self.task, self.rows.examples.select(others))
             trainer.train()
@@ -141,7 +143,10 @@ class ModelsOfFolds:
     def limit(self, trainer: BertkitTrainer) -> None:
         """Keeps the linear probe of the run's own model, if training made those of the folds worse."""
         if self.best == 0:
-            trainer.keep_weights()
+            # One step at a rate of 0 changes no weight.
+            arguments = trainer.args
+            arguments.max_steps, arguments.warmup_steps = 1, 1
+            arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}
 
     # ---- what they predict ------------------------------------------------------------------------------------------
 
@@ -158,18 +163,12 @@ class ModelsOfFolds:
     @cached_property
     def best(self) -> int:
         """The moment with the lower loss, of equal ones the last; without a linear probe nothing is kept."""
-        return int(self.assembly.recipe.train.get(HEAD) != "probe" or self.losses[1] <= self.losses[0])
+        return int(self.run.recipe.train.get(HEAD) != "probe" or self.losses[1] <= self.losses[0])
 
     def _loss(self, logits: np.ndarray, is_calibrated: bool = False) -> float:
         if np.issubdtype(self.labels.dtype, np.floating) and self.labels.ndim == 1:
             return float(np.mean((logits.reshape(-1) - self.labels) ** 2))
         return log_loss(logits / best_temperatures(logits, self.labels) if is_calibrated else logits, self.labels)
-
-    def _sentence(self) -> str:
-        rows = counted(len(self.of_rows), "row", form=",")
-        if self.best:
-            return f"{self.number} folds: {rows} are predicted best after all steps, for which the model is trained"
-        return f"{self.number} folds: {rows} are predicted best before training, so the model keeps its linear probe"
 
     def _columns(self) -> tuple[Any, Any]:
         return ColumnsOf(self.features), ColumnsOf(self.rows.examples)
@@ -204,8 +203,9 @@ class ModelsOfFolds:
         numbers = units(self.task, self.rows.examples).tolist()
         if len(set(numbers)) < len(numbers):
             rows = [{**row, "unit": number} for row, number in zip(rows, numbers, strict=True)]
-        write_json_lines(self.folder / OUT_OF_FOLD_FILE, rows)
-        shutil.rmtree(self.folder / FOLDS_FOLDER, ignore_errors=True)
+        folder = self.run.setup.directory.path
+        write_json_lines(folder / OUT_OF_FOLD_FILE, rows)
+        shutil.rmtree(folder / FOLDS_FOLDER, ignore_errors=True)
 
     def facts(self) -> dict[str, Any]:
         """Returns how the predictions were made, for ``run.json``."""

@@ -21,10 +21,10 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_teacher
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
-from bertkit.runtime.placement.resolve import Placement, check_processes
+from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
-from bertkit.training.arguments import check_callbacks, schedule_in_steps
+from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization
@@ -153,22 +153,48 @@ def prepare_pretraining(
     check_processes(recipe.placement)
     recipe = checked_recipe(recipe)
     pairs = recipe.task.pair_objective
-    setup = set_up(
-        recipe,
-        output_dir,
-        resume=resume,
-        push_to_hub=push_to_hub,
-        scratch=scratch,
-        train_sampling_strategy="sequential",  # the data set has the order of the run; see PretrainingExamples
-        label_names=["labels"] if pairs == "none" else list(PretrainingObjective.label_columns),
-        remove_unused_columns=False,
-    )
-    _check_phases_resumed(setup.directory.check_recipe(recipe), recipe.data)
+    fixed = {
+        "train_sampling_strategy": "sequential",  # the data set has the order of the run; see PretrainingExamples
+        "label_names": ["labels"] if pairs == "none" else list(PretrainingObjective.label_columns),
+        "remove_unused_columns": False,
+    }
+    setup = set_up(recipe, output_dir, resume=resume, push_to_hub=push_to_hub, scratch=scratch, **fixed)
+    # Resumed at another length, a run could return to a finished phase.
+    changes = setup.directory.check_recipe(recipe)
+    steps = [each for each in changes if each.startswith(("train.max_steps", "train.num_train_epochs"))]
+    if steps and len(recipe.data.lengths()) > 1:
+        raise RecipeError(
+            f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "
+            "steps, or continue from its checkpoint in another folder: bertkit pretrain --model"
+        )
     text = _text(recipe, setup, cache_dir or cache_folder(), sample)
-    start = text.start
     examples = plan_examples(recipe, text)
     _print_data(text, examples)
+    trainer = _trainer(recipe, setup, text, examples, callbacks, fixed)
 
+    start, teacher = text.start, text.teacher
+    data: dict[str, Any] = {"corpus": {"files": recipe.data.corpus, **text.corpora.facts}}
+    if teacher is not None:
+        data = {"teacher": {"source": teacher.name, "fingerprint": teacher.digest}, **data}
+    curves = curve_facts(text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective)
+    record = RunRecord(recipe, setup.placement, data=data, curves=curves, started=setup.started)
+    logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
+    teacher_bytes = 0 if teacher is None else teacher.nbytes
+    return PreparedPretraining(
+        setup, record, trainer, start, text.sources, text.corpora, examples, logits, teacher_bytes
+    )
+
+
+def _trainer(
+    recipe: Recipe,
+    setup: RunSetup,
+    text: PretrainingText,
+    examples: RunExamples,
+    callbacks: Sequence[TrainerCallback],
+    fixed: Mapping[str, Any],
+) -> BertkitTrainer:
+    """Returns the trainer of the run's model; ``fixed``: ``TrainingArguments`` that do not depend on the data."""
+    start, placement, pairs = text.start, setup.placement, recipe.task.pair_objective
     set_seed(recipe.train["seed"])
     network = pretraining_model(start)
     objective: Any = PretrainingObjective()
@@ -177,24 +203,24 @@ def prepare_pretraining(
 
         objective = TaughtPretraining(text.teacher, network)
     reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
-    arguments = setup.arguments(recipe, reaches_all_weights=reaches_all, **_fitted(recipe, examples, start.config))
+    of_data = _fitted(recipe, examples, start.config)
+    arguments = training_arguments(
+        recipe, placement, setup.folder_of_trainer, reaches_all_weights=reaches_all, **fixed, **of_data
+    )
     check_early_stopping(callbacks, arguments)
-    set_attention(network, recipe, setup.placement)
-    data: dict[str, Any] = {"corpus": {"files": recipe.data.corpus, **text.corpora.facts}}
-    if text.teacher is not None:
-        data = {"teacher": {"source": text.teacher.name, "fingerprint": text.teacher.digest}, **data}
-    curves = curve_facts(text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective)
-    record = RunRecord(recipe, setup.placement, data=data, curves=curves, started=setup.started)
+    set_attention(network, recipe, placement)
     vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
     held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
-    trainer = trainer_class(setup.placement)(
+    return trainer_class(placement)(
         what="pretrain",
         model=network,
         args=arguments,
         objective=ReportedObjective(objective, score_names(pairs, start.token_objective)),
         evaluation=PretrainingObjective(),
         scores_the_loss=True,
-        precision=setup.placement.autocast_dtype,
+        precision=placement.autocast_dtype,
+        speed_ups=cpu_speed_ups(placement, compiles=arguments.torch_compile),
+        regroups=True,
         train_dataset=examples.train,
         eval_dataset=held_out,
         preprocess_logits_for_metrics=reduce_logits,
@@ -204,12 +230,6 @@ def prepare_pretraining(
         data_collator=collate,
         processing_class=start.tokenizer,
         callbacks=[vocabulary_first, *([] if held_out is None else [held_out]), *callbacks],
-        regroup=cpu_speed_ups(setup.placement, compiles=arguments.torch_compile).micro_batches,
-    )
-    logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
-    teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
-    return PreparedPretraining(
-        setup, record, trainer, start, text.sources, text.corpora, examples, logits, teacher_bytes
     )
 
 
@@ -228,7 +248,12 @@ def _text(
         if sample is not None:
             sources, share = sample(sources)
         start = pretraining_start(recipe, sources, cache_dir, directory.path if directory.is_resumed else None, store)
-        teacher = _teacher(recipe, start, setup.placement)
+        teacher = None
+        if has_teacher(recipe.train):
+            from bertkit.training.distillation.pretraining import pretrained_teacher
+
+            teacher = pretrained_teacher(recipe, start, setup.placement)
+            set_attention(teacher.model, recipe, setup.placement)
         corpora = load_corpus(
             data,
             start.tokenizer,
@@ -247,27 +272,6 @@ def _text(
             "piece counts as a word"
         )
     return PretrainingText(sources, share, start, teacher, corpora, vocabulary)
-
-
-def _teacher(recipe: Recipe, start: Initialization, placement: Placement) -> Any | None:
-    """Returns the teacher of the recipe; None without one."""
-    if not has_teacher(recipe.train):
-        return None
-    from bertkit.training.distillation.pretraining import pretrained_teacher
-
-    teacher = pretrained_teacher(recipe, start, placement)
-    set_attention(teacher.model, recipe, placement)
-    return teacher
-
-
-def _check_phases_resumed(changes: Sequence[str], data: DataSettings) -> None:
-    """Rejects a resumed run that moves the boundaries of phases, since it could return to a finished phase."""
-    steps = [change for change in changes if change.startswith(("train.max_steps", "train.num_train_epochs"))]
-    if steps and len(data.lengths()) > 1:
-        raise RecipeError(
-            f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "
-            "steps, or continue from its checkpoint in another folder: bertkit pretrain --model"
-        )
 
 
 def _fitted(recipe: Recipe, examples: RunExamples, config: PreTrainedConfig) -> dict[str, Any]:

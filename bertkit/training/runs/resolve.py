@@ -1,7 +1,7 @@
-"""What a fine-tuning is, once its data are known: the final recipe, the task, the splits, and the model's start.
+"""What a fine-tuning is, once its data are known: final recipe, task, splits, and how its models are made.
 
 Nothing changes these afterwards. What depends on the data is decided here, once: the schedule, folds, the columns and
-classes of the task, and which checkpoint is kept.
+classes of the task, which checkpoint is kept, the arguments of the Trainer.
 """
 
 from __future__ import annotations
@@ -9,116 +9,231 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments, set_seed
 
-from bertkit.model.checkpoint.encoders import head_class
+from bertkit.inference.outcome import further_metrics
+from bertkit.model.checkpoint.encoders import head_class, model_inputs
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import config_changes, has_teacher, is_warm
+from bertkit.recipe.files import absolute
+from bertkit.recipe.load import Recipe, with_absolute_checkpoints
+from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher, is_warm
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import say
-from bertkit.tasks.base import Task, task_record, with_optional_labels
+from bertkit.tasks.base import Task, with_optional_labels
 from bertkit.tasks.folds import load_splits, text_numbers
-from bertkit.tasks.registry import task_of_recipe
-from bertkit.tasks.splits import Split, is_labelled
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
-from bertkit.training.arguments import check_schedule, checked_recipe
-from bertkit.training.batches import with_whole_batches
-from bertkit.training.evaluation import best_checkpoint_arguments, comparison_arguments
+from bertkit.training.arguments import check_schedule, training_arguments
+from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
+from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
-from bertkit.training.objectives import check_class_weights, weighted_labels
-from bertkit.training.runs.run_directory import RunSetup
-from bertkit.training.runs.training import is_tuned, is_weighted
+from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
+from bertkit.training.runs.run_directory import RunSetup, set_up
+from bertkit.training.runs.training import set_attention, trainer_class
 from bertkit.training.schedule import FITS_DATA, MOST_ROWS, fitted_schedule
-from bertkit.training.tuning import check_tuning
+from bertkit.training.steps import Objective, TaskObjective
+from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.tuning import check_tuning, tune
 from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, has_pairs, problem_of
+
+if TYPE_CHECKING:
+    from bertkit.metrics.adapter import FurtherMetrics
+    from bertkit.training.distillation.finetuning import FinetunedTeacher
 
 _FOLDS = 5
 _OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """A fine-tuning whose values are final.
+def finetuning_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    model: str | None,
+    data_dir: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Loads the recipe of a run from the arguments of `finetune`.
 
-    Attributes:
-        recipe: the recipe.
-        task: the task, with what it has learnt from the data.
-        splits: by name; without ``validation`` if models of folds score the rows.
-        start: tokenizer, configuration and weights that every model of the run starts from.
-        labels: names of the classes by id; None for tasks without.
-        folds: number of folds whose models score the training rows; 0 if there is a validation set.
-        reaches_all_weights: the loss has a gradient for every weight.
-        evaluation: ``TrainingArguments`` on evaluations and on the checkpoint that is kept.
+    Raises:
+        RecipeError: the recipe does not exist or is invalid.
     """
-
-    recipe: Recipe
-    task: Task
-    splits: dict[str, Split]
-    start: Initialization
-    labels: Any | None
-    folds: int
-    reaches_all_weights: bool
-    evaluation: Mapping[str, Any]
+    arguments = {"model.name_or_path": model, "data.data_dir": data_dir}
+    values = {key: str(value) for key, value in arguments.items() if value is not None}
+    return load_recipe(recipe, {**(overrides or {}), **values})
 
 
-def resolve_settings(recipe: Recipe) -> Recipe:
-    """Returns a checked fine-tuning recipe with the values that follow from the recipe alone: paths and whole batches.
+def checked_recipe(recipe: Recipe) -> Recipe:
+    """Returns a fine-tuning recipe with absolute paths.
 
     Raises:
         RecipeError: the recipe is of a pre-training, or has a value for one.
     """
-    recipe = checked_recipe(recipe)
-    return with_whole_batches(recipe) if task_of_recipe(recipe).joins_batch else recipe
+    if not isinstance(recipe.data, FineTuningData):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
+    if recipe.train.get("vocabulary_steps"):
+        raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
+    return with_absolute_paths(recipe)
+
+
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
+    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
+    data = replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
+    task = recipe.task
+    if names := getattr(task, "metrics", []):
+        task = replace(task, metrics=list(map(absolute, names)))
+    return with_absolute_checkpoints(replace(recipe, data=data, task=task))
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """A fine-tuning whose values are final.
+
+    Attributes:
+        setup: where it is computed.
+        recipe: the recipe.
+        task: the task, with what it has learnt from the data.
+        splits: by name; without ``validation`` if models of folds score the rows.
+        start: tokenizer, configuration and weights that every model of the run starts from.
+        arguments: of the training of the run's own model.
+        arguments_of_folds: of the models of folds that score the training rows; None if there is a validation set.
+        teacher: the teacher of the recipe, checked against the data and the student; None without one.
+        further: the metrics of ``task.metrics``.
+    """
+
+    setup: RunSetup
+    recipe: Recipe
+    task: Task
+    splits: dict[str, Split]
+    start: Initialization
+    arguments: TrainingArguments
+    arguments_of_folds: TrainingArguments | None
+    teacher: FinetunedTeacher | None
+    further: FurtherMetrics | None
+
+    def trainer(
+        self, rows: Any, arguments: TrainingArguments, what: str = "", **given: Any
+    ) -> tuple[BertkitTrainer, list[str]]:
+        """Returns a trainer of a new model, and the names of the weights that the encoder lacks.
+
+        Args:
+            rows: rows of `Task.encode` to train on.
+            arguments: the arguments of the training.
+            what: name of the model in lines and errors; by default the name of the task.
+            given: ``eval_dataset``, ``scores`` and ``callbacks``, as for transformers' Trainer.
+        """
+        recipe, task, placement, tokenizer = self.recipe, self.task, self.setup.placement, self.start.tokenizer
+        set_seed(recipe.train["seed"])
+        network, new_weights = self.start.model()
+        set_attention(network, recipe, placement)
+        task.prepare(network)
+        speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
+        of_labels: Objective = weighted_task(recipe, task, rows) if is_weighted(recipe) else TaskObjective(task)
+        objective = of_labels
+        # What makes batches: the inputs of both models, in the lengths that the device needs.
+        inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
+        collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
+        collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
+        if placement.fixed_shapes or placement.device == "cuda":
+            length = partial(max if placement.fixed_shapes else multiple_of_8, recipe.data.max_seq_length)
+            collate = padded_to(length, collate, tokenizer, task.label_columns)
+        if self.teacher is not None:
+            from bertkit.training.distillation.finetuning import taught_task
+
+            objective, collate = taught_task(of_labels, task, self.teacher, network, rows, collate)
+        trainer = trainer_class(placement)(
+            what=what or task.name,
+            model=network,
+            args=arguments,
+            objective=objective,
+            evaluation=of_labels,
+            precision=placement.autocast_dtype,
+            tuning=tune(network, recipe) if is_tuned(recipe) else None,
+            speed_ups=speed_ups,
+            train_dataset=rows,
+            data_collator=collate,
+            processing_class=tokenizer,
+            drop_last=bool(recipe.train.get("dataloader_drop_last")),
+            **given,
+        )
+        return trainer, new_weights
+
+
+def is_weighted(recipe: Recipe) -> bool:
+    """Returns whether the loss of the labels is another one than the task's."""
+    return any(recipe.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
+
+
+def is_tuned(recipe: Recipe) -> bool:
+    """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
+    own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
+    return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
 
 
 def resolve(
-    recipe: Recipe, setup: RunSetup, *, callbacks: Sequence[TrainerCallback] = (), with_tests: bool = True
-) -> Resolved:
-    """Reads the data of a fine-tuning and returns its final values; prints sizes, and what was chosen.
+    recipe: Recipe,
+    output_dir: str | Path,
+    *,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    scratch: Path | None = None,
+    with_tests: bool = True,
+) -> FineTuning:
+    """Checks all arguments, reads the data and returns the final values; prints sizes, and what was chosen.
 
     Args:
-        recipe: from `resolve_settings`.
-        setup: where the run is computed.
+        recipe: a fine-tuning recipe.
+        output_dir, resume, push_to_hub, scratch: as for `set_up`.
         callbacks: those of the caller, of which some need a validation set.
         with_tests: read the test sets too, so that the run predicts them.
 
     Raises:
         BertkitError: the encoder or the data cannot be read, or values of the recipe exclude each other.
     """
+    recipe = checked_recipe(recipe)
+    task = task_of_recipe(recipe)
+    if task.joins_batch:
+        recipe = with_whole_batches(recipe)
+    fixed: dict[str, Any] = {"remove_unused_columns": False, "label_names": list(task.label_columns)}
+    setup = set_up(
+        recipe,
+        output_dir,
+        resume=resume,
+        push_to_hub=push_to_hub,
+        scratch=scratch,
+        **fixed,
+        **best_checkpoint_arguments(recipe),
+    )
+    further = further_metrics(getattr(recipe.task, "metrics", ()))
     start = finetuning_start(recipe)
-    task, splits, folds = _load(recipe, setup, callbacks, with_tests)
-    chosen = ""
-    if recipe.train.get(FITS_DATA):
-        rows = len(splits["train"].examples)
-        scored = None if folds else len(splits["validation"].examples)
-        kinds: dict[str, Any] = {}
-        if not has_teacher(recipe.train):  # whose outputs tell a random head more than a line
-            kinds["classes"] = _rows_of_classes(task, splits["train"])
-            kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
-            kinds["has_pairs"] = has_pairs(task)
-        recipe, chosen = fitted_schedule(recipe, rows, scored, start.config, **kinds)
-    if folds:
-        recipe = replace(recipe, data=replace(recipe.data, folds=folds))
-        task = task.with_settings()
-        task.data = recipe.data
-    if chosen:
-        say(chosen)
+    task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
+    recipe, task = _fit_to_data(recipe, task, splits, folds, start)
     setup.directory.check_recipe(recipe)
     if is_warm(recipe.train):
         check_warm_start(recipe, task)
-    changes = {**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)}
-    start = start.of_task(task, changes)
-    is_bert = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
-    best = {**best_checkpoint_arguments(recipe), **comparison_arguments(task.main_metric, recipe)}
-    evaluation = {"eval_strategy": "no"} if folds else best
-    return Resolved(recipe, task, splits, start, changes.get("id2label"), folds, is_bert, evaluation)
+    start = start.of_task(task, config_changes(recipe.model))
+    kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
+    fixed["reaches_all_weights"] = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
+    # Before the trainer, whose accelerator the creation of arguments would reset.
+    to_arguments = partial(training_arguments, recipe, setup.placement, setup.folder_of_trainer, **fixed)
+    of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
+    arguments = to_arguments(**kept)
+    check_early_stopping(callbacks, arguments)
+    teacher = None
+    if has_teacher(recipe.train):
+        from bertkit.training.distillation.finetuning import finetuned_teacher
+
+        teacher = finetuned_teacher(recipe, task, splits["train"], start, start.config)
+    return FineTuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further)
 
 
 def _load(
-    recipe: Recipe, setup: RunSetup, callbacks: Sequence[TrainerCallback], with_tests: bool
+    recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback], with_tests: bool
 ) -> tuple[Task, dict[str, Split], int]:
     """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits.
 
@@ -126,7 +241,6 @@ def _load(
         The task of the data, the splits, and the number of folds whose models score the training rows; with 0 there is
         a validation set.
     """
-    task = task_of_recipe(recipe)
     check_schedule(recipe)
     if is_weighted(recipe):
         check_class_weights(recipe)
@@ -145,6 +259,30 @@ def _load(
         check_class_weights(recipe, weighted_labels(task))
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     return task, splits, folds
+
+
+def _fit_to_data(
+    recipe: Recipe, task: Task, splits: dict[str, Split], folds: int, start: Initialization
+) -> tuple[Recipe, Task]:
+    """Returns the final recipe, with the schedule and the folds that follow from the data, and the task with them."""
+    chosen = ""
+    if recipe.train.get(FITS_DATA):
+        train = splits["train"].examples
+        kinds: dict[str, Any] = {}
+        if not has_teacher(recipe.train):  # whose outputs tell a random head more than a line
+            is_labelled_once = has_exclusive_classes(task) and "labels" in train.column_names
+            kinds["classes"] = list(Counter(train["labels"][:]).values()) if is_labelled_once else []
+            kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
+            kinds["has_pairs"] = has_pairs(task)
+        scored = None if folds else len(splits["validation"].examples)
+        recipe, chosen = fitted_schedule(recipe, len(train), scored, start.config, **kinds)
+    if folds:
+        recipe = replace(recipe, data=replace(recipe.data, folds=folds))
+        task = task.with_settings()
+        task.data = recipe.data
+    if chosen:
+        say(chosen)
+    return recipe, task
 
 
 def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback] = ()) -> bool:
@@ -187,10 +325,3 @@ def number_of_folds(task: Task, train: Split) -> int:
     if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
         return 0
     return _FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _FOLDS else 0
-
-
-def _rows_of_classes(task: Task, train: Split) -> list[int]:
-    """Returns the number of training examples of each class; none if they have no label, several, or no classes."""
-    if not has_exclusive_classes(task) or "labels" not in train.examples.column_names:
-        return []
-    return list(Counter(train.examples["labels"][:]).values())

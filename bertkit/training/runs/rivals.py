@@ -75,10 +75,6 @@ class Rivals:
 
     def added_to(self, verdict: Verdict, outcome: Outcome) -> Verdict:
         """Returns a verdict with the sentences on these models."""
-        return Verdict((*verdict.sentences, *self._sentences(outcome)), verdict.proposal)
-
-    def _sentences(self, outcome: Outcome) -> list[str]:
-        """Returns what these models reach, with the difference to them and its 95 % interval."""
         own, references = outcome.predictions_and_references()
         terms = partial(task_inference(outcome.task).terms, self.metric)
         parts, better = [], []
@@ -92,7 +88,7 @@ class Rivals:
         sentences = [f"On the same rows{what}, and how far the model is above: {'; '.join(parts)}."]
         if better:
             sentences.append(_ADVICE[better[-1]])
-        return sentences
+        return Verdict((*verdict.sentences, *sentences), verdict.proposal)
 
     def _in_words(self, score: float, test: Test) -> str:
         """Returns a score with the difference to it and its interval: percents of an accuracy, or numbers of 1."""
@@ -115,8 +111,7 @@ _ADVICE = {
 def rivals_of(
     task: Task,
     train: Split,
-    scored: Split | None,
-    folds: ModelsOfFolds | None,
+    scored: Split | ModelsOfFolds,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
 ) -> Rivals | None:
@@ -125,12 +120,13 @@ def rivals_of(
     Args:
         task: the task of the training data.
         train: rows to fit to.
-        scored: rows to predict; None predicts those of each fold by what is fitted to the others.
-        folds: the models of folds of the run, if these score the rows.
+        scored: rows to predict, or the models of folds of the run: then the training rows of each fold are predicted by
+            what is fitted to those of the others.
         model: the classifier before its training.
         tokenizer: tokenizer of the model.
     """
-    splits = [train] if scored is None else [train, scored]
+    folds = scored if isinstance(scored, ModelsOfFolds) else None
+    splits = [train, scored] if isinstance(scored, Split) else [train]
     metric = _METRICS.get(problem_of(task))
     if metric is None or max(len(split.examples) for split in splits) > _MOST_ROWS:
         return None
@@ -150,17 +146,16 @@ def rivals_of(
         found = {_WORDS: _by_words(texts, labels, of_rows)}
         lengths = task.data.max_seq_length
         vectors = [[means_of_texts(model, tokenizer, column, lengths) for column in columns] for columns in texts]
-        for name, inputs in _views(vectors).items():
-            line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
-            found[name] = _decided(out_of_fold if scored is None else line.logits(inputs[1]), metric)
+        # Lines are fitted to the vectors of a text, or to how those of a pair differ.
+        name = _FROZEN if len(texts[0]) == 1 else _APART
+        inputs = [columns[0] if name == _FROZEN else differences(*columns) for columns in vectors]
+        line, out_of_fold = fit_by_folds(inputs[0], labels, of_rows, outputs)
+        logits = out_of_fold if folds is not None else line.logits(inputs[1])
+        if metric == "pearson":
+            found[name] = logits.reshape(-1)
+        else:
+            found[name] = logits.argmax(axis=-1) if metric == "accuracy" else (logits > 0).astype(np.int64)
     return Rivals(metric, found)
-
-
-def _decided(outputs: np.ndarray, metric: str) -> np.ndarray:
-    """Returns the class ids, labels or numbers that linear models of a metric output, (N, C)."""
-    if metric == "pearson":
-        return outputs.reshape(-1)
-    return outputs.argmax(axis=-1) if metric == "accuracy" else (outputs > 0).astype(np.int64)
 
 
 def _by_words(texts: Sequence[Sequence[Sequence[str]]], labels: np.ndarray, folds: np.ndarray) -> np.ndarray:
@@ -200,10 +195,3 @@ def _fitted_to_words(texts: list[str], labels: np.ndarray) -> Any:
     elif np.issubdtype(labels.dtype, np.floating):
         line = Ridge()
     return make_pipeline(make_union(words, parts), line).fit(texts, labels)
-
-
-def _views(vectors: Sequence[Sequence[np.ndarray]]) -> dict[str, list[np.ndarray]]:
-    """Returns what lines are fitted to, by name: the vectors of a text, or how those of a pair differ."""
-    if len(vectors[0]) == 1:
-        return {_FROZEN: [columns[0] for columns in vectors]}
-    return {_APART: [differences(*columns) for columns in vectors]}

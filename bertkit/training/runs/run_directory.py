@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedTokenizerBase
 
 from bertkit.model.checkpoint.load import save_tokenizer
 from bertkit.recipe.load import Recipe
@@ -163,7 +163,6 @@ class RunSetup:
         placement: devices, processes and batches.
         listeners: what features do around the run.
         folder_of_trainer: folder for the files of the Trainer.
-        fixed: ``TrainingArguments`` determined by the kind of run.
         started: time of the start in seconds since 1970.
     """
 
@@ -171,20 +170,7 @@ class RunSetup:
     placement: Placement
     listeners: list[Listener]
     folder_of_trainer: Path
-    fixed: Mapping[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
-
-    def arguments(self, recipe: Recipe, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
-        """Returns the Trainer arguments; RecipeError if transformers rejects a value or a combination of values.
-
-        Args:
-            recipe: the recipe of the run.
-            reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
-            known: values determined by model and data; they take precedence over all others.
-        """
-        if recipe.train.get("ddp_find_unused_parameters") is None:
-            known["ddp_find_unused_parameters"] = not reaches_all_weights
-        return training_arguments(recipe, self.placement, self.folder_of_trainer, **{**self.fixed, **known})
 
 
 def set_up(
@@ -203,7 +189,7 @@ def set_up(
         output_dir, resume: as for `RunDirectory`.
         push_to_hub: Hub repository to push the finished run to, or ``None``.
         scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
-        fixed: ``TrainingArguments`` determined by the kind of run instead of the recipe.
+        fixed: ``TrainingArguments`` that the kind of run determines instead of the recipe, to be checked too.
 
     Raises:
         BertkitError: the directory is in use or holds another run, the placement or an argument is invalid, or the user
@@ -215,6 +201,6 @@ def set_up(
     listeners = listeners_of(recipe, directory.path, push_to_hub)
     for each in listeners:
         each.check()
-    setup = RunSetup(directory, placement, listeners, scratch or directory.path, fixed)
-    validate_training_arguments(setup.arguments(recipe, reaches_all_weights=True), recipe)
+    setup = RunSetup(directory, placement, listeners, scratch or directory.path)
+    validate_training_arguments(training_arguments(recipe, placement, setup.folder_of_trainer, **fixed), recipe)
     return setup

@@ -1,17 +1,13 @@
-"""What the trainings of runs share: how a trainer is made, the training itself, and the end of a run."""
+"""What the trainings of runs share: the class of the Trainer, the training itself, and the end of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import HEAD_RATE, KEYS
 from bertkit.runtime.errors import PlacementError, RecipeError
 from bertkit.runtime.files import disk_faults, write_json
 from bertkit.runtime.placement.processes import failing_together, from_main_process, is_main_process
@@ -19,23 +15,17 @@ from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.training.arguments import has_tf32
-from bertkit.training.batches import multiple_of_8, padded_to
-from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
-from bertkit.training.evaluation import best_step_message, float32_products
-from bertkit.training.initialization import Initialization
-from bertkit.training.objectives import weighted_task
+from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
 from bertkit.training.progress import start_lines
 from bertkit.training.recovery import Preemption
 from bertkit.training.runs.directory import Run, RunRecord
 from bertkit.training.runs.listeners import EndOfRun, tell_end
 from bertkit.training.runs.run_directory import RunSetup
-from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.tuning import tune
 
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
 
-Begin = Callable[[BertkitTrainer, bool], object]
+Begin = Callable[[bool], object]
 """What precedes the first step of a training, which is resumed from a checkpoint or not."""
 
 
@@ -59,106 +49,6 @@ def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) 
         model.set_attn_implementation(implementation)
     except (ValueError, ImportError) as error:
         raise PlacementError(f"{what} is not available: {error}") from error
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """Shared parts of the trainers of a run.
-
-    Attributes:
-        recipe: the final recipe.
-        placement: of the run.
-        task: the task of the training data.
-        start: the encoder that every model starts from.
-        labels: names of the classes by id; None for tasks without.
-        teacher: the teacher of the recipe; None without one.
-    """
-
-    recipe: Recipe
-    placement: Placement
-    task: Task
-    start: Initialization
-    labels: Any | None = None
-    teacher: Any | None = None
-
-    def trainer(
-        self, train: Any, arguments: TrainingArguments, what: str = "", **given: Any
-    ) -> tuple[BertkitTrainer, list[str]]:
-        """Returns a trainer of a new model, and the names of the weights that the encoder lacks.
-
-        Args:
-            train: rows of `Task.encode` to train on.
-            arguments: the arguments of the training.
-            what: name of the model in lines and errors; by default the name of the task.
-            given: ``eval_dataset``, ``scores`` and ``callbacks``, as for transformers' Trainer.
-        """
-        recipe, placement = self.recipe, self.placement
-        set_seed(recipe.train["seed"])
-        network, new_weights = self.start.model(labels=self.labels)
-        set_attention(network, recipe, placement)
-        self.task.prepare(network)
-        speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
-        losses = self._losses(network, train, speed_ups)
-        trainer = trainer_class(placement)(
-            what=what or self.task.name,
-            model=network,
-            args=arguments,
-            objective=losses.training,
-            evaluation=losses.evaluation,
-            precision=placement.autocast_dtype,
-            tuning=tune(network, recipe) if is_tuned(recipe) else None,
-            train_dataset=train,
-            data_collator=losses.collate,
-            processing_class=self.start.tokenizer,
-            drop_last=bool(recipe.train.get("dataloader_drop_last")),
-            **given,
-        )
-        return trainer, new_weights
-
-    def _losses(self, network: PreTrainedModel, train: Any, speed_ups: CpuSpeedUps) -> _Losses:
-        """Returns the task with the losses of the recipe: weights of classes, smoothed labels, a teacher."""
-        recipe, task, teacher, tokenizer = self.recipe, self.task, self.teacher, self.start.tokenizer
-        objective = weighted_task(recipe, task, train) if is_weighted(recipe) else TaskObjective(task)
-        of_teacher = () if teacher is None else teacher.inputs
-        inputs = tuple(dict.fromkeys([*model_inputs(network.config), *of_teacher]))
-        collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
-        collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
-        collate = _in_fixed_shapes(collate, self.placement, recipe, task, tokenizer)
-        if teacher is None:
-            return _Losses(objective, objective, collate)
-        from bertkit.training.distillation.finetuning import taught_task
-
-        taught, collate = taught_task(objective, task, teacher, network, train, collate)
-        return _Losses(taught, objective, collate)
-
-
-class _Losses(NamedTuple):
-    """Objectives of the training and of its evaluations, and the collator that makes batches for both."""
-
-    training: Objective
-    evaluation: Objective
-    collate: Any
-
-
-def _in_fixed_shapes(collate: Any, placement: Placement, recipe: Recipe, task: Task, tokenizer: Any) -> Any:
-    """Returns a collator that pads as the device needs it."""
-    longest = recipe.data.max_seq_length
-    if placement.fixed_shapes:
-        return padded_to(partial(max, longest), collate, tokenizer, task.label_columns)
-    if placement.device == "cuda":
-        return padded_to(partial(multiple_of_8, longest), collate, tokenizer, task.label_columns)
-    return collate
-
-
-def is_weighted(recipe: Recipe) -> bool:
-    """Returns whether the loss of the labels is another one than the task's."""
-    return any(recipe.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
-
-
-def is_tuned(recipe: Recipe) -> bool:
-    """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
-    own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
-    return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
 
 
 def trainer_class(placement: Placement) -> type[BertkitTrainer]:
@@ -203,7 +93,7 @@ def train(
     preemption, begun = Preemption(), None
     for callback in [*(callback for each in listeners for callback in each.callbacks()), preemption]:
         trainer.add_callback(callback)
-    with cpu_speed_ups(setup.placement, compiles=trainer.args.torch_compile).applied(trainer.model):
+    with trainer.speed_ups.applied(trainer.model):
         facts = logits_per_sequence, teacher_bytes, has_tf32(recipe, setup.placement)
         longest = recipe.data.max_seq_length
         for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
@@ -217,7 +107,7 @@ def train(
             products = float32_products("tf32" if trainer.args.tf32 else "ieee")
             with without_library_bars(), disk_faults(directory.path), products:
                 if begin is not None:
-                    begun = begin(trainer, checkpoint is not None)  # a signal ends it at once: nothing is to be saved
+                    begun = begin(checkpoint is not None)  # a signal ends it at once: nothing is to be saved
                 with preemption.listening():
                     outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         except KeyError as error:
@@ -233,15 +123,12 @@ def train(
             trainer.save_weights(folder)
             if is_main_process():
                 trainer.state.save_to_json(str(folder / "trainer_state.json"))
-        of_run = {
-            "train_loss": trainer.loss_of_run(outcome.metrics),
-            "train_samples": len(trainer.train_dataset),
-            "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics),
-        }
+        of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(outcome.metrics, trainer.state)}
         directory.write_results("train", {**outcome.metrics, **of_run})
         evaluation: dict[str, float] = {}
         if trainer.eval_dataset is not None:
-            found = trainer.last_evaluation() or trainer.evaluate()
+            # A resumed run may be complete, and has no outputs then.
+            found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
             evaluation = directory.write_results("eval", {**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
     return evaluation, {"resumed_from_step": resumed_from, "kept": kept}, begun

@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.annotated import accepted, separated, unwrapped
 from bertkit.data.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
 from bertkit.data.tables.labels import (
-    accepted,
     decide,
     faults_of_kinds,
     infer_problem,
     named,
-    separated,
     texts,
-    unwrapped,
 )
 from bertkit.runtime.errors import DataError, times_of
 

@@ -13,7 +13,8 @@ import pytest
 from bertkit.data.tables import Table, read_table, stored_columns, table_files
 from bertkit.data.tables.stored_columns import StoredColumn, join_parts
 from bertkit.runtime.errors import DataError, OutputError
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import ColumnsOf, Split
 
 TEXTS = ["a", "b", None, "c", "d", "e", "f"]

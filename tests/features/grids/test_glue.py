@@ -16,7 +16,7 @@ from bertkit.features.grids.glue import finetune_glue, finetune_glue_grid, glue_
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.arguments import with_absolute_paths
+from bertkit.training.runs.resolve import with_absolute_paths
 
 ALL = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
 # The names that gluebenchmark.com asks for.

@@ -17,7 +17,8 @@ from bertkit.inference.predictor import Predictor
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import task_record, truncation_hint
 from bertkit.tasks.checkpoints import task_of_checkpoint
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.encoding import encode_split
 
 pytestmark = pytest.mark.numeric

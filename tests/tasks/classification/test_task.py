@@ -18,7 +18,8 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record
 from bertkit.tasks.checkpoints import task_of_checkpoint
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import hub_dataset
 
 TRAIN = "text,label\ngood film,pos\nbad film,neg\n"

@@ -14,7 +14,8 @@ from bertkit import metrics
 from bertkit.data.tables import read_table
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 
 
 def settled(problem: str, *names: str, texts: tuple[str, ...] = ("text",)) -> ClassificationTask:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import bertkit
 from bertkit.cli.app import app
 from bertkit.runtime.errors import DataError
-from bertkit.tasks.classification.task import DataSettings as RerankingData
+from bertkit.tasks.classification.settings import DataSettings as RerankingData
 from bertkit.tasks.reranking import RerankingTask
 from bertkit.tasks.reranking import TaskSettings as RerankingSettings
 from bertkit.tasks.similarity.settings import TaskSettings

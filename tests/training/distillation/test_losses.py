@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.settings import DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.training.distillation.losses import (
     cosine_distance,
     distilled,

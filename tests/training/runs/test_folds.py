@@ -14,7 +14,7 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.training.recovery import folds_done, how_to_continue
 from bertkit.training.runs import resolve
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.runs.training import Assembly
+from bertkit.training.runs.resolve import FineTuning
 
 pytestmark = pytest.mark.numeric
 
@@ -52,13 +52,13 @@ def train(table, tuned):
 
 def watched(patch):
     """A list that gets the rows that each model is trained on, in order, by their lengths and inputs."""
-    made, original = [], Assembly.trainer
+    made, original = [], FineTuning.trainer
 
     def trainer(self, rows, arguments, what="", **given):
         made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
         return original(self, rows, arguments, what, **given)
 
-    patch.setattr(Assembly, "trainer", trainer)
+    patch.setattr(FineTuning, "trainer", trainer)
     return made
 
 

@@ -1,0 +1,75 @@
+"""Labels in the forms of annotation tools and exports: Prodigy's answers, fields of several, Label Studio's choices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.labels import Problem
+from bertkit.data.tables.table import Table
+from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import say
+
+REJECTED = ("reject", "ignore")
+"""Answers of Prodigy to a proposed label that is not that of the row."""
+
+
+def accepted(table: Table) -> Table:
+    """Returns the rows that Prodigy's ``answer`` accepts; the whole table if it has no such column.
+
+    A rejected label is not that of its row, and an ignored one was not decided on. How many rows are left out is
+    printed.
+    """
+    answers = table.columns.get("answer", ())
+    rows = [row for row, answer in enumerate(answers) if answer not in REJECTED]
+    if len(rows) == len(answers) or any(answer not in ("accept", None, *REJECTED) for answer in answers):
+        return table
+    left_out = len(answers) - len(rows)
+    say(f"{table.source}: {left_out:,} of {len(answers):,} rows have the answer {' or '.join(REJECTED)}; left out")
+    if not rows:
+        raise DataError(f"{table.source}: no row has the answer accept")
+    return table.part(rows)
+
+
+def separated(table: Table, column: str, separator: str) -> Table:
+    """Splits the fields of a column that hold several labels, as in CSV and TSV files, into lists.
+
+    An empty field becomes an empty list, and a number, as JSON and Excel have them, one label; other values are
+    unchanged, and `class_sets` checks them.
+    """
+
+    def split(value: Any) -> Any:
+        if isinstance(value, str):
+            return [label.strip() for label in value.split(separator) if label.strip()]
+        return [str(value)] if isinstance(value, int | float) and not is_missing(value) else value
+
+    return replace(table, columns={**table.columns, column: list(map(split, table.columns[column]))})
+
+
+def unwrapped(table: Table, column: str, problem: Problem | None) -> Table:
+    """Returns the table with its labels out of the forms in which annotation tools write them.
+
+    If a row has ``{"choices": ["a", "b"]}`` as in Label Studio, an object or its JSON, the labels of all rows become
+    lists. If each row has one label, a list of one becomes its label, and an empty one a missing value.
+
+    >>> unwrapped(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
+    [['a', 'b'], ['a']]
+    """
+
+    def choices_of(value: Any) -> list[Any] | None:
+        if isinstance(value, str) and value.startswith('{"choices"'):
+            with suppress(ValueError):
+                value = json.loads(value)
+        return value.get("choices") if isinstance(value, Mapping) else None
+
+    values, choices = table.columns[column], list(map(choices_of, table.columns[column]))
+    if any(each is not None for each in choices):
+        whole = [value if isinstance(value, list) or is_missing(value) else [value] for value in values]
+        values = [each or value for each, value in zip(choices, whole, strict=True)]
+    if problem == "single_label" and any(isinstance(value, list) for value in values):
+        values = [next(iter(value), None) if isinstance(value, list) and len(value) < 2 else value for value in values]
+    return table if values is table.columns[column] else replace(table, columns={**table.columns, column: values})
