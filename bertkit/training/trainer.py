@@ -202,6 +202,13 @@ class BertkitTrainer(Trainer):
             return contextlib.nullcontext()
         return torch.autocast(self.args.device.type, self._precision)
 
+    @property
+    def casts_by_layer(self) -> bool:
+        """Returns whether the weights of a layer are cast at once, which a compiler or the gathering of shards does
+        otherwise."""
+        by_others = self.args.torch_compile or self.is_fsdp_enabled or self.args.device.type == "xla"
+        return self._precision is not None and not by_others
+
     def compute_loss(
         self,
         model: torch.nn.Module,
