@@ -23,7 +23,6 @@ from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.training.batches import batch_size, part_of_batch
-from bertkit.training.casts import cast_by_layer
 
 ComputePart = Callable[[torch.nn.Module, dict[str, Any], torch.Tensor | int | None], torch.Tensor]
 
@@ -240,8 +239,8 @@ class StepRecord:
 class TrainerHooks(TrainerCallback):
     """What a trainer does at moments for which transformers has callbacks only; the trainer does not know it.
 
-    Seeds dropout per process, casts weights by layer, sets the sampler's epoch, checks losses, and adds tokens, their
-    rate and parts of the loss to the logs.
+    Seeds dropout per process, compiles layers or casts their weights at once, sets the sampler's epoch, checks losses,
+    and adds tokens, their rate and parts of the loss to the logs.
 
     Args:
         trainer: the `bertkit.training.trainer.BertkitTrainer`.
@@ -250,7 +249,7 @@ class TrainerHooks(TrainerCallback):
 
     def __init__(self, trainer: Any, model: PreTrainedModel):
         self._trainer, self._forward = trainer, vars(model).get("forward")
-        self._casts = ExitStack()
+        self._of_training = ExitStack()
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         self._trainer.put_equals_last()
@@ -266,11 +265,11 @@ class TrainerHooks(TrainerCallback):
             model.pop("forward", None)
             if self._forward is not None:
                 model["forward"] = self._forward
-        if self._trainer.casts_by_layer:
-            self._casts.enter_context(cast_by_layer(self._trainer.model))
+        for context in self._trainer.contexts_of_layers():
+            self._of_training.enter_context(context)
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-        self._casts.close()
+        self._of_training.close()
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # accelerate's wrappers may not pass the epoch on to the sampler.

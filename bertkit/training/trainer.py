@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import TorchDynamoPlugin
 from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
@@ -30,6 +31,7 @@ from transformers.trainer_utils import (
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
+from bertkit.training.casts import cast_by_layer
 from bertkit.training.evaluation import (
     EqualsByLoss,
     EvaluationLoss,
@@ -110,6 +112,7 @@ class BertkitTrainer(Trainer):
         all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
         in_order = None if scores is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=all_callbacks, compute_metrics=in_order, **kwargs)
+        self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
@@ -202,12 +205,14 @@ class BertkitTrainer(Trainer):
             return contextlib.nullcontext()
         return torch.autocast(self.args.device.type, self._precision)
 
-    @property
-    def casts_by_layer(self) -> bool:
-        """Returns whether the weights of a layer are cast at once, which a compiler or the gathering of shards does
-        otherwise."""
-        by_others = self.args.torch_compile or self.is_fsdp_enabled or self.args.device.type == "xla"
-        return self._precision is not None and not by_others
+    def contexts_of_layers(self) -> Iterator[contextlib.AbstractContextManager[None]]:
+        """Returns contexts of a training that change how the layers of the encoder are computed."""
+        if self.args.torch_compile:
+            from bertkit.training.compiled import compiled_layers
+
+            yield compiled_layers(self.model, self.args)
+        elif self._precision is not None and not self.is_fsdp_enabled and self.args.device.type != "xla":
+            yield cast_by_layer(self.model)  # where shards are gathered, they are cast, and XLA has its own compiler
 
     def compute_loss(
         self,

@@ -148,8 +148,7 @@ class Tuning:
         # The first group has the rate that the log shows: that of the run, and not that of the last layer.
         places = {name: _LAST if id(each) in of_last else distances[name] for name, each in model.named_parameters()}
         of_parameters = {
-            id(parameter): places[name.replace("_orig_mod.", "").removeprefix("module.")]
-            for name, parameter in wrapped.named_parameters()
+            id(parameter): places[name.removeprefix("module.")] for name, parameter in wrapped.named_parameters()
         }
         groups = []
         for place in sorted(set(places.values())):

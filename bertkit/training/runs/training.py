@@ -19,7 +19,7 @@ from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.training.arguments import has_tf32
-from bertkit.training.batches import multiple_of_8, padded_to
+from bertkit.training.batches import compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.evaluation import best_step_message, float32_products
 from bertkit.training.initialization import Initialization
@@ -123,7 +123,7 @@ class Assembly:
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *of_teacher]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
         collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
-        collate = _in_fixed_shapes(collate, self.placement, recipe, task, tokenizer)
+        collate = _in_fixed_shapes(collate, self.placement, recipe, task, tokenizer, speed_ups.compiles)
         if teacher is None:
             return _Losses(objective, objective, collate)
         from bertkit.training.distillation.finetuning import taught_task
@@ -140,11 +140,15 @@ class _Losses(NamedTuple):
     collate: Any
 
 
-def _in_fixed_shapes(collate: Any, placement: Placement, recipe: Recipe, task: Task, tokenizer: Any) -> Any:
-    """Returns a collator that pads as the device needs it."""
+def _in_fixed_shapes(
+    collate: Any, placement: Placement, recipe: Recipe, task: Task, tokenizer: Any, compiles: bool
+) -> Any:
+    """Returns a collator that pads as the device or the compiler needs it."""
     longest = recipe.data.max_seq_length
     if placement.fixed_shapes:
         return padded_to(partial(max, longest), collate, tokenizer, task.label_columns)
+    if compiles:
+        return padded_to(partial(compiled_length, longest), collate, tokenizer, task.label_columns)
     if placement.device == "cuda":
         return padded_to(partial(multiple_of_8, longest), collate, tokenizer, task.label_columns)
     return collate
