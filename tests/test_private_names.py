@@ -69,6 +69,8 @@ USED = {
     "torch": {
         "_C": "whether torch was built with oneDNN",
         "_has_mkldnn": "whether torch was built with oneDNN",
+        "_dynamo": "number of graphs of a compiled layer; its only setting, and documented",
+        "_foreach_copy_": 'casts many weights by one kernel; torch\'s "foreach functions" have no other names',
         "_forward_hooks": "hooks that keep values of a batch allow one batch at a time",
         "_forward_pre_hooks": "as `_forward_hooks`; a model must not pool windows twice",
         "_linear_pointwise": "products of float32 matrices by oneDNN on CPUs where MKL is slow",

@@ -20,6 +20,7 @@ from .labels_bert import IGNORE_INDEX
 # which occupy any GPU. Up to three such pieces are in memory.
 _LOGITS_AT_ONCE = {"cpu": 1 << 19}
 _LOGITS_AT_ONCE_ELSEWHERE = 1 << 23
+_FEW_CLASSES = 1024  # whose copies are small; torch's function then takes a fifth of the kernels
 
 
 def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:
@@ -89,8 +90,11 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor, num_items_in_batch: Tenso
         >>> round(mean_cross_entropy(logits, torch.tensor([1, -100])).item(), 3)
         0.502
     """
-    labels = labels.reshape(-1)
-    total = _SummedCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels)  # type: ignore[no-untyped-call]
+    labels, logits = labels.reshape(-1), logits.reshape(-1, logits.shape[-1])
+    if logits.shape[-1] <= _FEW_CLASSES:
+        total = F.cross_entropy(at_least_float32(logits), labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    else:
+        total = _SummedCrossEntropy.apply(logits, labels)  # type: ignore[no-untyped-call]
     return mean_loss(total, (labels != IGNORE_INDEX).sum() if num_items_in_batch is None else num_items_in_batch)
 
 

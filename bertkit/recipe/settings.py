@@ -242,7 +242,7 @@ class TrainSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionsOfTransformers:
-    """Fields of `TrainingArguments`, whose import takes seconds, that commands have options for."""
+    """Fields of `TrainingArguments`, whose import takes seconds, that commands have options for, or that mean more."""
 
     learning_rate: float = option("Peak learning rate.", gt=0, le=1e6)  # larger steps exceed float32 after a few
     num_train_epochs: float = option("Passes over the training data.", gt=0, le=1e6)
@@ -260,6 +260,11 @@ class OptionsOfTransformers:
         metavar="NAME",
         panel="Output",
         rare=True,
+    )
+    torch_compile: bool = setting(
+        "Compile the layers of the encoder, once for all of them and for each of few lengths of inputs, instead of the "
+        "whole model.",
+        default=False,
     )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import TorchDynamoPlugin
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
 from transformers.utils import is_torch_tf32_available
@@ -186,12 +184,9 @@ def _create_dataloader(arguments: TrainingArguments) -> None:
 
 def _create_compiled_module(arguments: TrainingArguments) -> None:
     if arguments.torch_compile:
-        backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
-        TorchDynamoPlugin(backend=backend, mode=mode)
-        if mode is not None:
-            with warnings.catch_warnings():  # torch's compiler uses deprecated functions of torch
-                warnings.simplefilter("ignore", DeprecationWarning)
-                torch.compile(torch.nn.Identity(), backend=backend, mode=mode)  # compiles nothing yet
+        from bertkit.training.compiled import check_compiler
+
+        check_compiler(arguments)
 
 
 def _create_optimizer(arguments: TrainingArguments) -> torch.optim.Optimizer:

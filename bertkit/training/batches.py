@@ -219,6 +219,18 @@ def multiple_of_8(max_seq_length: int, length: int) -> int:
     return max(length, min(-(-length // 8) * 8, max_seq_length))
 
 
+def compiled_length(max_seq_length: int, length: int) -> int:
+    """Rounds up a length to a multiple of 16 up to 128, then of 64, but not beyond ``max_seq_length``.
+
+    A compiler makes kernels for each of these lengths.
+
+    >>> [compiled_length(500, length) for length in (5, 16, 100, 129, 449)]
+    [16, 16, 112, 192, 500]
+    """
+    step = 16 if length <= 128 else 64
+    return max(length, min(-(-length // step) * step, max_seq_length))
+
+
 def padded_to(
     length_of: Callable[[int], int],
     collate: Collate,

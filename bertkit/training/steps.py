@@ -7,7 +7,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -258,8 +258,8 @@ class StepRecord:
 class TrainerHooks(TrainerCallback):
     """What a trainer does at moments for which transformers has callbacks only; the trainer does not know it.
 
-    Seeds dropout per process, sets the sampler's epoch, checks losses, and adds tokens, their rate and parts of the
-    loss to the logs.
+    Seeds dropout per process, compiles layers or casts their weights at once, sets the sampler's epoch, checks losses,
+    and adds tokens, their rate and parts of the loss to the logs.
 
     Args:
         trainer: the `bertkit.training.trainer.BertkitTrainer`.
@@ -268,6 +268,7 @@ class TrainerHooks(TrainerCallback):
 
     def __init__(self, trainer: Any, model: PreTrainedModel):
         self._trainer, self._forward = trainer, vars(model).get("forward")
+        self._of_training = ExitStack()
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         # Behind the callbacks that transformers has put there with the state of a checkpoint.
@@ -284,6 +285,11 @@ class TrainerHooks(TrainerCallback):
             model.pop("forward", None)
             if self._forward is not None:
                 model["forward"] = self._forward
+        for context in self._trainer.contexts_of_layers():
+            self._of_training.enter_context(context)
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self._of_training.close()
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         # accelerate's wrappers may not pass the epoch on to the sampler.

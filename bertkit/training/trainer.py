@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import TorchDynamoPlugin
 from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
@@ -28,6 +29,7 @@ from transformers.trainer_utils import (
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
+from bertkit.training.casts import cast_by_layer
 from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
     EqualsByLoss,
@@ -113,6 +115,7 @@ class BertkitTrainer(Trainer):
         all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
         in_order = None if scores is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=all_callbacks, compute_metrics=in_order, **kwargs)
+        self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
         self.remove_callback(PrinterCallback)
         self.model_accepts_loss_kwargs = False  # transformers would count items of its own
@@ -197,6 +200,15 @@ class BertkitTrainer(Trainer):
         if self._precision is None:
             return contextlib.nullcontext()
         return torch.autocast(self.args.device.type, self._precision)
+
+    def contexts_of_layers(self) -> Iterator[contextlib.AbstractContextManager[None]]:
+        """Returns contexts of a training that change how the layers of the encoder are computed."""
+        if self.args.torch_compile:
+            from bertkit.training.compiled import compiled_layers
+
+            yield compiled_layers(self.model, self.args)
+        elif self._precision is not None and not self.is_fsdp_enabled and self.args.device.type != "xla":
+            yield cast_by_layer(self.model)  # where shards are gathered, they are cast, and XLA has its own compiler
 
     def compute_loss(
         self,

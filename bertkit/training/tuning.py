@@ -21,20 +21,27 @@ ADAPTER_FOLDER = "adapter"
 """Folder of the adapters in a run directory, with ``model.lora.save: adapter``."""
 
 
+def layers_of(model: PreTrainedModel) -> nn.ModuleList | None:
+    """Returns the layers of the encoder, the first one reads the embeddings; None where the family has no such list, as
+    ALBERT, whose layers share their weights."""
+    number = model.config.num_hidden_layers
+    lists = (each for each in model.base_model.modules() if isinstance(each, nn.ModuleList) and len(each) == number)
+    return next(lists, None)
+
+
 def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
-    """Returns the layers of the encoder, the first one reads the embeddings.
+    """Returns `layers_of`.
 
     Raises:
-        RecipeError: the family has no such list of layers, as ALBERT, whose layers share their weights.
+        RecipeError: the family has no list of layers.
     """
-    number = model.config.num_hidden_layers
-    lists = [each for each in model.base_model.modules() if isinstance(each, nn.ModuleList) and len(each) == number]
-    if not lists:
+    layers = layers_of(model)
+    if layers is None:
         raise RecipeError(
-            f"model: a checkpoint of type {model.config.model_type!r} has no list of {number} layers, which "
-            f"{', '.join(KEYS)} and train.layer_lr_decay need; remove them"
+            f"model: a checkpoint of type {model.config.model_type!r} has no list of {model.config.num_hidden_layers} "
+            f"layers, which {', '.join(KEYS)} and train.layer_lr_decay need; remove them"
         )
-    return lists[0]
+    return layers
 
 
 def check_tuning(recipe: Recipe, placement: Placement) -> None:
@@ -141,8 +148,7 @@ class Tuning:
         # The first group has the rate that the log shows: that of the run, and not that of the last layer.
         places = {name: _LAST if id(each) in of_last else distances[name] for name, each in model.named_parameters()}
         of_parameters = {
-            id(parameter): places[name.replace("_orig_mod.", "").removeprefix("module.")]
-            for name, parameter in wrapped.named_parameters()
+            id(parameter): places[name.removeprefix("module.")] for name, parameter in wrapped.named_parameters()
         }
         groups = []
         for place in sorted(set(places.values())):

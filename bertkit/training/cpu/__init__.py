@@ -61,7 +61,7 @@ class CpuSpeedUps:
             max_seq_length: maximum tokens of an input of the run.
             label_columns: names of the tensors of a batch that hold labels.
         """
-        if not (self.is_on and self.changes_lengths):
+        if not (self.is_on and self.changes_lengths) or self.compiles:  # which has lengths of its own
             return collate
         return bucket_lengths(collate, tokenizer, max_seq_length, label_columns)
 

@@ -29,7 +29,7 @@ from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import check_schedule, training_arguments
-from bertkit.training.batches import multiple_of_8, padded_to, with_whole_batches
+from bertkit.training.batches import compiled_length, multiple_of_8, padded_to, with_whole_batches
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
@@ -138,8 +138,9 @@ class FineTuning:
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
         collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
-        if placement.fixed_shapes or placement.device == "cuda":
-            length = partial(max if placement.fixed_shapes else multiple_of_8, recipe.data.max_seq_length)
+        if placement.fixed_shapes or speed_ups.compiles or placement.device == "cuda":
+            padded_length = max if placement.fixed_shapes else compiled_length if speed_ups.compiles else multiple_of_8
+            length = partial(padded_length, recipe.data.max_seq_length)
             collate = padded_to(length, collate, tokenizer, task.label_columns)
         if self.teacher is not None:
             from bertkit.training.distillation.finetuning import taught_task

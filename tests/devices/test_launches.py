@@ -1,0 +1,90 @@
+"""Kernels that a step starts: a GPU with a small model waits for each start, so their number bounds its speed.
+
+They are counted on the CPU, for a model without dropout, which a GPU computes by one kernel and a CPU by three.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import TrainerCallback
+
+import bertkit
+
+from .conftest import finetune
+
+LAYERS = 2  # of the fixture `checkpoint`
+NO_KERNEL = ("empty", "detach", "alias", "_unsafe_view", "scalar_tensor", "_local_scalar_dense", "_record_function")
+"""Starts of the names of operations that are no views, and start no kernel."""
+
+
+class _Calls(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if not func.is_view and not name.startswith(NO_KERNEL):
+            self.counts[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Launches(TrainerCallback):
+    """Counts the kernels of the third step of a training, from the end of the second one, by their operation."""
+
+    def __init__(self) -> None:
+        self._calls = _Calls()
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self._calls.counts
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 2:
+            self._calls.__enter__()
+        if state.global_step == 3:
+            self._calls.__exit__(None, None, None)
+
+
+RUN = {
+    "train.max_steps": 4,
+    "train.logging_steps": 4,
+    "train.global_train_batch_size": 4,
+    "train.save_strategy": "no",
+    "model.hidden_dropout_prob": 0.0,
+    "model.attention_probs_dropout_prob": 0.0,
+    "placement.device": "cpu",
+    "placement.mixed_precision": "bf16",
+    "placement.cpu_speed_ups": False,
+}
+LIMIT = {"of a layer": 44, "fine-tuning": 110, "pre-training": 160}
+"""Kernels of a layer, and of all else."""
+
+
+def assert_few(counts: Counter[str], of_others: int) -> None:
+    limit = LIMIT["of a layer"] * LAYERS + of_others
+    assert 50 < counts.total() <= limit, f"{counts.total()} kernels in a step: {counts.most_common()}"
+
+
+def test_finetuning(tmp_path: Path, checkpoint: Path):
+    launches = Launches()
+    cold = {"train.head": "random", "train.contrast_steps": 0, "train.eval_strategy": "no", "data.folds": 0}
+    finetune("classification", tmp_path, checkpoint, {**RUN, **cold}, callbacks=[launches])
+    assert_few(launches.counts, LIMIT["fine-tuning"])
+
+
+def test_pretraining(tmp_path: Path, checkpoint: Path, corpus: Path):
+    launches = Launches()
+    sizes = {"data.max_seq_length": 32, "data.max_predictions_per_seq": 5}
+    bertkit.pretrain(
+        corpus=[corpus],
+        model=str(checkpoint),
+        output_dir=tmp_path / "out",
+        callbacks=[launches],
+        overrides={**RUN, **sizes},
+    )
+    assert_few(launches.counts, LIMIT["pre-training"])
