@@ -1,13 +1,14 @@
 """Labels where they are worth most: rounds of `bertkit next`, beside random rows and other choices.
 
     python benchmarks/next.py --model CHECKPOINT --data-dir DATA [--tables trec …] [--seeds 0 1 2] [--ways random …]
-                              [--model-of probe|finetune] [--recorded FILE] [--vectors FOLDER]
+                              [--model-of probe|finetune] [--rounds 4] [--recorded FILE] [--vectors FOLDER]
 
 A cell is a table, a seed, a way to choose and a kind of model. 2,000 rows are drawn; 50 of them are labelled, and 50
-more are chosen from the others in each of four rounds. After each, 1,000 other rows are scored. The model is a linear
-probe on the vectors of the frozen checkpoint, which ``--vectors`` keeps in a folder, or a fine-tuning with
+more are chosen from the others in each of ``--rounds`` rounds. After each, 1,000 other rows are scored. The model is a
+linear probe on the vectors of the frozen checkpoint, which ``--vectors`` keeps in a folder, or a fine-tuning with
 ``--folds 0``. Of a probe on rows that `bertkit next` has chosen, the learning curve is computed after each round too,
-to be compared with the accuracies that the next rounds reach.
+to be compared with the accuracies that the next rounds reach. The method was chosen on the first four tables of
+`next_page.py`, the others are independent of it.
 Results are added to NEXT.json as they end, and those that are there are left out, so the command can be repeated.
 `run_all.py --render` writes NEXT.md and the table of the documentation.
 """
@@ -25,16 +26,17 @@ from typing import Any
 
 import numpy as np
 from few_rows_tables import ALL, Rows
+from next_page import CHOSEN_ON
 from next_ways import WAYS
 
 from bertkit.features.next.curve import learning_curve, why_no_curve
 from bertkit.tasks.base import softmax
 from bertkit.tasks.classification.decisions import best_temperatures
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.pairs import differences
 
 HERE = Path(__file__).parent
 FILE = HERE / "NEXT.json"
-TABLES = ("trec", "banking", "sst2", "subj")
 POOL, SCORED, STEP, ROUNDS = 2000, 1000, 50, 4
 READ = 5000  # rows of a table that seeds draw from, and that are scored if there are no others
 LONGEST = 64  # tokens of a text
@@ -42,8 +44,8 @@ LONGEST = 64  # tokens of a text
 
 def rows_of(table: str, data: Path) -> tuple[Rows, Rows]:
     """Rows to draw from, and those that are scored: no text is in both."""
-    train, other = ({row["text"]: row for row in part} for part in ALL[table].read(data))
-    scored = [row for text, row in other.items() if text not in train]
+    train, other = ({(row["text"], row.get("text_b")): row for row in part} for part in ALL[table].read(data))
+    scored = [row for key, row in other.items() if key not in train]
     rows = list(train.values())
     random.Random(7).shuffle(scored)
     random.Random(11).shuffle(rows)
@@ -52,17 +54,23 @@ def rows_of(table: str, data: Path) -> tuple[Rows, Rows]:
 
 
 class Probe:
-    """A linear model of the frozen checkpoint's vectors, calibrated by folds."""
+    """A linear model of the frozen checkpoint's vectors, calibrated by folds.
 
-    def __init__(self, vectors: np.ndarray, labels: np.ndarray, rows: list[int]):
-        self.vectors, self.rows = vectors, rows
+    Of pairs it reads, as a fine-tuning on few pairs does at first, how far the vectors are apart and their products
+    too; rows are chosen by the vectors alone, as those of a run.
+    """
+
+    def __init__(self, vectors: np.ndarray, labels: np.ndarray, rows: list[int], are_pairs: bool):
+        self.vectors, self.rows, self.inputs = vectors, rows, vectors
+        if are_pairs:
+            self.inputs = np.concatenate([vectors, differences(*np.split(vectors, 2, axis=1))], axis=1)
         self.known, self.targets = np.unique(labels[rows], return_inverse=True)
         folds = folds_to_fit(np.arange(len(rows)), self.targets.tolist())
-        self.head, self.logits = fit_by_folds(vectors[rows], self.targets, folds, len(self.known))
+        self.head, self.logits = fit_by_folds(self.inputs[rows], self.targets, folds, len(self.known))
         self.temperature = best_temperatures(self.logits, self.targets)
 
     def probabilities(self, rows: np.ndarray) -> np.ndarray:
-        return softmax(self.head.logits(self.vectors[rows]) / self.temperature)
+        return softmax(self.head.logits(self.inputs[rows]) / self.temperature)
 
     def embedded(self, rows: np.ndarray) -> np.ndarray:
         return self.vectors[rows]
@@ -113,10 +121,13 @@ class Cells:
     def __init__(self, table: str, data: Path, model: str, kind: str, kept: Path | None):
         rows, scored = rows_of(table, data)
         self.texts = [row["text"] for row in [*rows, *scored]]
+        self.seconds = [row["text_b"] for row in [*rows, *scored] if "text_b" in row]
         names = sorted({row["label"] for row in [*rows, *scored]})
         self.labels = np.array([names.index(row["label"]) for row in [*rows, *scored]])
         self.number, self.model, self.kind = len(rows), model, kind
         self.vectors = np.empty(0)
+        if kind == "finetune" and self.seconds:
+            raise SystemExit(f"{table}: fine-tunings are of single texts")
         if kind == "probe":
             self.vectors = self._vectors(None if kept is None else kept / f"{table}.npy")
 
@@ -125,28 +136,30 @@ class Cells:
 
         if place is not None and place.exists():
             return np.asarray(np.load(place))
-        found = np.asarray(bertkit.load(self.model, device="cpu").embed(self.texts, max_seq_length=LONGEST))
+        loaded = bertkit.load(self.model, device="cpu")
+        both = [self.texts, self.seconds] if self.seconds else [self.texts]
+        found = np.concatenate([loaded.embed(texts, max_seq_length=LONGEST) for texts in both], axis=1)
         if place is not None:
             np.save(place, found)
         return found
 
     def trained(self, rows: list[int], folder: Path) -> Probe | FineTuned:
         if self.kind == "probe":
-            return Probe(self.vectors, self.labels, rows)
+            return Probe(self.vectors, self.labels, rows, bool(self.seconds))
         return FineTuned(self.texts, self.labels, rows, self.model, folder)
 
-    def measure(self, way: str, seed: int) -> dict[str, Any]:
+    def measure(self, way: str, seed: int, rounds: int) -> dict[str, Any]:
         """The scores after each round, and the learning curve of each but the last."""
         pool = np.random.default_rng(seed).permutation(self.number)[:POOL]
         rows = pool[:STEP].tolist()
         scored = np.arange(self.number, len(self.labels))
         scores, curves = [], []
         with tempfile.TemporaryDirectory() as work:
-            for number in range(ROUNDS + 1):
+            for number in range(rounds + 1):
                 model = self.trained(rows, Path(work) / str(number))
                 found = model.known[model.probabilities(scored).argmax(axis=1)]
                 scores.append(round(float((found == self.labels[scored]).mean()), 4))
-                if number < ROUNDS:
+                if number < rounds:
                     others = np.setdiff1d(pool, rows)
                     probabilities = model.probabilities(others)
                     if way == "next":
@@ -154,6 +167,13 @@ class Cells:
                     vectors = model.embedded(others), model.embedded(np.array(rows))
                     rows = [*rows, *others[WAYS[way](probabilities, *vectors, STEP, seed)].tolist()]
         return {"scores": scores, **({"curves": curves} if any(curves) else {})}
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """The record as JSON, with a line for each cell."""
+    lines = ",\n  ".join(json.dumps(each) for each in record["measured"])
+    head = json.dumps({name: value for name, value in record.items() if name != "measured"}, indent=1)
+    return head.removesuffix("\n}") + f',\n "measured": [\n  {lines}\n ]\n}}\n'
 
 
 def wanted(args: argparse.Namespace, done: set[tuple[Any, ...]]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
@@ -168,10 +188,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", required=True, type=Path)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(ALL))
+    parser.add_argument("--tables", nargs="+", default=list(CHOSEN_ON), choices=list(ALL))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--model-of", default="probe", choices=["probe", "finetune"])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--recorded", type=Path, default=FILE)
     parser.add_argument("--vectors", type=Path)
     args = parser.parse_args()
@@ -187,11 +208,11 @@ def main() -> None:
     for table, cells in wanted(args, done):
         of_table = Cells(table, args.data_dir, args.model, args.model_of, args.vectors)
         for way, seed in cells:
-            found = of_table.measure(way, seed)
+            found = of_table.measure(way, seed, args.rounds)
             print(table, seed, way, *found["scores"], flush=True)
             cell = {"table": table, "seed": seed, "way": way, "model": args.model_of, "commit": commit}
             record["measured"].append({**cell, **found})
-            args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            args.recorded.write_text(as_text(record), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ KINDS = {
     "probe": "Linear probes of the frozen checkpoint's vectors",
     "finetune": "Fine-tunings with `--folds 0`",
 }
+CHOSEN_ON = "trec", "banking", "sst2", "subj"
+"""Tables on which the ways to choose, and the widths of the intervals, were compared before one was taken."""
 NOTHING = "Not measured yet with this version; `python benchmarks/next.py` measures it and writes this part."
 Cells = dict[tuple[str, int], dict[str, dict[str, Any]]]
 
@@ -60,15 +62,24 @@ def rounds_of(cells: Cells, table: str, way: str) -> str:
     return " ".join(f"{100 * mean(each):.1f}" for each in zip(*rows, strict=True))
 
 
-def held(cells: Cells, table: str | None = None) -> list[bool]:
-    """Whether the interval of a learning curve holds the accuracy that is reached, of each round ahead."""
+def points_ahead(cells: Cells, table: str | None = None) -> list[tuple[dict[str, float], float]]:
+    """The points of learning curves, of each round ahead, with the accuracies that were reached."""
     found = []
     for ways in (ways for (name, _), ways in cells.items() if table in (None, name)):
         scores = ways.get("next", {}).get("scores", [])
         for begun, curve in enumerate(ways.get("next", {}).get("curves", [])):
-            reached = zip(curve[1:], scores[begun + 1 :], strict=False)
-            found += [bool(point["low"] <= score <= point["high"]) for point, score in reached]
+            found += list(zip(curve[1:], scores[begun + 1 :], strict=False))
     return found
+
+
+def held(cells: Cells, table: str | None = None) -> list[bool]:
+    """Whether the interval of each of these points holds the accuracy that was reached."""
+    return [point["low"] <= score <= point["high"] for point, score in points_ahead(cells, table)]
+
+
+def above(cells: Cells, table: str | None = None) -> float:
+    """How far the middle of the curve is above the accuracy that was reached on average, in points."""
+    return 100 * mean(point["accuracy"] - score for point, score in points_ahead(cells, table))
 
 
 def widths(cells: Cells) -> list[float]:
@@ -77,39 +88,48 @@ def widths(cells: Cells) -> list[float]:
     return [100 * (point["high"] - point["low"]) for curve in curves for point in curve[1:]]
 
 
+def block(cells: Cells, title: str) -> str:
+    """A table of some tables of rows, and how often the intervals of their learning curves are right."""
+    ways = [way for way in NAMES if gains(cells, way)]
+    tables = list(dict.fromkeys(table for table, _ in cells))
+    seeds = {table: len({seed for name, seed in cells if name == table}) for table in tables}
+    lines = [
+        f"{title}:",
+        "",
+        f"| table | seeds | {' | '.join(NAMES[way] for way in ways)} |",
+        f"|{' --- |' * (len(ways) + 2)}",
+    ]
+    for table in tables:
+        shown = [
+            rounds_of(cells, table, way) + (f" ({with_error(gains(cells, way, table))})" if way != "random" else "")
+            for way in ways
+        ]
+        lines.append(f"| {ALL[table].title} | {seeds[table]} | {' | '.join(shown)} |")
+    of_all = [with_error(gains(cells, way)) if way != "random" else "" for way in ways]
+    lines.append(f"| mean gain | | {' | '.join(of_all)} |")
+    if fits := held(cells):
+        by_table = ", ".join(
+            f"{ALL[table].title} {100 * mean(held(cells, table)):.0f} % ({above(cells, table):+.1f})"
+            for table in tables
+            if held(cells, table)
+        )
+        lines += [
+            "",
+            f"The 90 % intervals of the learning curves, {mean(widths(cells)):.0f} points wide on average, hold the "
+            f"accuracy that is reached in {sum(fits)} of {len(fits)} cases, {100 * mean(fits):.0f} %; the expected "
+            f"accuracy is {above(cells):.1f} points above it on average. By table: {by_table}.",
+        ]
+    return "\n".join(lines)
+
+
 def section(record: dict[str, Any]) -> str:
     """The block of the documentation."""
     parts = []
     for kind, title in KINDS.items():
-        if not (cells := cells_of(record, kind)):
-            continue
-        ways = [way for way in NAMES if gains(cells, way)]
-        tables = list(dict.fromkeys(table for table, _ in cells))
-        seeds = {table: len({seed for name, seed in cells if name == table}) for table in tables}
-        lines = [
-            f"{title}:",
-            "",
-            f"| table | seeds | {' | '.join(NAMES[way] for way in ways)} |",
-            f"|{' --- |' * (len(ways) + 2)}",
-        ]
-        for table in tables:
-            shown = [
-                rounds_of(cells, table, way) + (f" ({with_error(gains(cells, way, table))})" if way != "random" else "")
-                for way in ways
-            ]
-            lines.append(f"| {ALL[table].title} | {seeds[table]} | {' | '.join(shown)} |")
-        of_all = [with_error(gains(cells, way)) if way != "random" else "" for way in ways]
-        lines.append(f"| mean gain | | {' | '.join(of_all)} |")
-        if fits := held(cells):
-            by_table = ", ".join(
-                f"{ALL[table].title} {100 * mean(held(cells, table)):.0f} %" for table in tables if held(cells, table)
-            )
-            lines += [
-                "",
-                f"The 90 % intervals of the learning curves, {mean(widths(cells)):.0f} points wide on average, hold "
-                f"the accuracy that is reached in {sum(fits)} of {len(fits)} cases: {by_table}.",
-            ]
-        parts.append("\n".join(lines))
+        cells = cells_of(record, kind)
+        for is_known, tables in ((True, "tables that the method was chosen on"), (False, "other tables")):
+            if found := {cell: ways for cell, ways in cells.items() if (cell[0] in CHOSEN_ON) == is_known}:
+                parts.append(block(found, f"{title}, {tables}"))
     return "\n\n".join(parts) if parts else NOTHING
 
 

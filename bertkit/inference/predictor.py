@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -51,6 +52,7 @@ class Predictor:
         self.inputs = model_inputs(model.config)
         self.batch_size = batch_size
         self.name = name
+        self._thresholds: dict[tuple[float | None, bool], float | Mapping[str, float] | None] = {}
 
     def predict(
         self,
@@ -86,7 +88,8 @@ class Predictor:
             )
         options = options or PredictOptions()
         task = options.configure(self.task)
-        options, _ = options.with_thresholds(self.name, task)
+        if options.max_error is not None:
+            options = self._kept_thresholds(options, task)
         table = None
         if texts is None:
             fields = {
@@ -104,6 +107,13 @@ class Predictor:
         if table is None:
             return rows
         return table_with_predictions(texts, list(table.columns), rows, task_inference(task).leaves_out_labels)
+
+    def _kept_thresholds(self, options: PredictOptions, task: Task) -> PredictOptions:
+        """Returns options with the thresholds of ``max_error``, for which a model reads the rows of its run once."""
+        asked = options.max_error, options.by_class
+        if asked not in self._thresholds:
+            self._thresholds[asked] = options.with_thresholds(self.name, task)[0].unsure_below
+        return replace(options, unsure_below=self._thresholds[asked], max_error=None, by_class=False)
 
     def with_task(self, task: Task) -> Predictor:
         """Returns the predictor of the same network for a task with other options."""

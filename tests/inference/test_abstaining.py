@@ -65,6 +65,16 @@ def test_predictions_of_texts_and_files_are_marked_alike(run, tmp_path, capsys):
     assert labels(map(json.loads, written.read_text().splitlines())) == expected
 
 
+def test_a_loaded_model_reads_the_rows_once_for_each_promise(run):
+    loaded = bertkit.load(run.folder, device="cpu")
+    expected = labels(loaded.predict(TEXTS, max_error=0.05))
+    (run.folder / "out_of_fold.jsonl").unlink()
+    assert labels(loaded.predict(TEXTS, max_error=0.05)) == expected
+    for other in ({"max_error": 0.06}, {"max_error": 0.05, "by_class": True}):
+        with pytest.raises(CheckpointError, match=r"has no out_of_fold\.jsonl"):
+            loaded.predict(TEXTS, **other)
+
+
 def test_each_class_has_a_threshold_of_its_own(run, capsys):
     first, second, third = CLASSES
     rows = [(first, 0.9, True, 60), (first, 0.6, True, 20), (first, 0.5, False, 20), (second, 0.9, False, 30)]

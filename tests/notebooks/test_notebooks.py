@@ -18,6 +18,12 @@ LINES_OF_COURSE = {
     "3_pretraining": ["predicted, of all tokens: 15", "loss of a guess by frequency:", "step 300:"],
     "4_two_sentences": ["nsp : share of pairs right", "that this follows: They kept quiet", "nsp - none:"],
     "5_fine_tuning": ["examples are right", "Do these settings differ?", "F1 of names:", "exactly right:"],
+    "6_label_next": [
+        "80 sentences have a label now",
+        "with 50 labelled rows; with 30 more rows",
+        "round-4:",
+        "reached:",
+    ],
 }
 # Settings of a notebook, and those with which the tests run it: the same cells, with fewer steps.
 EPOCH, ROWS = '"train.num_train_epochs": 1', '"data.max_train_samples": 32, "data.max_eval_samples": 32'
@@ -34,6 +40,12 @@ FEWER_STEPS = {
         '"data.max_train_samples": 400,': "",
         '"data.max_eval_samples": 100,': "",
         '"train.max_steps": 40': '"train.max_steps": 2',
+    },
+    "6_label_next": {
+        '"data.folds": 3': '"data.folds": 2',
+        '"train.contrast_steps": 30': '"train.contrast_steps": 5',
+        '"train.num_train_epochs": 3': EPOCH,
+        "rows[50:]]": "rows[50:350]]",
     },
 }
 # Words before two numbers that a notebook prints, of which the first one must be smaller.
