@@ -28,14 +28,13 @@ from bertkit.training.heads import captured, optimizer_steps
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-PAIRS_OF_BATCH = 16
+PAIRS_OF_BATCH = 32
 _MOST_ROWS = 1000  # whose texts are paired; the nearest of each text are found among all others
 _LEAST_SPREAD = 1e-3  # standard deviation of the cosines, below which texts are all alike
 _NEAREST = 5  # texts beside each that are drawn as near ones
 _COMPONENTS = 32
 _OF_COMPONENTS = 4000  # pairs that the components are computed of
 _DECODER_RATE = 1e-2
-_TIMES_RATE = 3.0  # of the run's rate; once, and 6 times, the encoder learns less in as many steps
 _BATCH = 64  # texts whose means are computed at once
 
 
@@ -134,8 +133,6 @@ def learn_from_texts_apart(
 ) -> Tensor:
     """Trains the weights below the head of a classifier of pairs to tell what the two texts tell that are read apart.
 
-    What is to be told has no noise, and dropout would add some, so that there is none.
-
     Args:
         model: the classifier, in training mode afterwards.
         layer: the first layer of its head, whose input is what the head reads.
@@ -144,7 +141,7 @@ def learn_from_texts_apart(
         longest: tokens of a pair that are read, at most.
         steps: number of steps.
         at_once: pairs that are computed at once, for the memory.
-        optimizer: of the weights of the model, at the highest rate of the run; here it is three times as high.
+        optimizer: of the weights of the model, at its highest rate.
         seed: of the pairs.
         precision: context of the forward pass.
 
@@ -162,11 +159,9 @@ def learn_from_texts_apart(
     weights = torch.from_numpy(apart.weights).to(device)
     decoder = nn.Linear(layer.in_features, len(weights)).to(device)
     trained = [weight for group in optimizer.param_groups for weight in group["params"]]
-    for group in optimizer.param_groups:
-        group["lr"] *= _TIMES_RATE
     optimizer.add_param_group({"params": list(decoder.parameters()), "lr": _DECODER_RATE})
     losses: list[Tensor] = []
-    model.eval()
+    model.train()
     with captured(layer) as seen:
         for _ in optimizer_steps(optimizer, trained, steps, "texts apart"):
             losses.append(torch.zeros((), device=device))
@@ -184,5 +179,4 @@ def learn_from_texts_apart(
                 loss = ((decoder(read) - told).square() * weights).sum() / PAIRS_OF_BATCH
                 torch.autograd.backward(loss)
                 losses[-1] += loss.detach()
-    model.train()
     return torch.stack(losses).cpu()
