@@ -15,7 +15,7 @@ from bertkit.runtime.placement.resolve import Placement, PlacementSettings, plac
 from bertkit.tasks.registry import load_recipe
 from bertkit.training import arguments
 from bertkit.training.evaluation import float32_products, in_float32
-from bertkit.training.runs import training as runs_training
+from bertkit.training.runs import resolve as runs_resolve
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune
@@ -86,17 +86,17 @@ def test_gpus_get_lengths_of_multiples_of_8(
     class Stopped(Exception):
         pass
 
-    of_device: Any = runs_training._in_fixed_shapes
+    of_placement = runs_resolve.padded_length
 
-    def in_fixed_shapes(*values: Any) -> Any:
-        return of_device(*(replace(each, device=device) if isinstance(each, Placement) else each for each in values))
+    def padded_length(placement: Placement, **given: Any) -> Any:
+        return of_placement(replace(placement, device=device), **given)
 
     def first_batches(trainer: BertkitTrainer, **_: Any) -> None:
         for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):
             assert next(iter(loader))["input_ids"].shape[1] == expected
         raise Stopped
 
-    monkeypatch.setattr(runs_training, "_in_fixed_shapes", in_fixed_shapes)
+    monkeypatch.setattr(runs_resolve, "padded_length", padded_length)
     monkeypatch.setattr(BertkitTrainer, "train", first_batches)
     with pytest.raises(Stopped):
         finetune("classification", tmp_path, checkpoint, {"placement.cpu_speed_ups": False, "data.folds": 0})

@@ -7,7 +7,7 @@ classes of the task, which checkpoint is kept, the arguments of the Trainer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher, is_warm
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
 from bertkit.tasks.folds import load_splits, text_numbers
@@ -138,10 +139,8 @@ class FineTuning:
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
         collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
-        if placement.fixed_shapes or speed_ups.compiles or placement.device == "cuda":
-            padded_length = max if placement.fixed_shapes else compiled_length if speed_ups.compiles else multiple_of_8
-            length = partial(padded_length, recipe.data.max_seq_length)
-            collate = padded_to(length, collate, tokenizer, task.label_columns)
+        if length := padded_length(placement, compiles=speed_ups.compiles):
+            collate = padded_to(partial(length, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
         if self.teacher is not None:
             from bertkit.training.distillation.finetuning import taught_task
 
@@ -162,6 +161,16 @@ class FineTuning:
             **given,
         )
         return trainer, new_weights
+
+
+def padded_length(placement: Placement, *, compiles: bool) -> Callable[[int, int], int] | None:
+    """Returns what computes the length of a batch, of the longest one of the run and its own, for the device or the
+    compiler; None if batches stay as they are."""
+    if placement.fixed_shapes:
+        return max
+    if compiles:
+        return compiled_length
+    return multiple_of_8 if placement.device == "cuda" else None
 
 
 def is_weighted(recipe: Recipe) -> bool:

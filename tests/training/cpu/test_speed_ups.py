@@ -66,7 +66,7 @@ def found(where: Placement, compiles: bool) -> set[str]:
         ({"cpu_speed_ups": False}, False, set()),
         ({"device": "cuda"}, False, set()),
         ({"fixed_shapes": True}, False, ALL - {"collator", "micro_batches"}),
-        ({}, True, {"collator"}),
+        ({}, True, set()),
         ({"strategy": "fsdp", "num_processes": 2}, False, ALL),
     ],
 )
