@@ -29,7 +29,6 @@ from transformers.trainer_utils import (
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
-from bertkit.training.casts import cast_by_layer
 from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
     EqualsByLoss,
@@ -207,8 +206,10 @@ class BertkitTrainer(Trainer):
             from bertkit.training.compiled import compiled_layers
 
             yield compiled_layers(self.model, self.args)
-        elif self._precision is not None and not self.is_fsdp_enabled and self.args.device.type != "xla":
-            yield cast_by_layer(self.model)  # where shards are gathered, they are cast, and XLA has its own compiler
+        elif self._precision is not None and not self.is_fsdp_enabled and self.args.device.type == "cuda":
+            from bertkit.training.casts import cast_by_layer
+
+            yield cast_by_layer(self.model)  # shards are cast when they are gathered; CPUs take as long without
 
     def compute_loss(
         self,

@@ -1,11 +1,13 @@
 """Kernels that a step starts: a GPU with a small model waits for each start, so their number bounds its speed.
 
-They are counted on the CPU, for a model without dropout, which a GPU computes by one kernel and a CPU by three.
+They are counted on the CPU, with the weights of layers cast as on a GPU, for a model without dropout, which a GPU
+computes by one kernel and a CPU by three.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import TrainerCallback
 
 import bertkit
+from bertkit.training.casts import cast_by_layer
 
 from .conftest import finetune
 
@@ -37,7 +40,13 @@ class Launches(TrainerCallback):
     """Counts the kernels of the third step of a training, from the end of the second one, by their operation."""
 
     def __init__(self) -> None:
-        self._calls = _Calls()
+        self._calls, self._casts = _Calls(), ExitStack()
+
+    def on_train_begin(self, *args: Any, model: Any, **kwargs: Any) -> None:
+        self._casts.enter_context(cast_by_layer(model))
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self._casts.close()
 
     @property
     def counts(self) -> Counter[str]:

@@ -97,8 +97,7 @@ def test_bf16_is_gathered_and_float32_kept(bertkit, tmp_path, start, glue_folder
         flags = ["--set", f"placement.strategy={strategy}", "--output-dir", tmp_path / strategy]
         done = bertkit([*command, *flags], TORCHRUN, [tmp_path / "dtypes.py"])
         assert done.returncode == 0, done.stderr
-        # Without shards the weights of layers are cast at once, and the others by each product.
-        gathered = "bfloat16" if strategy == "fsdp" else "bfloat16, training torch.float32"
+        gathered = "bfloat16" if strategy == "fsdp" else "float32"
         told = "dtypes:, evaluation torch.float32, training torch.{}, update torch.float32"
         assert done.stderr.count(told.format(gathered)) == 2, done.stderr
     sharded, whole = (np.array(curve(tmp_path / name)) for name in ("fsdp", "ddp"))
