@@ -248,6 +248,14 @@ UNLIKE = {
 ALL = {**TABLES, **CONFIRMED, **UNLIKE}
 
 
+def pool_and_scored(table: Table, data: Path) -> tuple[Rows, Rows]:
+    """Training rows in the order of the files, and other rows, shuffled: no text of one is in the other."""
+    train, other = ({(row["text"], row.get("text_b")): row for row in part} for part in table.read(data))
+    scored = [row for key, row in other.items() if key not in train]
+    random.Random(7).shuffle(scored)
+    return list(train.values()), scored
+
+
 def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows]:
     """Training rows of one draw, and the rows to score: no text of one is in the other.
 
@@ -255,10 +263,7 @@ def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows]:
         rows: their number; or ``10c`` for 10 of each class; or ``all``.
         draw: its number, from 0.
     """
-    train, other = ({(row["text"], row.get("text_b")): row for row in part} for part in table.read(data))
-    scored = [row for key, row in other.items() if key not in train]
-    random.Random(7).shuffle(scored)
-    pool = list(train.values())
+    pool, scored = pool_and_scored(table, data)
     random.Random(draw).shuffle(pool)
     if rows.endswith("c"):
         taken: Counter[str] = Counter()

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from few_rows_tables import ALL, Rows
+from few_rows_tables import ALL, Rows, pool_and_scored
 from next_page import CHOSEN_ON
 from next_ways import WAYS
 
@@ -44,10 +44,7 @@ LONGEST = 64  # tokens of a text
 
 def rows_of(table: str, data: Path) -> tuple[Rows, Rows]:
     """Rows to draw from, and those that are scored: no text is in both."""
-    train, other = ({(row["text"], row.get("text_b")): row for row in part} for part in ALL[table].read(data))
-    scored = [row for key, row in other.items() if key not in train]
-    rows = list(train.values())
-    random.Random(7).shuffle(scored)
+    rows, scored = pool_and_scored(ALL[table], data)
     random.Random(11).shuffle(rows)
     rows, missing = rows[:READ], max(0, SCORED - len(scored))
     return rows[: len(rows) - missing], [*scored[:SCORED], *rows[len(rows) - missing :]]

@@ -73,12 +73,12 @@ def points_ahead(cells: Cells, table: str | None = None) -> list[tuple[dict[str,
 
 
 def held(cells: Cells, table: str | None = None) -> list[bool]:
-    """Whether the interval of each of these points holds the accuracy that was reached."""
+    """Returns for each of these points True if its interval contains the accuracy that was reached."""
     return [point["low"] <= score <= point["high"] for point, score in points_ahead(cells, table)]
 
 
 def above(cells: Cells, table: str | None = None) -> float:
-    """How far the middle of the curve is above the accuracy that was reached on average, in points."""
+    """Returns the mean difference of predicted and reached accuracy, in points."""
     return 100 * mean(point["accuracy"] - score for point, score in points_ahead(cells, table))
 
 

@@ -146,8 +146,8 @@ def learn_from_texts_apart(
         precision: context of the forward pass.
 
     Returns:
-        The losses of the steps, (steps,) float32: about 2 if nothing is told, 0 if all is. If all texts are alike, no
-        step is made, and the shape is (0,).
+        The losses of the steps, (steps,) float32, between about 2 (nothing learned) and 0. Shape (0,) if all texts are
+        alike, since no step is made then.
     """
     random = np.random.default_rng(seed)
     rows = random.permutation(len(texts[0]))[:_MOST_ROWS]

@@ -1,4 +1,4 @@
-"""What a fine-tuning is, once its data are known: final recipe, task, splits, and how its models are made.
+"""Resolution of a fine-tuning: the final recipe, task, splits and arguments, and the trainers of its models.
 
 Nothing changes these afterwards. What depends on the data is decided here, once: the schedule, folds, the columns and
 classes of the task, which checkpoint is kept, the arguments of the Trainer.
@@ -164,8 +164,8 @@ class FineTuning:
 
 
 def padded_length(placement: Placement, *, compiles: bool) -> Callable[[int, int], int] | None:
-    """Returns what computes the length of a batch, of the longest one of the run and its own, for the device or the
-    compiler; None if batches stay as they are."""
+    """Returns the function that computes the length to pad a batch to, from the maximum of the run and the length of
+    the batch; None if batches keep their length."""
     if placement.fixed_shapes:
         return max
     if compiles:

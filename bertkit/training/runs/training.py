@@ -1,4 +1,4 @@
-"""What the trainings of runs share: the class of the Trainer, the training itself, and the end of a run."""
+"""Functions that fine-tuning and pre-training share: choice of the Trainer class, training, and end of a run."""
 
 from __future__ import annotations
 
