@@ -99,12 +99,13 @@ def stock_tokenizer(family: str) -> Any:
     tokens = [padding, unknown, first, last, mask]
     tokenizer_class = getattr(transformers, class_name)
     if family in _WORD_PIECE:
-        tokenizer = Tokenizer(models.WordPiece(unk_token=unknown))
-        tokenizer.normalizer = normalizers.BertNormalizer()
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(vocab_size=120, special_tokens=tokens, show_progress=False)
-        tokenizer.train_from_iterator(TEXTS, trainer)
-        return tokenizer_class(vocab=tokenizer.get_vocab(), model_max_length=POSITIONS, **roles)
+        # Not trained: of pieces that are as frequent, the trainer takes others each time.
+        words = [word for text in TEXTS for word in normalizers.BertNormalizer().normalize_str(text).split()]
+        signs = sorted({*"".join(words)})
+        pieces = [*tokens, *signs, *(f"##{sign}" for sign in signs), *(word[:4] for word in words)]
+        pieces += [f"##{word[4:]}" for word in words if len(word) > 4]
+        vocab = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+        return tokenizer_class(vocab=vocab, model_max_length=POSITIONS, **roles)
     if family in _BYTE_LEVEL:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
