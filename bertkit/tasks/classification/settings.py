@@ -60,9 +60,9 @@ class TaskSettings(MetricSettings):
     )
     threshold: Threshold | None = setting(
         "Probability from which a label is predicted, for several labels per row and for two classes: one "
-        "number, a number for each label (others 0.5), or `tuned`, the highest F1 of each label on the "
-        "validation set; by default `tuned` for several labels per row, and 0.5 for two classes. Of two classes, "
-        "the threshold is that of the second one.",
+        "number, a number for each label (others 0.5), or `tuned`, the one with the highest F1 on the validation "
+        "set: one for all labels together, or one for each with `main_metric: f1_macro`. By default `tuned` for "
+        "several labels per row, and 0.5 for two classes. Of two classes, the threshold is that of the second one.",
         default=None,
     )
     calibrate: bool | None = setting(

@@ -22,6 +22,7 @@ from bertkit.inference.verdict import Verdict
 from bertkit.metrics.statistics import Test, by_example
 from bertkit.runtime.progress import display_name
 from bertkit.tasks.base import Task, per_example, texts_of
+from bertkit.tasks.classification.decisions import best_threshold, sigmoid
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
 from bertkit.training.pairs import differences, means_of_texts
@@ -153,34 +154,47 @@ def rivals_of(
         logits = out_of_fold if folds is not None else line.logits(inputs[1])
         if metric == "pearson":
             found[name] = logits.reshape(-1)
+        elif metric == "accuracy":
+            found[name] = logits.argmax(axis=-1)
         else:
-            found[name] = logits.argmax(axis=-1) if metric == "accuracy" else (logits > 0).astype(np.int64)
+            found[name] = sigmoid(logits)
+            known = np.asarray(splits[-1].examples["labels"][:])
+            found = {name: _decided(chances, known.astype(np.int64)) for name, chances in found.items()}
     return Rivals(metric, found)
 
 
+def _decided(chances: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Returns labels by one threshold that is fitted to the scored rows, as that of the run is; all (N, C)."""
+    return (chances >= best_threshold(labels.ravel(), chances.ravel())).astype(np.int64)
+
+
 def _by_words(texts: Sequence[Sequence[Sequence[str]]], labels: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """Returns what a linear model of TF-IDF values of words and parts of words predicts, in the form of ``labels``.
+    """Predicts by a linear model of TF-IDF values of words and parts of words.
 
     Args:
         texts: columns of texts of the training rows, and of the scored rows; without these every fold is predicted by
             what is fitted to the others.
         labels, folds: of the training rows, (T,) or (T, C), and (T,).
+
+    Returns:
+        Predictions in the form of ``labels``; of several labels a number in [0, 1] that is greater for likely ones.
     """
     rows = [[" \n ".join(of_row) for of_row in zip(*columns, strict=True)] for columns in texts]
     if len(rows) > 1:
-        return np.asarray(_fitted_to_words(rows[0], labels).predict(rows[1]))
-    found = np.zeros_like(labels)
+        return _predicted_by_words(rows[0], labels, rows[1])
+    found = np.zeros(labels.shape, dtype=float if labels.ndim == 2 else labels.dtype)
     for fold in np.unique(folds):
         others, own = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         if (labels[others] == labels[others][0]).all():
             found[own] = labels[others][0]
             continue
-        model = _fitted_to_words([rows[0][row] for row in others], labels[others])
-        found[own] = model.predict([rows[0][row] for row in own])
+        known, asked = ([rows[0][row] for row in part] for part in (others, own))
+        found[own] = _predicted_by_words(known, labels[others], asked)
     return found
 
 
-def _fitted_to_words(texts: list[str], labels: np.ndarray) -> Any:
+def _predicted_by_words(texts: list[str], labels: np.ndarray, asked: list[str]) -> np.ndarray:
+    """Fits the model of `_by_words` to some texts, and predicts for others."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import Ridge
     from sklearn.multiclass import OneVsRestClassifier
@@ -194,4 +208,9 @@ def _fitted_to_words(texts: list[str], labels: np.ndarray) -> Any:
         line = OneVsRestClassifier(line)
     elif np.issubdtype(labels.dtype, np.floating):
         line = Ridge()
-    return make_pipeline(make_union(words, parts), line).fit(texts, labels)
+    model = make_pipeline(make_union(words, parts), line).fit(texts, labels)
+    if labels.ndim == 1:
+        return np.asarray(model.predict(asked))
+    chances = sigmoid(model.decision_function(asked).reshape(len(asked), -1))
+    chances[:, ~labels.any(axis=0)] = 0.0  # no row to learn the label from
+    return chances

@@ -577,6 +577,17 @@ def test_thresholds_of_several_labels_are_tuned_unless_given(task):
     assert "class/y/threshold" not in scores
 
 
+def test_labels_share_a_tuned_threshold_unless_each_counts_alike(task):
+    logits = np.array([[1.0, -3.0], [0.9, -3.5], [-1.0, -4.0], [-1.1, -1.5]])
+    features = {"labels": [[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]}
+    scores = loaded(task(train_jsonl=SEVERAL)).score(logits, features, {})
+    assert scores["class/x/threshold"] == scores["class/y/threshold"]
+    assert scores["f1_micro"] == pytest.approx(0.8)  # two of three labels, and no other
+    scores = loaded(task(train_jsonl=SEVERAL, main_metric="f1_macro")).score(logits, features, {})
+    assert scores["class/x/threshold"] > scores["class/y/threshold"]
+    assert scores["f1_macro"] == 1
+
+
 @pytest.mark.parametrize("table", [{"train_csv": many("neg pos")}, {"train_jsonl": SEVERAL}])
 def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, table):
     fitting = loaded(task(**table, threshold="tuned", calibrate=True))
