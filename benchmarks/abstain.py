@@ -85,7 +85,7 @@ def out_of_scope(run: Path, model: str, data: Path) -> dict[str, Any]:
     import bertkit
     from bertkit.inference.abstaining import promise
 
-    train, other = drawn(ALL["clinc"], data, f"{ROWS_OF_A_CLASS}c", 0)
+    train, other, _ = drawn(ALL["clinc"], data, f"{ROWS_OF_A_CLASS}c", 0)
     if not (run / "all_results.json").is_file():
         options = {"train_file": train, "text_columns": ["text"], "label_column": "label"}
         bertkit.finetune("classification", model=model, output_dir=run, **options)

@@ -9,9 +9,10 @@ to 1,000, in a process of its own with one thread: words under a linear model, t
 SetFit, transformers' Trainer, bertkit, and with ``--before`` the bertkit of another clone. Measured are the score on
 the other rows (accuracy; average precision of all pairs of a row and one of several labels; Pearson's correlation of
 numbers), the log loss, the expected calibration error (15 bins), the CPU seconds of the process, and what bertkit said
-of its own score. Results are added to FEW_ROWS.json as they end, and those that are there are left out, so the command
-can be repeated; with ``--again``, those of bertkit at other commits are measured again. ``--keep`` keeps
-the rows and what bertkit's run predicts for them, out of folds and on the other rows, in a folder of each cell.
+of its own score, beside its accuracy on up to 1,000 further rows of the file that the training rows are of. Results
+are added to FEW_ROWS.json as they end, and those that are there are left out, so the command can be repeated; with
+``--again``, those of bertkit at other commits are measured again. ``--keep`` keeps the rows and what
+bertkit's run predicts for them, out of folds and on the other rows, in a folder of each cell.
 `run_all.py --render` writes FEW_ROWS.md and the table of the documentation.
 """
 
@@ -90,18 +91,19 @@ SCORES: dict[str, Any] = {"classes": of_classes, "several": of_several, "numbers
 
 
 def measure(
-    way: str, table: Table, train: Rows, other: Rows, model: str, package: Path, kept: Path | None = None
+    way: str, table: Table, parts: tuple[Rows, Rows, Rows], model: str, package: Path, kept: Path | None = None
 ) -> dict[str, Any]:
     """Runs one way in a process of its own; returns its scores and seconds, or the end of what it printed.
 
     Args:
+        parts: the training rows, the rows to score, and rows like those of the training.
         package: folder of the bertkit that is imported.
         kept: folder to which the rows and the predictions are copied; None for none.
     """
     program = "bertkit" if way == "before" else way
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
-        for name, rows in (("train", train), ("other", other)):
+        for name, rows in zip(("train", "other", "alike"), parts, strict=True):
             (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
         paths = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
@@ -118,7 +120,7 @@ def measure(
                 if (folder / name).is_file():
                     shutil.copy(folder / name, kept)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        found = {name: round(value, 4) for name, value in SCORES[table.kind](answers, other).items()}
+        found = {name: round(value, 4) for name, value in SCORES[table.kind](answers, parts[1]).items()}
         estimate = folder / "estimate.json"
         said = {"estimate": json.loads(estimate.read_text(encoding="utf-8"))} if estimate.is_file() else {}
         return {**found, "seconds": round(seconds, 1), **said}
@@ -176,15 +178,15 @@ def main() -> None:
         done = {key_of(each): each for each in record["measured"]}
         if key in done and (done[key].get("commit") == at or not args.again):
             continue
-        train, other = drawn(table, args.data_dir, rows, draw)
+        parts = drawn(table, args.data_dir, rows, draw)
         kept = args.keep / "-".join((name, rows, str(draw))) if args.keep and way == "bertkit" else None
-        found = measure(way, table, train, other, args.model, package, kept)
+        found = measure(way, table, parts, args.model, package, kept)
         print(json.dumps({"cell": key, **found}), flush=True)
         if "failed" in found:
             continue
         record = record_of(args.recorded)
         kept = [each for each in record["measured"] if key_of(each) != key]
-        entry = {"table": name, "rows": rows, "draw": draw, "way": way, "examples": len(train), **found}
+        entry = {"table": name, "rows": rows, "draw": draw, "way": way, "examples": len(parts[0]), **found}
         record["measured"] = [*kept, {**entry, **({"commit": at} if at else {})}]
         args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

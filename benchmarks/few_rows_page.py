@@ -37,9 +37,15 @@ class Cell(NamedTuple):
 
     @property
     def holds(self) -> bool | None:
-        """Returns whether the interval that bertkit printed includes its score on the other rows; None without one."""
-        interval = self.ways["bertkit"]["estimate"].get("interval")
-        return None if interval is None else bool(interval[0] <= self.ways["bertkit"]["score"] <= interval[1])
+        """Returns whether the interval that bertkit printed includes its accuracy on further rows of the same file.
+
+        None without such rows.
+        """
+        said = self.ways["bertkit"]["estimate"]
+        if not {"interval", "alike"} <= set(said):
+            return None
+        low, high = said["interval"]
+        return bool(low <= said["alike"] <= high)
 
 
 def title_of(table: str) -> str:
@@ -84,8 +90,8 @@ def summary(cells: list[Cell]) -> str:
         sentences.append(f"The expected calibration error of its probabilities is {mean(errors):.3f} on average.")
     if held:
         sentences.append(
-            "The 95 % interval that a run prints holds the score on the other rows in "
-            f"{sum(held)} of {len(held)} cases."
+            "The 95 % interval that a run prints holds the accuracy on up to 1,000 further rows of the file that the "
+            f"training rows are of in {sum(held)} of {len(held)} cases."
         )
     if before := [each for each in cells if "before" in each.ways]:
         gains = [100 * (each.ways["bertkit"]["score"] - each.ways["before"]["score"]) for each in before]
@@ -157,8 +163,8 @@ def page(record: dict[str, Any]) -> str:
         "",
         "## Each case",
         "",
-        "| table | rows | draw | way | score | log loss | calibration error | CPU s | its own estimate |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| table | rows | draw | way | score | log loss | calibration error | CPU s | its estimate | on rows alike |",
+        f"|{' --- |' * 10}",
     ]
     order = list(ALL)
     for each in sorted(
@@ -166,9 +172,11 @@ def page(record: dict[str, Any]) -> str:
         key=lambda each: (order.index(each["table"]), len(each["rows"]), each["rows"], each["draw"]),
     ):
         interval = each.get("estimate", {}).get("interval")
+        alike = each.get("estimate", {}).get("alike")
         said = "" if interval is None else f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}"
         losses = [f"{each[name]:.3f}" if name in each else "" for name in ("loss", "calibration")]
         facts = [title_of(each["table"]), size_of(each["rows"]), each["draw"], each["way"]]
         row = [*map(str, facts), f"{100 * each['score']:.1f}", *losses, f"{each['seconds']:.0f}", said]
+        row.append("" if alike is None else f"{100 * alike:.1f}")
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"

@@ -256,8 +256,11 @@ def pool_and_scored(table: Table, data: Path) -> tuple[Rows, Rows]:
     return list(train.values()), scored
 
 
-def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows]:
-    """Training rows of one draw, and the rows to score: no text of one is in the other.
+def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows, Rows]:
+    """Training rows of one draw, the rows to score, and the other rows of the pool: no text is in two of them.
+
+    Of many tables the rows to score were collected apart, and are easier or harder than those of the pool; what a run
+    expects holds for rows like its own.
 
     Args:
         rows: their number; or ``10c`` for 10 of each class; or ``all``.
@@ -265,12 +268,14 @@ def drawn(table: Table, data: Path, rows: str, draw: int) -> tuple[Rows, Rows]:
     """
     pool, scored = pool_and_scored(table, data)
     random.Random(draw).shuffle(pool)
+    taken: Counter[str] = Counter()
     if rows.endswith("c"):
-        taken: Counter[str] = Counter()
-        each = []
+        parts: tuple[Rows, Rows] = [], []
         for row in pool:
             taken[row["label"]] += 1
-            if taken[row["label"]] <= int(rows[:-1]):
-                each.append(row)
-        return each, scored[:SCORED]
-    return pool if rows == "all" else pool[: int(rows)], scored[:SCORED]
+            parts[taken[row["label"]] > int(rows[:-1])].append(row)
+        train, alike = parts
+    else:
+        number = len(pool) if rows == "all" else int(rows)
+        train, alike = pool[:number], pool[number:]
+    return train, scored[:SCORED], alike[:SCORED]

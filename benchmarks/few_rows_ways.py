@@ -2,9 +2,9 @@
 
     python benchmarks/few_rows_ways.py WAY KIND FOLDER MODEL
 
-FOLDER has ``train.jsonl`` and ``other.jsonl``, rows as in `few_rows_tables`; KIND is ``classes``, ``several`` or
-``numbers``. Written is ``answers.json``: for each other row the probabilities by label, or the number; of bertkit also
-what it said of its own score: the main metric and its interval.
+FOLDER has ``train.jsonl``, ``other.jsonl`` and ``alike.jsonl``, rows as in `few_rows_tables`; KIND is ``classes``,
+``several`` or ``numbers``. Written is ``answers.json``: for each other row the probabilities by label, or the number;
+of bertkit also what it said of its own score, the main metric and its interval, and its accuracy on the rows alike.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ PROBLEMS = {
     "several": "multi_label_classification",
     "numbers": "regression",
 }
+
+
+def read_rows(file: Path) -> Rows:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def texts_of(rows: Rows, joint: str = " ") -> list[str]:
@@ -195,10 +199,15 @@ def bertkit(train: Rows, other: Rows, kind: str, model: str, folder: Path) -> An
     metric = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))["main_metric"]
     said = re.search(r"([\d.]+) to ([\d.]+) ?%", " ".join(run.verdict.sentences[:1]))
     estimate = {"score": run.metrics[f"eval_{metric}"], "rows": int(run.metrics["eval_samples"])}
-    if said:
+    if said and kind == "classes":
         estimate["interval"] = [float(each) / 100 for each in said.groups()]
+    checkpoint = package.load(folder / "run")
+    alike = read_rows(folder / "alike.jsonl")
+    if alike and kind == "classes":
+        labels = [each["label"] for each in checkpoint.predict([{name: row[name] for name in texts} for row in alike])]
+        estimate["alike"] = float(np.mean([label == row["label"] for label, row in zip(labels, alike, strict=True)]))
     (folder / "estimate.json").write_text(json.dumps({**estimate, "verdict": list(run.verdict.sentences)}))
-    predicted = package.load(folder / "run").predict(
+    predicted = checkpoint.predict(
         [{name: row[name] for name in texts} for row in other], all_probabilities=kind != "numbers"
     )
     if kind == "numbers":
@@ -217,10 +226,7 @@ WAYS: dict[str, Callable[[Rows, Rows, str, str, Path], Answers]] = {
 
 def main() -> None:
     way, kind, folder, model = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
-    train, other = (
-        [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
-        for name in ("train.jsonl", "other.jsonl")
-    )
+    train, other = read_rows(folder / "train.jsonl"), read_rows(folder / "other.jsonl")
     answers = WAYS[way](train, other, kind, model, folder)
     (folder / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
 
