@@ -223,7 +223,10 @@ class TrainSettings:
         le=100_000,
     )
     contrast_steps: int | None = setting(
-        "Steps before the probe that draw rows of a class together and others apart.", default=None, ge=0, le=100_000
+        "Steps before the probe that draw rows that share a class or a label together, and others apart.",
+        default=None,
+        ge=0,
+        le=100_000,
     )
     head_learning_rate: float | None = setting(
         "Peak learning rate of the last layer of the head; `null` is that of the run.", default=None, gt=0, le=1e6

@@ -1,12 +1,14 @@
 """A phase before the training of a classifier that draws rows of a class together, for few rows.
 
 The loss is that of supervised contrastive learning (Khosla et al. 2020, arXiv:2004.11362): each row of a batch is to be
-nearer to the rows of its class than to the others, by the cosine of the vectors that the head reads. A batch of n rows
-compares n (n - 1) pairs, so that few rows tell more than by their labels alone (Tunstall et al. 2022,
+nearer to the rows of its class than to the others, by the cosine of the vectors that the head reads. Rows with several
+labels count by the part of their labels that they share (Zhang and Wu 2024, AAAI, weigh by overlap too). A batch of n
+rows compares n (n - 1) pairs, so that few rows tell more than by their labels alone (Tunstall et al. 2022,
 arXiv:2209.11055). The means of the tokens' vectors are compared too: most encoders of sentences were trained to say
 what a text means by them, and what the head reads learns faster beside them.
 
-Dimension letters: B rows of a batch, W windows of their texts, S tokens, H hidden size, D numbers of a vector.
+Dimension letters: N rows, B of a batch, W windows of their texts, S tokens, H hidden size, D numbers of a vector, C
+labels.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ _TEMPERATURE = 0.1  # of the cosines
 
 
 def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
-    """Computes the supervised contrastive loss, 0-d: the mean over the rows that share their class with another one.
+    """Computes the supervised contrastive loss, 0-d: the mean over the rows that share a class with another one.
 
     Args:
         vectors: (B, D).
-        classes: class of each row, (B,).
+        classes: class of each row, (B,); or its labels as 0 and 1, (B, C).
 
     >>> near, far = torch.eye(4), torch.eye(4)[[0, 0, 2, 2]]
     >>> bool(contrast_loss(far, torch.tensor([0, 0, 1, 1])) < contrast_loss(near, torch.tensor([0, 0, 1, 1])))
@@ -40,11 +42,17 @@ def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
     unit = functional.normalize(vectors.float(), dim=-1)
     itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
     logs = (unit @ unit.T / _TEMPERATURE).masked_fill(itself, float("-inf")).log_softmax(dim=-1)
-    same = (classes[:, None] == classes) & ~itself
-    counts = same.sum(dim=-1)
-    shared = counts > 0
-    own = logs.masked_fill(~same, 0.0).sum(dim=-1)
-    return -(own[shared] / counts[shared]).mean()
+    if classes.ndim == 1:
+        alike = (classes[:, None] == classes).float()
+    else:
+        both = classes.float() @ classes.float().T
+        numbers = both.diagonal()
+        alike = both / (numbers[:, None] + numbers - both).clamp(min=1)
+    alike = alike.masked_fill(itself, 0.0)
+    weights = alike.sum(dim=-1)
+    shared = weights > 0
+    own = (logs.masked_fill(itself, 0.0) * alike).sum(dim=-1)
+    return -(own[shared] / weights[shared]).mean()
 
 
 def means_of_tokens(states: Tensor, mask: Tensor, windows: Tensor | None = None) -> Tensor:
@@ -74,12 +82,13 @@ def pairs_of_classes(classes: np.ndarray, size: int, seed: int) -> Iterator[list
     """Yields batches of rows without end: two of each of ``size / 2`` classes, fewer classes more than once.
 
     Args:
-        classes: class of each row, (N,), of which `can_contrast` is true.
+        classes: class of each row, (N,), or labels, (N, C), of whose rows `can_contrast` is true.
         size: rows of a batch.
         seed: of the random numbers.
     """
     random = np.random.default_rng(seed)
-    rows = [np.flatnonzero(classes == number) for number in np.unique(classes)]
+    columns = classes.T > 0 if classes.ndim == 2 else [classes == number for number in np.unique(classes)]
+    rows = [np.flatnonzero(column) for column in columns]
     rows = [each for each in rows if len(each) > 1]
     while True:
         batch: set[int] = set()
@@ -112,7 +121,7 @@ def contrast(
         model: the classifier, in training mode afterwards.
         layer: the first layer of its head, whose input is compared, beside the means of the tokens.
         rows: rows of `Task.encode`.
-        classes: class of each row, (N,).
+        classes: class of each row, (N,), or labels as 0 and 1, (N, C).
         collate: makes a batch of rows.
         steps: number of steps.
         size: rows of a batch.

@@ -39,7 +39,7 @@ _MANY_CLASSES = 20  # above which a random head has hardly learned to tell them 
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
 _PAIR_STEPS = 100
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
-_STEPS_OF_LABELS = 100  # at least for several labels, which no contrast precedes
+_STEPS_OF_LABELS = 100  # at least for several labels, most of which have few rows
 _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
 
 
@@ -66,7 +66,7 @@ def fitted_schedule(
                                 if the rows are scored by models of folds, and two of them have two rows; for
                                 several labels of a text if the rows are scored so; for up to 1,000 pairs
     ``pair_steps``              100 before such a probe of few pairs
-    ``contrast_steps``          75 before such a probe, 150 for more than 20 classes
+    ``contrast_steps``          75 before such a probe of classes or labels, 150 for more than 20 classes
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
 
@@ -101,7 +101,7 @@ def fitted_schedule(
         chosen[HEAD] = "probe"
         if are_few_pairs and train.get(PAIRS) is None:
             chosen[PAIRS] = _PAIR_STEPS
-        if train.get(CONTRAST) is None and can_contrast(classes):
+        if train.get(CONTRAST) is None and (can_contrast(classes) or has_several_labels):
             chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many else _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")

@@ -21,6 +21,7 @@ from bertkit.training.pairs import PAIRS_OF_BATCH, learn_from_texts_apart
 from bertkit.training.trainer import BertkitTrainer
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
+_CONTRASTED = ("single_label_classification", "multi_label_classification")
 _BATCH = 64  # rows whose vectors are computed at once
 _LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no better, and took twice the time
 
@@ -46,18 +47,17 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
     """Checks that a task has a head that can start from a linear probe, if the recipe asks for one.
 
     Raises:
-        RecipeError: it has not, or the labels are no exclusive classes of texts, which a contrast needs, or the texts
-            no pairs; or the run has a teacher.
+        RecipeError: it has not, or the texts have neither classes nor labels, which a contrast needs, or are no pairs;
+            or the run has a teacher.
     """
     asked = [key for key in (HEAD, PAIRS, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
     if asked and (head_name(task) not in _HEADS or task.label_columns != ("labels",)):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: {task.kind} has no head of classes; remove it")
     if asked and has_teacher(recipe.train):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: does not go with a teacher; remove one of both")
-    if CONTRAST in asked and not has_exclusive_classes(task):
+    if CONTRAST in asked and problem_of(task) not in _CONTRASTED:
         raise RecipeError(
-            f"recipe {recipe.name}: train.{CONTRAST}: needs one class for each text, by which rows are drawn together; "
-            "remove it"
+            f"recipe {recipe.name}: train.{CONTRAST}: needs classes of texts, which draw rows together; remove it"
         )
     if PAIRS in asked and not has_pairs(task):
         raise RecipeError(f"recipe {recipe.name}: train.{PAIRS}: is for pairs of texts of a table; remove it")
@@ -115,9 +115,10 @@ def _learn_from_texts_apart(
 
 
 def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int) -> None:
-    """Draws rows of a class together, if there are any to compare."""
-    classes = np.asarray(trainer.train_dataset["labels"][:])
-    if not can_contrast(np.unique(classes, return_counts=True)[1]):
+    """Draws rows that share a class or a label together, if there are any to compare."""
+    classes = np.asarray(trainer.train_dataset["labels"][:]).astype(np.int64)
+    counts = classes.sum(axis=0) if classes.ndim == 2 else np.unique(classes, return_counts=True)[1]
+    if not can_contrast(counts):
         say("no contrast: fewer than two classes have two rows")
         return
     contrast(
@@ -127,7 +128,7 @@ def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps
         classes,
         trainer.data_collator,
         steps=steps,
-        size=size_of_contrast(recipe, len(np.unique(classes))),
+        size=size_of_contrast(recipe, len(counts)),
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
         precision=trainer.autocast,

@@ -101,6 +101,34 @@ def test_contrast_is_the_mean_of_the_log_shares_of_the_own_class():
     assert contrast_loss(vectors, classes).item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
 
 
+def test_rows_of_several_labels_count_by_the_part_that_they_share():
+    vectors = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 0, 0]])  # the last row has none
+    parts = {(0, 1): 1 / 2, (0, 2): 1 / 3, (1, 0): 1 / 2, (2, 0): 1 / 3}
+    unit = vectors / vectors.norm(dim=1, keepdim=True)
+    cosines = (unit @ unit.T / 0.1).double()
+    losses = []
+    for row in range(3):
+        others = [other for other in range(4) if other != row]
+        total = torch.logsumexp(cosines[row, others], dim=0)
+        weights = {other: parts[row, other] for other in others if (row, other) in parts}
+        means = sum(weight * (total - cosines[row, other]) for other, weight in weights.items())
+        losses.append(means / sum(weights.values()))
+    assert contrast_loss(vectors, labels).item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-4)
+    exclusive = torch.tensor([0, 1, 1, 0])
+    of_classes = contrast_loss(vectors, exclusive).item()
+    assert contrast_loss(vectors, torch.eye(2)[exclusive]).item() == pytest.approx(of_classes, rel=1e-4)
+
+
+def test_rows_of_several_labels_have_partners():
+    labels = np.random.default_rng(0).random((40, 6)) < 0.2
+    batches = pairs_of_classes(labels.astype(np.int64), 8, seed=0)
+    for _ in range(30):
+        batch = labels[next(batches)].astype(int)
+        assert len(batch) == 8
+        assert ((batch @ batch.T - np.diag(batch.sum(axis=1))).max(axis=1) > 0).all()
+
+
 @pytest.mark.parametrize("counts", [[50, 50], [2, 90, 3], [2] * 40, [1, 1, 5, 4]])
 def test_rows_of_a_batch_have_partners(counts):
     classes = np.repeat(np.arange(len(counts)), counts)
@@ -157,7 +185,7 @@ def test_several_labels_and_numbers_begin_with_a_probe(tuned, tmp_path):
     assert run.metrics["eval_average_precision"] > 0.9
     given = {"train_file": numbers, "problem": "regression"}
     assert tuned("classification", probe, "b", **given).metrics["eval_pearson"] > 0.9
-    with pytest.raises(RecipeError, match=r"train\.contrast_steps: needs one class"):
+    with pytest.raises(RecipeError, match=r"train\.contrast_steps: needs classes of texts"):
         tuned("classification", {**probe, "train.contrast_steps": 3}, "c", **given)
     assert not (tmp_path / "c").exists()
 
