@@ -7,6 +7,9 @@ rows compares n (n - 1) pairs, so that few rows tell more than by their labels a
 arXiv:2209.11055). The means of the tokens' vectors are compared too: most encoders of sentences were trained to say
 what a text means by them, and what the head reads learns faster beside them.
 
+The rows of many classes are few each. They say nothing of most differences between texts, and what they do not ask for
+is lost. Then the vectors that the head reads are to have the neighbours, too, that the means of the tokens had before.
+
 Dimension letters: N rows, B of a batch, W windows of their texts, S tokens, H hidden size, D numbers of a vector, C
 labels.
 """
@@ -26,6 +29,7 @@ from transformers import PreTrainedModel
 from bertkit.training.heads import Collate, captured, optimizer_steps
 
 _TEMPERATURE = 0.1  # of the cosines
+_KEPT, _KEPT_TEMPERATURE = 3.0, 0.05  # weight and temperature of `kept_loss`
 
 
 def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
@@ -39,20 +43,41 @@ def contrast_loss(vectors: Tensor, classes: Tensor) -> Tensor:
     >>> bool(contrast_loss(far, torch.tensor([0, 0, 1, 1])) < contrast_loss(near, torch.tensor([0, 0, 1, 1])))
     True
     """
-    unit = functional.normalize(vectors.float(), dim=-1)
-    itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
-    logs = (unit @ unit.T / _TEMPERATURE).masked_fill(itself, float("-inf")).log_softmax(dim=-1)
     if classes.ndim == 1:
         alike = (classes[:, None] == classes).float()
     else:
         both = classes.float() @ classes.float().T
         numbers = both.diagonal()
         alike = both / (numbers[:, None] + numbers - both).clamp(min=1)
-    alike = alike.masked_fill(itself, 0.0)
+    alike = _of_others(alike)
     weights = alike.sum(dim=-1)
     shared = weights > 0
-    own = (logs.masked_fill(itself, 0.0) * alike).sum(dim=-1)
+    own = (_log_shares(vectors, _TEMPERATURE) * alike).sum(dim=-1)
     return -(own[shared] / weights[shared]).mean()
+
+
+def kept_loss(vectors: Tensor, known: Tensor) -> Tensor:
+    """Computes how far the neighbours of rows are from known ones, 0-d: a cross entropy of shares by cosines.
+
+    Args:
+        vectors: (B, D).
+        known: vectors of the same rows whose neighbours are known, (B, H).
+    """
+    shares = _log_shares(known, _KEPT_TEMPERATURE).exp()
+    return -(shares * _log_shares(vectors, _KEPT_TEMPERATURE)).sum(dim=-1).mean()
+
+
+def _log_shares(vectors: Tensor, temperature: float) -> Tensor:
+    """Computes the logarithms of the shares of all other rows in the neighbourhood of each, (B, B - 1)."""
+    unit = functional.normalize(vectors.float(), dim=-1)
+    return _of_others(unit @ unit.T / temperature).log_softmax(dim=-1)
+
+
+def _of_others(values: Tensor) -> Tensor:
+    """Leaves out the diagonal of a matrix (B, B): (B, B - 1)."""
+    size = len(values)
+    # Behind the first element, every (size + 1)-th one is on the diagonal; a mask would wait for the device.
+    return values.flatten()[1:].reshape(size - 1, size + 1)[:, :-1].reshape(size, size - 1)
 
 
 def means_of_tokens(states: Tensor, mask: Tensor, windows: Tensor | None = None) -> Tensor:
@@ -113,9 +138,10 @@ def contrast(
     size: int,
     optimizer: torch.optim.Optimizer,
     seed: int,
+    known: np.ndarray | None = None,
     precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> None:
-    """Trains the weights below the head of a classifier by `contrast_loss`, at a rate that rises and falls linearly.
+    """Trains the weights below the head by `contrast_loss` and `kept_loss`, at a rate that rises and falls linearly.
 
     Args:
         model: the classifier, in training mode afterwards.
@@ -127,6 +153,7 @@ def contrast(
         size: rows of a batch.
         optimizer: of the weights of the model, at its highest rate.
         seed: of the batches.
+        known: vectors of the rows whose neighbours are to be kept, (N, H); None to keep nothing.
         precision: context of the forward pass.
     """
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
@@ -140,9 +167,12 @@ def contrast(
             with precision():
                 states = model(**batch, output_hidden_states=True)["hidden_states"][-1]
             vectors, windows = seen.pop(layer)[0], batch.get("window_counts")
-            of_rows = of_vectors = torch.from_numpy(classes[numbers]).to(model.device)
+            of_rows = torch.from_numpy(classes[numbers]).to(model.device)
+            places = torch.arange(len(of_rows), device=model.device)
             if windows is not None and len(vectors) != len(of_rows):  # the head reads windows before they are pooled
-                of_vectors = of_rows.repeat_interleave(windows, output_size=len(vectors))
+                places = places.repeat_interleave(windows, output_size=len(vectors))
             means = means_of_tokens(states, batch["attention_mask"], windows)
-            loss = contrast_loss(vectors, of_vectors) + contrast_loss(means, of_rows)
+            loss = contrast_loss(vectors, of_rows[places]) + contrast_loss(means, of_rows)
+            if known is not None:
+                loss = loss + _KEPT * kept_loss(vectors, torch.from_numpy(known[numbers]).to(model.device)[places])
             torch.autograd.backward(loss)

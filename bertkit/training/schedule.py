@@ -35,7 +35,9 @@ MOST_ROWS = 1000
 TELLING = 100
 """Scored examples from which on epochs can be told apart."""
 _SAVE_STEPS = 50  # steps that a killed run loses at most
-_MANY_CLASSES = 20  # above which a random head has hardly learned to tell them apart when the training ends
+MANY_CLASSES = 20
+"""Classes above which a random head has hardly learned to tell them apart when the training ends."""
+
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
 _PAIR_STEPS = 100
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
@@ -84,7 +86,7 @@ def fitted_schedule(
     if "learning_rate" not in train:
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
-    is_small, has_many = scored is None, len(classes) > _MANY_CLASSES
+    is_small, has_many = scored is None, len(classes) > MANY_CLASSES
     are_few_pairs = has_pairs and (is_small or rows <= MOST_ROWS)
     pays = has_many or are_few_pairs or (is_small and (has_several_labels or can_contrast(classes)))
     is_probed = pays and train.get(HEAD) is None

@@ -17,7 +17,8 @@ from bertkit.tasks.splits import ColumnsOf
 from bertkit.training.contrast import can_contrast, contrast
 from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_by_folds, folds_to_fit
-from bertkit.training.pairs import PAIRS_OF_BATCH, learn_from_texts_apart
+from bertkit.training.pairs import PAIRS_OF_BATCH, learn_from_texts_apart, means_of_texts
+from bertkit.training.schedule import MANY_CLASSES
 from bertkit.training.trainer import BertkitTrainer
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
@@ -81,7 +82,7 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: An
     if steps := int(recipe.train.get(PAIRS) or 0):
         _learn_from_texts_apart(trainer, recipe, head, list(texts_of(task, ColumnsOf(examples)).values()), steps)
     if steps := int(recipe.train.get(CONTRAST) or 0):
-        _contrast_classes(trainer, recipe, head, steps)
+        _contrast_classes(trainer, recipe, head, steps, list(texts_of(task, ColumnsOf(examples)).values()))
     if recipe.train.get(HEAD) == "probe":
         _write_probe(trainer, head)
 
@@ -114,13 +115,22 @@ def _learn_from_texts_apart(
         say("texts apart: no steps, since all texts are alike")
 
 
-def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int) -> None:
-    """Draws rows that share a class or a label together, if there are any to compare."""
+def _contrast_classes(
+    trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int, texts: Sequence[Sequence[str]]
+) -> None:
+    """Draws rows that share a class or a label together, if there are any to compare.
+
+    Args:
+        texts: columns of texts of the rows.
+    """
     classes = np.asarray(trainer.train_dataset["labels"][:]).astype(np.int64)
     counts = classes.sum(axis=0) if classes.ndim == 2 else np.unique(classes, return_counts=True)[1]
     if not can_contrast(counts):
         say("no contrast: fewer than two classes have two rows")
         return
+    known = None
+    if len(texts) == 1 and len(counts) > MANY_CLASSES:  # few classes have rows enough, and learn faster without
+        known = means_of_texts(trainer.model, trainer.processing_class, texts[0], recipe.data.max_seq_length)
     contrast(
         trainer.model,
         head.reads,
@@ -131,6 +141,7 @@ def _contrast_classes(trainer: BertkitTrainer, recipe: Recipe, head: Head, steps
         size=size_of_contrast(recipe, len(counts)),
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
+        known=known,
         precision=trainer.autocast,
     )
     trainer.optimizer = None  # the training begins with one of its own

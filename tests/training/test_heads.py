@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import padded
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.training.contrast import contrast_loss, means_of_tokens, pairs_of_classes
+from bertkit.training.contrast import contrast_loss, kept_loss, means_of_tokens, pairs_of_classes
 from bertkit.training.heads import find_head, read_vectors, standardize, write_line
 from bertkit.training.linear_head import fit_head
 from bertkit.training.warm_start import check_warm_start
@@ -118,6 +118,20 @@ def test_rows_of_several_labels_count_by_the_part_that_they_share():
     exclusive = torch.tensor([0, 1, 1, 0])
     of_classes = contrast_loss(vectors, exclusive).item()
     assert contrast_loss(vectors, torch.eye(2)[exclusive]).item() == pytest.approx(of_classes, rel=1e-4)
+
+
+def test_known_neighbours_are_kept_where_the_loss_is_least():
+    known, other = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(0))
+    known = known[:5]
+    turned = (known @ torch.linalg.qr(other)[0]).requires_grad_()
+    least = kept_loss(turned, known)
+    [gradient] = torch.autograd.grad(least, turned)
+    assert gradient.abs().max() < 1e-4
+    unit = known / known.norm(dim=1, keepdim=True)
+    shares = [(unit[row] @ unit[[other for other in range(5) if other != row]].T / 0.05).softmax(0) for row in range(5)]
+    entropy = torch.stack([-(each * each.log()).sum() for each in shares]).mean()
+    assert least.item() == pytest.approx(entropy.item(), rel=1e-3)
+    assert kept_loss(known[[1, 0, 2, 3, 4]], known) > least
 
 
 def test_rows_of_several_labels_have_partners():
