@@ -153,14 +153,12 @@ def test_the_compiler_of_torch_keeps_its_kernels(tmp_path: Path, checkpoint: Pat
     assert list((tmp_path / "cache" / "bertkit" / "compiled").rglob("*.py"))
 
 
-def test_a_machine_without_a_compiler_is_told_before_the_run(
-    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_machine_without_a_compiler_is_told_before_the_run(tmp_path: Path, checkpoint: Path):
     import torch._inductor.config
 
-    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, "no-such-compiler"))
-    monkeypatch.setattr(torch._inductor.config, "force_disable_caches", True)
-    with pytest.raises(RecipeError, match=r"train\.torch_compile: no compiler works here, remove it: .*compiler"):
+    patched = torch._inductor.config.patch({"force_disable_caches": True, "cpp.cxx": (None, "no-such-compiler")})
+    message = r"train\.torch_compile: no compiler works here, remove it: .*compiler"
+    with patched, pytest.raises(RecipeError, match=message):
         finetuned(tmp_path, checkpoint, "run", overrides={"train.torch_compile": True})
     assert not (tmp_path / "run").exists()
 
