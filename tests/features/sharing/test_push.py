@@ -403,14 +403,6 @@ def test_the_card_of_pre_training_is_complete(checkpoint, tmp_path):
     assert b"    128: 0.9" in card
 
 
-def test_a_benchmark_for_pre_training_is_refused(tmp_path):
-    blocks = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90}).to_dict()
-    facts = facts_of_pretraining({**blocks, "hub": {**blocks["hub"], "benchmark_task": "dev"}})
-    write_json(tmp_path / "run.json", {"finished": True, "main_metric": None, **recorded_card(facts)})
-    with pytest.raises(HubError, match=r"hub\.benchmark_task: dev: the run has no main score"):
-        push_files.write_eval_results(tmp_path, tmp_path)
-
-
 def test_a_checkpoint_of_no_run_has_no_card(checkpoint, tmp_path):
     (note,) = push_files.write_push(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
     assert note.startswith(f"no model card: {checkpoint} contains no finished run")
