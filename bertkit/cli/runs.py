@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,10 +15,6 @@ from bertkit.cli.printing import print_lines, print_result, print_text
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import printable
 
-if TYPE_CHECKING:
-    from bertkit.training.runs.listing import ListedRun
-
-_COLUMNS = ("run", "state", "score", "task", "from", "date (UTC)")
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
 
@@ -37,8 +33,20 @@ def runs(
         return
     from bertkit.runtime.formats import WIDEST, ResultTable
 
-    rows = [_row(run, folder) for run in listed]
-    columns = {name: [row[name] for row in rows] for name in _COLUMNS}
+    columns: dict[str, list[str]] = {name: [] for name in ("run", "state", "score", "task", "from", "date (UTC)")}
+    for run in listed:
+        is_grid = run.cells is not None
+        collapsed = f", {f'{run.collapsed} ' if is_grid else ''}collapsed" if run.collapsed else ""
+        cells = (
+            printable(str(run.folder.relative_to(folder))) + (f" ({run.cells} runs)" if is_grid else ""),
+            run.state,
+            "" if run.score is None else f"{run.score:.4f} {run.metric}{collapsed}",
+            printable(run.task or ""),
+            printable(run.checkpoint or ""),
+            run.date.replace("T", " ").removesuffix("+00:00")[:16],
+        )
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
     table = ResultTable(
         columns,
         [asdict(run) for run in listed],
@@ -55,18 +63,6 @@ def runs(
             print_text(f"no room for: {', '.join(left_out)}; see --json")
     else:
         print_text(f"no runs in {folder}")
-
-
-def _row(run: ListedRun, folder: Path) -> dict[str, str]:
-    collapsed = f", {'' if run.cells is None else f'{run.collapsed} '}collapsed" if run.collapsed else ""
-    return {
-        "run": printable(str(run.folder.relative_to(folder))) + ("" if run.cells is None else f" ({run.cells} runs)"),
-        "state": run.state,
-        "score": "" if run.score is None else f"{run.score:.4f} {run.metric}{collapsed}",
-        "task": printable(run.task or ""),
-        "from": printable(run.checkpoint or ""),
-        "date (UTC)": run.date.replace("T", " ").removesuffix("+00:00")[:16],
-    }
 
 
 def env(json: options.AsJson = False) -> None:

@@ -162,7 +162,15 @@ def never_predicted(
         return []
     listed = []
     for c in missing[:_MOST_NAMES]:
-        went = "" if confusion is None else _went_to(names, confusion[c])
+        went = ""
+        if confusion is not None:  # as which classes its examples are predicted
+            order = [int(other) for other in np.argsort(-confusion[c], kind="stable") if confusion[c][other]]
+            places = [f"{confusion[c][other]:,} as {shown(names[other])}" for other in order[:_MOST_PLACES]]
+            others = int(confusion[c][order[_MOST_PLACES:]].sum())
+            places += [f"{others:,} as others"] if others else []
+            went = f": {', '.join(places)}"
+            if len(order) == 1:
+                went = f", {inflected(int(confusion[c].sum()), '', 'all ')}as {shown(names[order[0]])}"
         listed.append(f"{shown(names[c])} ({counted(int(true[c]), unit, form=',')}{went})")
     more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
     are = inflected(len(missing), "is", "are")
@@ -171,17 +179,6 @@ def never_predicted(
     if occurring < len(names):  # the others, which may be unpredicted too, are not counted
         of_all += f" that {inflected(occurring, 'occurs', 'occur')} here"
     return [f"{len(missing)} of {of_all} {are} never predicted: {', '.join(listed)}{more}."]
-
-
-def _went_to(names: Sequence[str], counts: np.ndarray) -> str:
-    """Returns as which classes the examples of a class are predicted; ``counts`` (C,) is its row of the confusions."""
-    order = [int(c) for c in np.argsort(-counts, kind="stable") if counts[c]]
-    if len(order) == 1:
-        return f", {inflected(int(counts.sum()), '', 'all ')}as {shown(names[order[0]])}"
-    places = [f"{counts[c]:,} as {shown(names[c])}" for c in order[:_MOST_PLACES]]
-    others = int(sum(counts[c] for c in order[_MOST_PLACES:]))
-    places += [f"{others:,} as others"] if others else []
-    return f": {', '.join(places)}"
 
 
 def near_chance(probabilities: np.ndarray) -> list[str]:

@@ -112,7 +112,15 @@ class MaskFiller:
         if not texts:
             return []
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
-        self._check(texts, encoded["input_ids"])
+        longest, faults = longest_input(self.model.config), []
+        for number, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True), start=1):
+            if self.mask_id not in ids:
+                faults.append(
+                    f"text {number}: no {self.tokenizer.mask_token} in {text[:60]!r}; mark the place to predict"
+                )
+            if len(ids) > longest:
+                faults.append(f"text {number}: {len(ids)} tokens, but {self.name} takes at most {longest}; shorten it")
+        raise_all(faults)
         # Models may have more rows than the vocabulary has tokens, such as a multiple of 64.
         known = torch.tensor(sorted(chosen_ids), device=self.model.device)
         rows = [{name: encoded[name][row] for name in self.inputs} for row in range(len(texts))]
@@ -196,21 +204,6 @@ class MaskFiller:
 
         lengths = [len(row["input_ids"]) for row in rows]
         return forward_in_batches(self.model, lengths, collate, keep, batch_size, self.name, on_progress)
-
-    def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
-        """Refuses texts without a mask and texts longer than the model's input."""
-        longest = longest_input(self.model.config)
-        faults = []
-        for number, (text, of_text) in enumerate(zip(texts, ids, strict=True), start=1):
-            if self.mask_id not in of_text:
-                faults.append(
-                    f"text {number}: no {self.tokenizer.mask_token} in {text[:60]!r}; mark the place to predict"
-                )
-            if len(of_text) > longest:
-                faults.append(
-                    f"text {number}: {len(of_text)} tokens, but {self.name} takes at most {longest}; shorten it"
-                )
-        raise_all(faults)
 
     def _prediction(
         self, text: str, before: tuple[int, int], mask: tuple[int, int], token_id: int, probability: float

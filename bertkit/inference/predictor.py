@@ -89,7 +89,10 @@ class Predictor:
         options = options or PredictOptions()
         task = options.configure(self.task)
         if options.max_error is not None:
-            options = self._kept_thresholds(options, task)
+            asked = options.max_error, options.by_class
+            if asked not in self._thresholds:  # the rows of the run are read once
+                self._thresholds[asked] = options.with_thresholds(self.name, task)[0].unsure_below
+            options = replace(options, unsure_below=self._thresholds[asked], max_error=None, by_class=False)
         table = None
         if texts is None:
             fields = {
@@ -107,13 +110,6 @@ class Predictor:
         if table is None:
             return rows
         return table_with_predictions(texts, list(table.columns), rows, task_inference(task).leaves_out_labels)
-
-    def _kept_thresholds(self, options: PredictOptions, task: Task) -> PredictOptions:
-        """Returns options with the thresholds of ``max_error``, for which a model reads the rows of its run once."""
-        asked = options.max_error, options.by_class
-        if asked not in self._thresholds:
-            self._thresholds[asked] = options.with_thresholds(self.name, task)[0].unsure_below
-        return replace(options, unsure_below=self._thresholds[asked], max_error=None, by_class=False)
 
     def with_task(self, task: Task) -> Predictor:
         """Returns the predictor of the same network for a task with other options."""

@@ -56,6 +56,10 @@ def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -
             features["example"] = [indices[example] for example in features["example"]]
         return features
 
+    place: dict[str, Any] = {"keep_in_memory": True}
+    if len(split.examples) > _ROWS_IN_MEMORY:  # not in the cache of the library, which keeps its files
+        file = Path(get_temporary_cache_files_directory()) / f"encoded-{uuid.uuid4().hex}.arrow"
+        place = {"cache_file_name": str(file), "load_from_cache_file": False}
     with without_library_bars():
         features = split.examples.map(
             encode,
@@ -63,21 +67,10 @@ def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -
             with_indices=True,
             remove_columns=split.examples.column_names,
             new_fingerprint=uuid.uuid4().hex,  # else a hash of task and tokenizer, for a cache that is not used
-            **_place_of(len(split.examples)),
+            **place,
         )
     kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
     return features.remove_columns("full_length"), Truncation.of_lengths(kept, full)
-
-
-def _place_of(rows: int) -> dict[str, Any]:
-    """Returns the arguments of ``Dataset.map`` by which an encoded split of so many rows is in memory or in a file.
-
-    The file is not in the cache of the ``datasets`` library, which keeps its files.
-    """
-    if rows <= _ROWS_IN_MEMORY:
-        return {"keep_in_memory": True}
-    place = Path(get_temporary_cache_files_directory()) / f"encoded-{uuid.uuid4().hex}.arrow"
-    return {"cache_file_name": str(place), "load_from_cache_file": False}
 
 
 def encode_once(

@@ -121,12 +121,19 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         faults: list[str] = []
         with noted(faults):
             columns = self.columns_of(table)
-        if name != "test" or self._has_labels(table):
+        label = str(self.settings.label_column)
+        # A column of a test set with only empty values or -1, as on the Hub, has no labels.
+        if name != "test" or not all(is_missing(each) or each == -1 for each in table.columns.get(label, ())):
             with noted(faults):
                 columns["labels"] = self._labels(table, columns.get("endings"))
         raise_all(faults)
         if name == "train":
-            _check_first(columns, f"{table.source}: {self.settings.label_column}")
+            chances = [1 - 1 / len(endings) for endings in columns["endings"]]
+            if 0 not in columns["labels"] and math.prod(chances) < _UNLIKELY:  # labels that count from 1
+                raise DataError(
+                    f"{table.source}: {label} is never 0, the first ending, in {len(chances):,} rows, so it seems to "
+                    "count from 1; subtract 1"
+                )
         return Split.of_table(columns, table)
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
@@ -161,11 +168,6 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 faults.append(f"{table.place(row)}: {counted}; expected two or more")
         raise_listed(faults)
         return list(found)
-
-    def _has_labels(self, table: Table) -> bool:
-        """Returns whether a test set has labels; a column with only empty values or -1, as on the Hub, has none."""
-        values = table.columns.get(str(self.settings.label_column), ())
-        return not all(is_missing(value) or value == -1 for value in values)
 
     def _labels(self, table: Table, endings: Sequence[Sequence[str]] | None) -> list[int]:
         """Reads the index of the correct ending of every row; ``endings`` is None if these are faulty."""
@@ -311,15 +313,6 @@ def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
     logits = one_array(outputs)
     there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
     return np.where(there, logits, -np.inf)
-
-
-def _check_first(columns: Columns, place: str) -> None:
-    """Raises a DataError if no right ending is the first one where many should be: labels that count from 1."""
-    chances = [1 - 1 / len(endings) for endings in columns["endings"]]
-    if 0 not in columns["labels"] and math.prod(chances) < _UNLIKELY:
-        raise DataError(
-            f"{place} is never 0, the first ending, in {len(chances):,} rows, so it seems to count from 1; subtract 1"
-        )
 
 
 def _without_empty_end(row: Sequence[Any]) -> list[Any]:

@@ -202,13 +202,8 @@ def test_misplaced_answers_and_cut_questions_are_recorded(squad, files, tmp_path
             ["--doc-stride", 15],
             ["data.doc_stride: 15, but windows have 15 tokens", "expected 0 to 14"],
         ),
-        (["--max-query-length", 21], ["data.max_query_length: 21 tokens of the question and 3 special tokens leave 0"]),
-        (["--dataset-name", "x/y"], ["data.dataset_name: give either a Hub data set or files"]),
         (["--null-score-diff-threshold", -1], ["null_score_diff_threshold: needs version_2_with_negative"]),
-        (["--n-best-size", 0], ["task.n_best_size: expected at least 1, got 0"]),
-        (["--max-seq-length", 900], ["900 tokens, but", "has 64 positions"]),
         (["--validation-file", "none.json"], ["none.json: cannot be read: No such file"]),
-        (["--validation-file", "none.txt"], ["none.txt: unsupported table format"]),
     ],
 )
 def test_wrong_input(squad, tmp_path, arguments, expected):

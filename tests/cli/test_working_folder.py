@@ -38,11 +38,9 @@ def split(paragraph):
 split.version = "1"
 """
 COMMANDS = {
-    "finetune": f"{TRAINED} {TWO}",
     "pretrain": f"pretrain {BLOCKS} --model {{pretrained}} --sentence-splitter own.py:split {TWO}",
     "grid": f"{TRAINED} {SHORT} --seeds 2 --two-gpus",
     "predict": f"predict {FOLDER} --num-processes 2",
-    "embed": f"embed {FOLDER} --num-processes 2",
     "predict ray": f"predict {FOLDER} --engine ray --workers 2",
     "corpus": BUILT,
     "corpus ray": f"{BUILT} --engine ray",

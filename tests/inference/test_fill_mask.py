@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.inference.fill_mask import MaskFiller
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 
@@ -36,14 +35,12 @@ def test_guesses_ignore_what_shares_the_batch(bert, checkpoint):
             assert [guess.token for guess in guesses] == tokenizer.convert_ids_to_tokens(ids.tolist())
 
 
-def test_guesses_stand_in_the_given_text(bert, checkpoint):
+def test_guesses_stand_in_the_given_text(bert):
     """Capitals and double spaces stay, other masks too; a piece that goes on with a word is joined to it."""
-    filler: MaskFiller = bert.mask_filler
-    vocabulary = load_tokenizer(checkpoint).get_vocab()
-    text = "The  FILM, [MASK] [MASK]!"
-    comma, first, second = (9, 10), (11, 17), (18, 24)
-    assert filler._prediction(text, comma, first, vocabulary["plot"], 0.5).text == "The  FILM, plot [MASK]!"
-    assert filler._prediction(text, first, second, vocabulary["##s"], 0.5).text == "The  FILM, [MASK]s!"
+    [masks] = bert.mask_filler.fill(["The  FILM, [MASK] [MASK]!"], 2, ["plot", "##s"])
+    first, second = ({guess.token: guess.text for guess in guesses} for guesses in masks)
+    assert first == {"plot": "The  FILM, plot [MASK]!", "##s": "The  FILM,s [MASK]!"}
+    assert second == {"plot": "The  FILM, [MASK] plot!", "##s": "The  FILM, [MASK]s!"}
 
 
 @pytest.mark.filterwarnings("ignore")  # of transformers' pipeline, about its batches

@@ -33,7 +33,10 @@ FEWER_STEPS = {
     "own_table": {'"train.max_steps": 200': '"train.max_steps": 20', '"train.num_train_epochs": 8': EPOCH},
     "quickstart": {'"train.max_steps": 300': '"train.max_steps": 30', '"train.num_train_epochs": 8': EPOCH},
     "3_pretraining": {"steps = 1200": "steps = 300", '"train.max_steps": 400': '"train.max_steps": 20'},
-    "4_two_sentences": {'"train.max_steps": 250': '"train.max_steps": 25', '"train.num_train_epochs": 3': EPOCH},
+    "4_two_sentences": {
+        '"train.max_steps": 250': '"train.max_steps": 25',
+        '"train.num_train_epochs": 3': f'{EPOCH}, "train.pair_steps": 5, "train.contrast_steps": 5, {ROWS}',
+    },
     "5_fine_tuning": {
         '"train.num_train_epochs": 2': f"{EPOCH}, {ROWS}",
         '"train.num_train_epochs": 3': f"{EPOCH}, {ROWS}",

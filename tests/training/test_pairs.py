@@ -32,7 +32,10 @@ def pairs_of_texts(number: int, seed: int) -> list[tuple[str, str]]:
     return [(" ".join(one), " ".join(two)) for one, two in zip(texts, others, strict=True)]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [each if each in ("bert", "modernbert") else pytest.param(each, marks=pytest.mark.slow) for each in FAMILIES],
+)
 def test_the_vector_of_the_head_learns_what_texts_tell_apart(tmp_path, family):
     folder = stock_checkpoint(tmp_path / "model", family, "AutoModelForSequenceClassification", ["a", "b"])
     model, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
@@ -78,12 +81,17 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
     path.write_text("\n".join(map(json.dumps, rows)))
     small = {"data.max_seq_length": 16, "train.max_steps": 2, "train.contrast_steps": 0, "placement.device": "cpu"}
     given = {"model": checkpoint, "train_file": path}
-    run = finetune("classification", output_dir=tmp_path / "run", overrides=small, **given)
+    run = finetune("classification", output_dir=tmp_path / "run", overrides={**small, "data.folds": 2}, **given)
     said = capsys.readouterr().err
     assert said.count("texts apart: 100 steps") == 1  # those of the folds are quiet
     assert "starts from a linear probe after 100 steps on texts read apart, since there are 40 rows" in said
     assert run.metrics["eval_samples"] == 40
-    finetune("classification", output_dir=tmp_path / "random", overrides={**small, "train.head": "random"}, **given)
+    finetune(
+        "classification",
+        output_dir=tmp_path / "random",
+        overrides={**small, "data.folds": 0, "train.head": "random"},
+        **given,
+    )
     assert "texts apart" not in capsys.readouterr().err
 
 

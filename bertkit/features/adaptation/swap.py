@@ -20,7 +20,7 @@ from bertkit.runtime.files import new_folder
 from bertkit.runtime.progress import without_library_bars
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedTokenizerFast
+    pass
 
 _EXAMPLES = 8
 # Field of a special token → field of the same role: the first and the last token of an input have either of two names.
@@ -110,7 +110,15 @@ def swap_tokenizer(
     """
     start = start_of(checkpoint, revision, output_dir)
     old, new = start.tokenizer, load_tokenizer(str(tokenizer), for_pretraining=True)
-    _check(old, new, start.config, start.name, str(tokenizer))
+    if old.get_vocab() == new.get_vocab():
+        raise CheckpointError(f"{tokenizer}: {start.name} has this vocabulary already; nothing to swap")
+    if positions_follow_padding(start.config) and new.pad_token_id != (padding := start.config.pad_token_id):
+        raise CheckpointError(
+            f"{tokenizer}: its padding token has the id {new.pad_token_id}, that of {start.name} {padding}; a "
+            f"{start.config.model_type} counts positions from the id of the padding token, so they would move: give a "
+            f"tokenizer whose padding token has the id {padding}, such as one of bertkit tokenizer train "
+            "--tokenizer-type byte_level_bpe"
+        )
     before = after = None
     if corpus:
         _, words = count_words(TextLines(find_sources(corpus)), new.backend_tokenizer)
@@ -135,18 +143,3 @@ def swap_tokenizer(
     examples = list(zip(new.convert_ids_to_tokens(several), parts, strict=True))
     counts = (len(sources.ids), sources.copied, sources.averaged, sources.unmatched)
     return Swap(Path(output_dir), *counts, examples, before, after)
-
-
-def _check(
-    old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast, config: PreTrainedConfig, name: str, given: str
-) -> None:
-    """Checks that a checkpoint can have another tokenizer."""
-    if old.get_vocab() == new.get_vocab():
-        raise CheckpointError(f"{given}: {name} has this vocabulary already; nothing to swap")
-    if positions_follow_padding(config) and new.pad_token_id != config.pad_token_id:
-        raise CheckpointError(
-            f"{given}: its padding token has the id {new.pad_token_id}, that of {name} {config.pad_token_id}; a "
-            f"{config.model_type} counts positions from the id of the padding token, so they would move: give a "
-            f"tokenizer whose padding token has the id {config.pad_token_id}, such as one of bertkit tokenizer train "
-            "--tokenizer-type byte_level_bpe"
-        )

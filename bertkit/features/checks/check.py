@@ -116,7 +116,11 @@ def check(
     try:
         if settings:
             overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
-        resolved = _resolve(recipe, corpus, model, data_dir, overrides)
+        resolved: Recipe
+        if recipe is None or corpus or not isinstance(load_recipe(recipe, overrides).data, FineTuningData):
+            resolved = pretraining_recipe(recipe, corpus, model, overrides)
+        else:
+            resolved = finetuning_recipe(recipe, model, data_dir, overrides)
     except BertkitError as refused:
         return Report((finding_of(refused),))
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
@@ -147,21 +151,6 @@ def check(
 def codes() -> list[str]:
     """Returns the codes of all findings: those of the rules, and those of errors of a run."""
     return sorted({*(rule.code for rule in rules()), *(code for code, _ in ERRORS.values()), PROCESSES})
-
-
-def _resolve(
-    recipe: Any,
-    corpus: str | Path | Sequence[str | Path] | None,
-    model: str | None,
-    data_dir: str | Path | None,
-    overrides: Mapping[str, Any] | None,
-) -> Recipe:
-    """Resolves the recipe as `pretrain` does for a recipe of pre-training, else as `finetune` does."""
-    if recipe is None or corpus:
-        return pretraining_recipe(recipe, corpus, model, overrides)
-    if isinstance(load_recipe(recipe, overrides).data, FineTuningData):
-        return finetuning_recipe(recipe, model, data_dir, overrides)
-    return pretraining_recipe(recipe, corpus, model, overrides)
 
 
 def finding_of(refused: BertkitError) -> Finding:

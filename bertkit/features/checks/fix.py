@@ -166,7 +166,11 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         doubts += _doubt_by_vectors(str(checkpoint), table, texts, label, cleaned)
     columns = {name: [values[row] for row in cleaned.rows] for name, values in table.columns.items()}
     columns[label] = [cleaned.labels.get(row, value) for row, value in zip(cleaned.rows, columns[label], strict=True)]
-    write_csv(place, list(columns), zip(*(map(_cell, values) for values in columns.values()), strict=True))
+    cells = (
+        [dumps(each, ensure_ascii=False, default=str) if isinstance(each, (list, Mapping)) else each for each in values]
+        for values in columns.values()
+    )
+    write_csv(place, list(columns), zip(*cells, strict=True))
     write_csv(suspects, Doubt._fields, ((*each[:3], f"{each.confidence:.2f}", each.text) for each in doubts))
     if table.skipped:
         what = "without a text in their file" if table.unit == "file" else "with a wrong number of fields"
@@ -277,7 +281,3 @@ def _doubt_by_vectors(checkpoint: str, table: Table, texts: Sequence[str], label
         )
         for each in find_suspects(vectors, ids, numbers)
     ]
-
-
-def _cell(value: Any) -> Any:
-    return dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, Mapping)) else value

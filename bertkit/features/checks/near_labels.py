@@ -45,18 +45,19 @@ def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
             if rows >= max(_RARE, _TIMES * count) and other[:1].casefold() == name[:1].casefold()
         ]
         similar = [each for each in alike if each[0] >= _SIMILAR and _DIGITS.findall(each[1]) == _DIGITS.findall(name)]
-        shortened = [each for each in alike if _is_abbreviation(name, each[1])]
+        beginning, (shortest, part) = name.rstrip("."), _SHORTENED
+        shortened = [
+            (similarity, whole)
+            for similarity, whole in alike
+            if shortest <= len(beginning) <= part * len(whole)
+            and beginning.isalpha()
+            and whole.casefold().startswith(beginning.casefold())
+        ]
         if similar and count < _RARE and len(name) >= _SHORTEST:
             near[name] = max(similar)[::-1]
         elif len(shortened) == 1:
             near[name] = shortened[0][::-1]
     return near
-
-
-def _is_abbreviation(name: str, whole: str) -> bool:
-    beginning, (shortest, part) = name.rstrip("."), _SHORTENED
-    is_short = shortest <= len(beginning) <= part * len(whole)
-    return is_short and beginning.isalpha() and whole.casefold().startswith(beginning.casefold())
 
 
 @rule("label-typo", "splits")

@@ -264,17 +264,14 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
     of_batches = list(map(trial.steps.of, batches))
     of_contrast = size_of_contrast(subject.recipe, int(subject.config.num_labels))
-    before = sum(_seconds_before(subject, trial, *each) for each in ((PAIRS, PAIRS_OF_BATCH), (CONTRAST, of_contrast)))
+    # The steps of the phases that precede it, in batches of another number of rows.
+    mean = float(np.interp(lengths, trial.steps.lengths, trial.steps.seconds.mean(axis=0)).mean())
+    before = sum(
+        int(subject.recipe.train.get(key) or 0)
+        * (mean * size / placement.per_device_train_batch_size + trial.optimizer_seconds)
+        for key, size in ((PAIRS, PAIRS_OF_BATCH), (CONTRAST, of_contrast))
+    )
     return sum(of_batches) * steps / accumulated + before + others
-
-
-def _seconds_before(subject: Subject, trial: Trial, key: str, size: int) -> float:
-    """Estimates the steps of a key of the ``train`` block that precede a fine-tuning, in batches of ``size`` rows."""
-    number = int(subject.recipe.train.get(key) or 0)
-    if not number or subject.features is None:
-        return 0.0
-    mean = float(np.mean(list(map(trial.steps.of, subject.features["train"]["length"][:]))))
-    return number * (mean * size / subject.placement.per_device_train_batch_size + trial.optimizer_seconds)
 
 
 def _evaluation_seconds(subject: Subject, trial: Trial) -> float:

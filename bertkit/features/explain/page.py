@@ -8,7 +8,7 @@ from typing import Any
 
 from bertkit.features.explain.attention import Attention
 from bertkit.features.explain.attribution import Attribution
-from bertkit.features.explain.pictures import MOST_TOKENS, Sprites, sprites
+from bertkit.features.explain.pictures import MOST_TOKENS, sprites
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.pages.page import render_page
 
@@ -50,7 +50,7 @@ def draw_attribution(attribution: Attribution) -> dict[str, Any]:
 def draw_attention(attention: Attention) -> dict[str, Any]:
     """Returns what the page shows of attention: pictures, names of heads, and the data that its script reads."""
     drawn = attention.weights[..., :MOST_TOKENS, :MOST_TOKENS]
-    pictures: Sprites = sprites(drawn)
+    urls, levels, error = sprites(drawn)
     layers, heads = attention.names.shape
     values = [[round(attention.value(layer, head), 3) for head in range(heads)] for layer in range(layers)]
     counts = Counter(attention.names.flat)
@@ -61,7 +61,7 @@ def draw_attention(attention: Attention) -> dict[str, Any]:
     return {
         "layers": layers,
         "heads": heads,
-        "pictures": pictures,
+        "pictures": {"urls": urls, "levels": levels, "error": error},
         "numbers": values,
         "names": attention.names.tolist(),
         "kinds": [(name, _MEANINGS[name], counts[name]) for name in _MEANINGS if counts[name]],
@@ -69,7 +69,7 @@ def draw_attention(attention: Attention) -> dict[str, Any]:
         "left_out": len(attention.tokens) - len(tokens),
         "data": dumps({"tokens": tokens, "names": attention.names.tolist(), "values": values, "head": [layer, head]}),
         "padding": padding,
-        "padding_picture": sprites(shown[None, None]).urls[0],
+        "padding_picture": sprites(shown[None, None])[0][0],
         "padding_tokens": int(padding.mask.sum()),
         "padding_drawn": shown.shape[-1],
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import io
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,38 +16,25 @@ _MOST_BYTES = 1_700_000  # of all pictures of a page, as base64
 _COLOUR = (43, 140, 196)  # readable on white and on black
 
 
-@dataclass(frozen=True)
-class Sprites:
-    """Pictures of all heads, one for each layer.
+def sprites(weights: np.ndarray) -> tuple[list[str], int, float]:
+    """Draws attention (L, A, S, S) in 256 levels; in fewer, if the pictures would be larger than 1.7 MB.
 
-    Attributes:
-        urls: L data URLs; a picture has the matrices of the heads below each other, (A * S, S) pixels.
-        levels: number of different opacities.
-        error: largest difference between an attention and what a picture shows.
+    Returns:
+        L data URLs, each of a picture with the matrices of the heads below each other, (A * S, S) pixels; the number of
+        different opacities; and the largest difference between an attention and what a picture shows.
     """
+    from PIL import Image
 
-    urls: list[str]
-    levels: int
-    error: float
-
-
-def sprites(weights: np.ndarray) -> Sprites:
-    """Draws attention (L, A, S, S) in 256 levels; in fewer, if the pictures would be larger than 1.7 MB."""
     opacity = np.sqrt(np.clip(weights, 0, 1)) * 255
     for step in (1, 2, 4, 8, 16, 32):
         levels = (np.rint(opacity / step).astype(np.int64) * step).clip(0, 255).astype(np.uint8)
-        urls = [_png(each.reshape(-1, each.shape[-1])) for each in levels]
+        urls = []
+        for layer in levels:
+            picture, file = Image.fromarray(layer.reshape(-1, layer.shape[-1])), io.BytesIO()
+            picture.putpalette(bytes(_COLOUR) * 256)
+            picture.save(file, "PNG", compress_level=9, transparency=bytes(range(256)))
+            urls.append(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
         if sum(map(len, urls)) <= _MOST_BYTES:
             break
     error = float(abs((levels / 255.0) ** 2 - weights).max())
-    return Sprites(urls, len(range(0, 256, step)), error)
-
-
-def _png(opacity: np.ndarray) -> str:
-    """Returns a picture (height, width) uint8 of one colour as a data URL."""
-    from PIL import Image
-
-    picture, file = Image.fromarray(opacity), io.BytesIO()
-    picture.putpalette(bytes(_COLOUR) * 256)
-    picture.save(file, "PNG", compress_level=9, transparency=bytes(range(256)))
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return urls, len(range(0, 256, step)), error

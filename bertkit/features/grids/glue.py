@@ -130,7 +130,13 @@ def finetune_glue(
     for recipe in recipes.values():
         check_processes(recipe.placement)
     check_contents(output_dir, _own_entries())
-    _for_each(tasks, lambda name: _check_run(recipes[name], output_dir / name))
+
+    def check_run(name: str) -> None:
+        check_repeated_run(recipes[name], output_dir / name)
+        if not is_finished(output_dir / name):
+            load_splits(task_of_recipe(recipes[name]))  # reads its data
+
+    _for_each(tasks, check_run)
     for number, (name, recipe) in enumerate(recipes.items(), start=1):
         folder = output_dir / name
         if is_finished(folder):
@@ -221,13 +227,6 @@ def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[st
         hint = f"\nthe other tasks have no faults: --task {','.join(results)}" if results else ""
         raise RecipeError(listed(faults) + hint)
     return results
-
-
-def _check_run(recipe: Recipe, folder: Path) -> None:
-    """Checks the folder of a run, and reads its data unless it is finished."""
-    check_repeated_run(recipe, folder)
-    if not is_finished(folder):
-        load_splits(task_of_recipe(recipe))
 
 
 def _runs(recipes: Mapping[str, Recipe], output_dir: Path) -> dict[Path, Recipe]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.features.grids.results import BEST, COLLAPSED, GridResults, SettingResult, setting_rows
 from bertkit.features.grids.values import value_label
-from bertkit.inference.comparison import Comparison, Comparisons
+from bertkit.inference.comparison import Comparisons
 from bertkit.inference.outcome import OUT_OF_FOLD_FILE
 from bertkit.runtime.errors import shown
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
@@ -106,8 +106,20 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
     lines = [results.heading]
     for name, sentences in results.verdicts.items():
         lines += ["", name, *(f"  {sentence}" for sentence in sentences)]
-    for comparison in results.comparisons:
-        lines += ["", *_comparison_lines(comparison, results.examples)]
+    for each in results.comparisons:
+        lines += [
+            "",
+            f"A {_scores(each.scores_a)}  {each.a}",
+            f"B {_scores(each.scores_b)}  {each.b}",
+            *(sentence.replace("? ", "?\n  ", 1) for sentence in (each.models, each.settings)),
+        ]
+        if (counts := each.agreement) is not None:
+            first = " of the first runs" if max(len(each.scores_a), len(each.scores_b)) > 1 else ""
+            lines.append(
+                f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
+                f"{counts.neither}; same prediction: {counts.same} of {results.examples}"
+            )
+        lines += [*_examples("A", each.only_a), *_examples("B", each.only_b)]
     return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
 
 
@@ -145,22 +157,6 @@ def _of_test(test: Test | None) -> dict[str, float | None]:
 
 def _interval_of(test: Test | None) -> str:
     return "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}"
-
-
-def _comparison_lines(comparison: Comparison, examples: int) -> list[str]:
-    lines = [
-        f"A {_scores(comparison.scores_a)}  {comparison.a}",
-        f"B {_scores(comparison.scores_b)}  {comparison.b}",
-        *(sentence.replace("? ", "?\n  ", 1) for sentence in (comparison.models, comparison.settings)),
-    ]
-    counts = comparison.agreement
-    if counts is not None:
-        first = " of the first runs" if max(len(comparison.scores_a), len(comparison.scores_b)) > 1 else ""
-        lines += [
-            f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
-            f"{counts.neither}; same prediction: {counts.same} of {examples}",
-        ]
-    return [*lines, *_examples("A", comparison.only_a), *_examples("B", comparison.only_b)]
 
 
 def _mean_of(scores: Sequence[float | None]) -> float | None:

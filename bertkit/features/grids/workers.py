@@ -62,7 +62,9 @@ def forget_failures(folder: Path) -> None:
 
 
 def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
-    """Runs a cell, or continues its run; writes and returns the record, or None if another worker is running the cell.
+    """Runs a cell, or continues its run; writes and returns the record, with scores or the error.
+
+    Returns None if another worker is running the cell.
 
     The lock of the run directory keeps other workers away. It ends with its process, so the cell of a killed worker can
     be taken at once.
@@ -70,32 +72,28 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
     place = folder / RUNS / cell.name
     try:
         with run_scope(place):
-            # Another worker may have finished the cell before this one had the lock.
-            return record_of(folder, cell) or _train(definition, cell, place, folder)
+            if (known := record_of(folder, cell)) is not None:
+                return known  # another worker has finished the cell before this one had the lock
+            record: dict[str, Any]
+            try:
+                recipe = definition.recipe_of(cell)
+                if not is_finished(place):
+                    with run_group(folder):
+                        resume = (place / "recipe.yaml").is_file()
+                        train_and_score(prepare_finetuning(recipe, place, resume=resume, with_tests=False))
+                metrics, (task, _) = metrics_of(place), load_task(str(place), {})
+                collapsed = bool(recorded(place).get("collapse"))
+                record = {"score": main_score(task, metrics), "metrics": metrics, "collapsed": collapsed}
+            except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
+                record = {"error": described(error)}
+                if not isinstance(error, BertkitError):
+                    record["traceback"] = "".join(traceback.format_exception(error))
+            gc.collect()  # a trainer and its model refer to each other
+            (folder / RECORDS).mkdir(exist_ok=True)
+            write_record(folder, cell, record)
+            return record
     except FolderInUseError:
         return None
-
-
-def _train(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
-    """Runs a cell or continues its run, and writes its record: scores, or the error."""
-    record: dict[str, Any]
-    try:
-        recipe = definition.recipe_of(cell)
-        if not is_finished(place):
-            with run_group(folder):
-                resume = (place / "recipe.yaml").is_file()
-                train_and_score(prepare_finetuning(recipe, place, resume=resume, with_tests=False))
-        metrics, (task, _) = metrics_of(place), load_task(str(place), {})
-        collapsed = bool(recorded(place).get("collapse"))
-        record = {"score": main_score(task, metrics), "metrics": metrics, "collapsed": collapsed}
-    except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
-        record = {"error": described(error)}
-        if not isinstance(error, BertkitError):
-            record["traceback"] = "".join(traceback.format_exception(error))
-    gc.collect()  # a trainer and its model refer to each other
-    (folder / RECORDS).mkdir(exist_ok=True)
-    write_record(folder, cell, record)
-    return record
 
 
 def metrics_of(place: Path) -> dict[str, float]:

@@ -250,6 +250,18 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
     async def health(_: Request) -> Response:
         return server.health()
 
+    async def other(request: Request, error: Exception) -> Response:
+        """Answers an unknown path or method in the form of all other errors; a browser asks with GET."""
+        assert isinstance(error, HTTPException)
+        what = str(error.detail)
+        if error.status_code == 405 and request.method == "GET":
+            what += (
+                '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
+            )
+        elif error.status_code == 404:
+            what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
+        return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
+
     # The pages of FastAPI load scripts from other hosts; /docs is a text of ours.
     app = FastAPI(title="bertkit", version=__version__, lifespan=lifespan, openapi_url=None)
     routes = service.routes()
@@ -262,20 +274,9 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
         "/metrics", server.get(lambda: Response(server.metrics.text(), media_type=prometheus)), methods=["GET"]
     )
     app.add_api_route("/health", health, methods=["GET"])
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(HTTPException, other)
     app.state.end = server.end
     return app
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Answers an unknown path or method in the form of all other errors; a browser asks with GET."""
-    assert isinstance(error, HTTPException)
-    what = str(error.detail)
-    if error.status_code == 405 and request.method == "GET":
-        what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
-    elif error.status_code == 404:
-        what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
-    return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
 
 
 def _refusal(error: RequestError) -> Response:

@@ -46,6 +46,7 @@ class ServedClassification(Served):
     parameters = Parameters
     nests = True
     classifies_texts = True
+    usual_function: Literal["sigmoid"] | None = None  # from logits to scores; None is that of the task
 
     def __init__(self, task: TextClassification):
         super().__init__(task)
@@ -80,9 +81,14 @@ class ServedClassification(Served):
         With thresholds, for multi-label problems, and where predictions may be unsure, ``predicted`` says which labels
         `bertkit predict` gives; without ``top_k`` all of these are in the answer.
         """
-        logits = one_array(outputs)
-        names = self._label_names()
-        scores = self._scores(logits, parameters.function_to_apply)
+        logits, names = one_array(outputs), self._label_names()
+        function = parameters.function_to_apply or self.usual_function
+        if function == "none" or (function is None and self.task.problem_type == "regression"):
+            scores = logits
+        elif function is None:
+            scores = self.task.probabilities(logits)
+        else:
+            scores = sigmoid(logits) if function == "sigmoid" else softmax(logits)
         of_rows = [np.arange(0)] * len(scores)
         says_predicted = self.task.has_thresholds or self.options.unsure_below is not None
         if says_predicted:
@@ -107,13 +113,6 @@ class ServedClassification(Served):
 
     def _label_names(self) -> Sequence[str]:
         return self.task.settings.label_names or [self.task.settings.label_column]
-
-    def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
-        if function == "none" or (function is None and self.task.problem_type == "regression"):
-            return logits
-        if function is None:
-            return self.task.probabilities(logits)
-        return sigmoid(logits) if function == "sigmoid" else softmax(logits)
 
     def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
         if "score" in prediction:

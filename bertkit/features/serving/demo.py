@@ -150,11 +150,27 @@ def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
         use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.features.serving.server.default_use` decides.
     """
     if use == "predict":
-        return _of_task(loaded.predictor, examples_of_run(loaded.name, loaded.predictor.task))
-    return _of_masks(loaded) if use == "fill-mask" else _of_vectors(loaded)
+        return _form_of_task(loaded.predictor)
+    if use == "fill-mask":
+        mask = loaded.mask_filler.tokenizer.mask_token
+
+        def fill(texts: Sequence[str]) -> View:
+            first = loaded.fill_mask(texts[0], top_k=5)[0]
+            best = [guesses[0] for guesses in first]
+            bars = {guess.token: guess.probability for guess in first[0]}
+            return View(best[0].text if len(best) == 1 else ", ".join(guess.token for guess in best), bars)
+
+        return Form("masked words", [f"text with {mask}"], fill, [[f"The capital of France is {mask}."]], "bars")
+
+    def compare(texts: Sequence[str]) -> View:
+        one, other = loaded.embed(list(texts))
+        return View(f"cosine similarity {float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other))):.4f}")
+
+    return Form("similarity of sentences", ["sentence", "other sentence"], compare, [])
 
 
-def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
+def _form_of_task(predictor: Predictor) -> Form:
+    """Returns the form of a fine-tuned checkpoint, with a choice of the shares of errors that its rows support."""
     task = served(predictor.task)
 
     def view(texts: Sequence[str], options: PredictOptions = _EVERY) -> View:
@@ -162,21 +178,15 @@ def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
         (prediction,) = options.mark_unsure(predictor.predict_columns(columns, unreported))
         return task.view(prediction, texts)
 
-    title = f"{task.task.name}: {task.task.pipeline_tag}"
-    choices = {name: partial(view, options=options) for name, options in _choices_of_errors(predictor).items()}
-    return Form(title, task.fields, view, examples, task.shows, choices)
-
-
-def _choices_of_errors(predictor: Predictor) -> dict[str, PredictOptions]:
-    """Returns the shares of wrong answers that the rows of a run support, in words; none for other checkpoints."""
-    found: dict[str, PredictOptions] = {}
+    choices = {}
     with suppress(BertkitError):  # a run that does not support a share does not support a smaller one
         for level in _LEVELS:
-            task = PredictOptions(max_error=level).configure(predictor.task)
-            kept = promise(predictor.name, task.settings.label_names, level)
+            configured = PredictOptions(max_error=level).configure(predictor.task)
+            kept = promise(predictor.name, configured.settings.label_names, level)
             name = f"at most {100 * level:g} % of answers wrong (answers about {100 * kept.answered:.0f} % of texts)"
-            found[name] = PredictOptions(unsure_below=kept.unsure_below)
-    return found
+            choices[name] = partial(view, options=PredictOptions(unsure_below=kept.unsure_below))
+    title = f"{task.task.name}: {task.task.pipeline_tag}"
+    return Form(title, task.fields, view, examples_of_run(predictor.name, predictor.task), task.shows, choices)
 
 
 def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
@@ -198,26 +208,6 @@ def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
     except (BertkitError, OSError, KeyError, StopIteration):
         return []
     return [row for row in rows if all(0 < len(text.strip()) <= _LONGEST_EXAMPLE for text in row)][:_EXAMPLES]
-
-
-def _of_masks(loaded: LoadedCheckpoint) -> Form:
-    mask = loaded.mask_filler.tokenizer.mask_token
-
-    def view(texts: Sequence[str]) -> View:
-        first = loaded.fill_mask(texts[0], top_k=5)[0]
-        best = [guesses[0] for guesses in first]
-        bars = {guess.token: guess.probability for guess in first[0]}
-        return View(best[0].text if len(best) == 1 else ", ".join(guess.token for guess in best), bars)
-
-    return Form("masked words", [f"text with {mask}"], view, [[f"The capital of France is {mask}."]], "bars")
-
-
-def _of_vectors(loaded: LoadedCheckpoint) -> Form:
-    def view(texts: Sequence[str]) -> View:
-        one, other = loaded.embed(list(texts))
-        return View(f"cosine similarity {float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other))):.4f}")
-
-    return Form("similarity of sentences", ["sentence", "other sentence"], view, [])
 
 
 def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:

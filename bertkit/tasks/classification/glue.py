@@ -174,15 +174,10 @@ class GlueTask(TextClassification):
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
         if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
-            columns["labels"] = self._labels(table)
+            names = self.settings.file_labels or self.settings.label_names
+            columns["labels"] = class_ids(table, label, names) if self.settings.label_names else table.numbers(label)
         notes = (f"{table.skipped} broken rows skipped",) if table.skipped else ()
         return Split.of_table(columns, table, notes)
-
-    def _labels(self, table: Table) -> list[int] | list[float]:
-        column = self.settings.file_label_column or self.settings.label_column
-        if not self.settings.label_names:
-            return table.numbers(column)
-        return class_ids(table, column, self.settings.file_labels or self.settings.label_names)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         """Selects the text columns of a table, named as on the Hub or as in the task's TSV files."""
@@ -259,7 +254,14 @@ class GlueTask(TextClassification):
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
         path = folder / self.predictions_file(split)
-        rows = zip(examples["idx"], self._written(one_array(outputs)), strict=True)
+        logits = one_array(outputs)
+        if self.settings.label_names:  # labels as in the files; else numbers clipped to their range
+            labels = self.settings.file_labels or self.settings.label_names
+            predictions = [labels[index] for index in logits.argmax(axis=-1)]
+        else:
+            least, greatest = self.settings.number_range or (-np.inf, np.inf)
+            predictions = [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
+        rows = zip(examples["idx"], predictions, strict=True)
         write_whole(path, "index\tprediction\n" + "".join(f"{index}\t{label}\n" for index, label in rows))
         return path
 
@@ -269,14 +271,6 @@ class GlueTask(TextClassification):
         The prefix is that of a run's other results; ``submission`` holds the names for the leaderboard.
         """
         return f"predict_results_{self.name + split.removeprefix('test') if split.startswith('test') else split}.tsv"
-
-    def _written(self, logits: np.ndarray) -> list[str]:
-        """Formats predictions for the leaderboard: labels as in the files, or numbers clipped to their range."""
-        if self.settings.label_names:
-            labels = self.settings.file_labels or self.settings.label_names
-            return [labels[index] for index in logits.argmax(axis=-1)]
-        least, greatest = self.settings.number_range or (-np.inf, np.inf)
-        return [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
 
 
 @hub_dataset.register(GlueTask)

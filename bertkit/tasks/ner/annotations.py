@@ -222,22 +222,19 @@ def _of_label_studio(annotations: Any) -> list[Any]:
         return [annotations]
     complete = [each for each in annotations if not each.get("was_cancelled")]
     complete = [each for each in complete if each.get("ground_truth")] or complete
-    choices = [[_value(result) for result in one.get("result") or [] if _marks_span(result)] for one in complete]
+    choices: list[list[Any]] = []
+    for one in complete:
+        choices.append([])
+        for result in one.get("result") or []:
+            known = result if isinstance(result, Mapping) else {"value": result}
+            if known.get("type", "labels") not in ("labels", "hypertextlabels"):
+                continue  # a choice, a relation and so on, which mark no span
+            value: Any = known.get("value")
+            offsets = value.get("globalOffsets") if isinstance(value, Mapping) else None  # of HTML
+            choices[-1].append({**value, **offsets} if isinstance(offsets, Mapping) else value)
     if any(other != choices[0] for other in choices[1:]):
         raise DataError(f"{len(choices)} annotations that differ; keep one, or mark one as ground truth")
     return choices[:1]
-
-
-def _marks_span(result: Any) -> bool:
-    """Returns whether a part of a Label Studio annotation is a span; others are choices, relations and so on."""
-    return not isinstance(result, Mapping) or result.get("type", "labels") in ("labels", "hypertextlabels")
-
-
-def _value(result: Any) -> Any:
-    value = result.get("value") if isinstance(result, Mapping) else result
-    if isinstance(value, Mapping) and isinstance(value.get("globalOffsets"), Mapping):  # of HTML
-        return {**value, **value["globalOffsets"]}
-    return value
 
 
 def _spans(value: Any, names: Sequence[str]) -> list[Span]:

@@ -47,7 +47,7 @@ _WORD = regex.compile(
     regex.VERBOSE | regex.VERSION1,
 )
 
-# The copies of `_with_spaces`, with the number of tokens at that time. To serialize a tokenizer of 250,000 pieces takes
+# The copies of `_backend`, with the number of tokens at that time. To serialize a tokenizer of 250,000 pieces takes
 # 0.2 s, which is too long for each request to a server.
 _copies: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[int, Tokenizer]] = WeakKeyDictionary()
 
@@ -106,17 +106,12 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
         return backend
     tokens, copy = _copies.get(tokenizer, (-1, backend))
     if tokens != len(tokenizer):
-        copy = _with_spaces(backend)
+        from tokenizers import Tokenizer
+
+        copy = Tokenizer.from_str(backend.to_str())
+        for step in _steps_without_space(copy):
+            step.add_prefix_space = True
         _copies[tokenizer] = len(tokenizer), copy
-    return copy
-
-
-def _with_spaces(backend: Tokenizer) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    copy: Tokenizer = Tokenizer.from_str(backend.to_str())
-    for step in _steps_without_space(copy):
-        step.add_prefix_space = True
     return copy
 
 

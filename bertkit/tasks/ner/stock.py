@@ -168,17 +168,13 @@ class StockNer(StockTask, NerTask):
                 [value for row in of_text for value in features[name][row]] for name in ("starts", "ends", "begins")
             )
             units = units_of(text, probabilities, starts, ends, begins, self.data.aggregation)
-            predictions.append(self._prediction(text, units))
-        return predictions
-
-    def _prediction(self, text: str, units: Sequence[Unit]) -> dict[str, Any]:
-        tags = [self._own_labels[unit.label] for unit in units]
-        if self._plain or self.data.aggregation == "none":
+            tags = [self._own_labels[unit.label] for unit in units]
             spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
-        else:
-            spans = [*find_entities(tags)]
-        starts, ends = [unit.start for unit in units], [unit.end for unit in units]
-        return self._in_text(text, spans, starts, ends, np.array([unit.probability for unit in units]))
+            if not self._plain and self.data.aggregation != "none":
+                spans = [*find_entities(tags)]
+            borders = [unit.start for unit in units], [unit.end for unit in units]
+            predictions.append(self._in_text(text, spans, *borders, np.array([unit.probability for unit in units])))
+        return predictions
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns

@@ -69,20 +69,20 @@ def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, kind,
 def test_foreign_hosts_are_refused(fine_tuned):
     """A page on all interfaces has any name, as on a Space."""
     pytest.importorskip("gradio", reason="the extra demo is not installed: gradio")
-    for address, host, status in (
-        ("127.0.0.1", "evil.example", 400),
-        ("127.0.0.1", "localhost", 200),
-        ("0.0.0.0", "evil.example", 200),
+    for address, statuses in (
+        ("127.0.0.1", {"evil.example": 400, "localhost": 200}),
+        ("0.0.0.0", {"evil.example": 200}),
     ):
         command = [sys.executable, "-m", "bertkit", "demo", str(fine_tuned("film")), "--port", "0", "--host", address]
         with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
             try:
                 said = process.stderr.readline()
                 port = re.search(r"http://\S+:(\d+)", said)[1]
-                connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
-                connection.request("GET", "/", headers={"Host": host})
-                assert connection.getresponse().status == status
-                connection.close()
+                for host, status in statuses.items():
+                    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+                    connection.request("GET", "/", headers={"Host": host})
+                    assert connection.getresponse().status == status
+                    connection.close()
             finally:
                 process.terminate()
 

@@ -140,32 +140,7 @@ class PretrainingExamples(Dataset[Arrays]):
         outside = (numbers < 0) | (numbers >= len(self))
         if outside.any():
             raise IndexError(f"example {numbers[outside][0]}: this run has examples 0 to {len(self) - 1}")
-        return self._batch(*self._locate(numbers))
-
-    def segments(self, indices: Sequence[int]) -> NDArray[np.int64]:
-        """Returns the tokens of the store that are the segments of examples, ``(B, 4)``: start and end of A, then of B;
-        the ends are exclusive, and B may be empty."""
-        _, _, pairs = self._locate(np.asarray(indices, np.int64))
-        ends = pairs.a_start + pairs.a_length, pairs.b_start + pairs.b_length
-        return np.stack([pairs.a_start, ends[0], pairs.b_start, ends[1]], axis=1)
-
-    def _locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], PairPlan]:
-        """Returns the epoch of each example and its number there, both ``(B,)``, and the pairs."""
-        source = self._source
-        if isinstance(source, PairPlan):
-            rows = numbers * len(source) // len(self)
-            return np.full_like(numbers, self.fixed_epoch), rows, source.take(rows)
-        epochs, windows, rows = source.places(numbers)
-        within, parts, order = np.empty_like(numbers), [], []
-        for epoch, number in np.unique(np.stack([epochs, windows]), axis=1).T.tolist():
-            chosen = np.flatnonzero((epochs == epoch) & (windows == number))
-            window = source.window(epoch, number)
-            within[chosen] = window.numbers[rows[chosen]]
-            parts.append(window.pairs.take(rows[chosen]))
-            order.append(chosen)
-        return epochs, within, PairPlan.join(parts).take(np.argsort(np.concatenate(order)))
-
-    def _batch(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64], pairs: PairPlan) -> Arrays:
+        epochs, numbers, pairs = self._locate(numbers)
         a_start, b_start = pairs.a_start[:, None], pairs.b_start[:, None]
         a_length, b_length = pairs.a_length.astype(np.int64)[:, None], pairs.b_length.astype(np.int64)[:, None]
         position = np.arange(self.data.max_seq_length)
@@ -203,6 +178,29 @@ class PretrainingExamples(Dataset[Arrays]):
         if self._has_pairs:
             batch["next_sentence_label"] = pairs.next_sentence_label.astype(np.int64)
         return batch
+
+    def segments(self, indices: Sequence[int]) -> NDArray[np.int64]:
+        """Returns the tokens of the store that are the segments of examples, ``(B, 4)``: start and end of A, then of B;
+        the ends are exclusive, and B may be empty."""
+        _, _, pairs = self._locate(np.asarray(indices, np.int64))
+        ends = pairs.a_start + pairs.a_length, pairs.b_start + pairs.b_length
+        return np.stack([pairs.a_start, ends[0], pairs.b_start, ends[1]], axis=1)
+
+    def _locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], PairPlan]:
+        """Returns the epoch of each example and its number there, both ``(B,)``, and the pairs."""
+        source = self._source
+        if isinstance(source, PairPlan):
+            rows = numbers * len(source) // len(self)
+            return np.full_like(numbers, self.fixed_epoch), rows, source.take(rows)
+        epochs, windows, rows = source.places(numbers)
+        within, parts, order = np.empty_like(numbers), [], []
+        for epoch, number in np.unique(np.stack([epochs, windows]), axis=1).T.tolist():
+            chosen = np.flatnonzero((epochs == epoch) & (windows == number))
+            window = source.window(epoch, number)
+            within[chosen] = window.numbers[rows[chosen]]
+            parts.append(window.pairs.take(rows[chosen]))
+            order.append(chosen)
+        return epochs, within, PairPlan.join(parts).take(np.argsort(np.concatenate(order)))
 
 
 class PhasedExamples(Dataset[Arrays]):

@@ -1,0 +1,112 @@
+"""What a push refuses, and what it would send, before anything is sent; `test_push.py` has real HTTP."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+import yaml
+
+import bertkit
+from bertkit.features.sharing import push as push_module
+from bertkit.features.sharing import push_files
+from bertkit.features.sharing.model_card import model_card, recorded_card
+from bertkit.runtime.errors import CheckpointError, HubError, RecipeError
+from bertkit.runtime.files import write_json
+from bertkit.tasks.registry import load_recipe
+
+from .conftest import FACTS
+
+
+def test_a_card_that_is_not_utf8_is_not_pushed(checkpoint, tmp_path):
+    run, folder = shutil.copytree(checkpoint, tmp_path / "run"), tmp_path / "push"
+    folder.mkdir()
+    (run / "README.md").write_bytes("---\nlicense: m\xedt\n---\n\nMine.\n".encode("latin-1"))
+    with pytest.raises(CheckpointError, match=r"README\.md: not UTF-8 at byte 14; convert it, then push again"):
+        push_files.write_push(str(run), folder, "ada/film", push_module.HubSettings())
+
+
+def facts_of_pretraining(blocks):
+    return replace(FACTS, head="BertForPreTraining", pipeline_tag="fill-mask", recipe=blocks, dataset=None)
+
+
+def test_the_card_of_pre_training_is_complete(checkpoint, tmp_path):
+    run, folder = tmp_path / "run", tmp_path / "push"
+    shutil.copytree(checkpoint, run)
+    folder.mkdir()
+    recipe = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90})
+    facts = facts_of_pretraining(recipe.to_dict())
+    recipe.save(run / "recipe.yaml", "Resolved from bert-mini")
+    write_json(run / "run.json", {"finished": True, **recorded_card(facts)})
+    (run / "README.md").write_text(model_card(facts))
+    settings = push_module.HubSettings(license="mit", language=["en"])
+    assert not [note for note in push_files.write_push(str(run), folder, "ada/film", settings) if "card" in note]
+    card = (folder / "README.md").read_bytes()
+    about = yaml.safe_load(card.decode().split("---\n")[1])
+    assert (about["license"], about["language"]) == ("mit", ["en"])
+    assert b"PATH_OR_HUB_ID" not in card
+    assert b"    128: 0.9" in card
+
+
+def test_a_checkpoint_of_no_run_has_no_card(checkpoint, tmp_path):
+    (note,) = push_files.write_push(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
+    assert note.startswith(f"no model card: {checkpoint} contains no finished run")
+    assert not (tmp_path / "README.md").exists()
+
+
+def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr(push_module, "_upload", None)
+    planned = bertkit.push(checkpoint, "mails", dry_run=True)
+    assert {"config.json", "model.safetensors"} <= planned.files.keys()
+    assert planned.files["model.safetensors"] > 1000
+    missing = [sentence.partition(":")[0] for sentence in planned.missing]
+    assert missing == ["the owner in the name", "a token of the Hub"]
+    assert "nothing is pushed" in str(planned)
+    assert "missing: the owner in the name: give OWNER/mails" in str(planned)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
+    planned = bertkit.push(checkpoint, "ada/mails", dry_run=True, space="ada/try-mails")
+    assert not planned.missing
+    [owner] = bertkit.push(checkpoint, "ada/mails", dry_run=True, space="try-mails").missing
+    assert owner.startswith("the owner in the name: give OWNER/try-mails")
+    assert "note: a push also writes README.md, app.py, requirements.txt to the Space ada/try-mails" in str(planned)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "7"])
+def test_a_damaged_record_is_named(checkpoint, tmp_path, content):
+    run = tmp_path / "run"
+    shutil.copytree(checkpoint, run)
+    (run / "run.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"run\.json: damaged .*; restore it from a copy of the run"):
+        bertkit.push(run, "ada/mails", dry_run=True)
+
+
+def test_without_a_login_it_says_how(monkeypatch, checkpoint):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
+        bertkit.push(checkpoint, "ada/x")
+    with pytest.raises(HubError, match=r"^mails: the name has no owner; give OWNER/mails\. Also you are not logged in"):
+        bertkit.push(checkpoint, "mails")
+    with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
+        bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
+    assert not (checkpoint / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a/b/c", {}, "a/b/c: not a valid repository name; expected owner/name"),
+        ("ada/x", {"license": "My License"}, "license: expected a licence identifier of the Hub"),
+        ("ada/x", {"language": ["English"]}, "language: expected ISO 639 codes"),
+    ],
+)
+def test_wrong_arguments_are_refused(name, options, message, checkpoint):
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        bertkit.push(checkpoint, name, **options)
+
+
+def test_a_space_shows_the_branch_main(checkpoint):
+    with pytest.raises(RecipeError, match="--space ada/x: its page loads the branch main; remove --revision"):
+        bertkit.push(checkpoint, "ada/film", revision="v1", space="ada/x")
