@@ -170,23 +170,6 @@ class DistillationSettings:
         return f"α {self.weight:g}, temperature {self.temperature:g}{hidden}"
 
 
-def distillation_settings(train: Mapping[str, Any]) -> DistillationSettings | None:
-    """Returns the settings in the ``train`` block of a checked recipe; ``None`` if it has no teacher."""
-    given = train.get(DISTILL)
-    return None if given is None else DistillationSettings(**given)
-
-
-def has_teacher(train: Mapping[str, Any]) -> bool:
-    """Returns whether a ``train`` block has a teacher with a weight; without one, a run is one without distillation."""
-    settings = distillation_settings(train)
-    return settings is not None and settings.weight > 0
-
-
-def is_warm(train: Mapping[str, Any]) -> bool:
-    """Returns whether something precedes the training by a ``train`` block: a linear probe, contrast, texts apart."""
-    return bool(train.get(PAIRS) or train.get(CONTRAST)) or train.get(HEAD) == "probe"
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """Keys of the ``train`` block that bertkit adds to `TrainingArguments` of transformers."""

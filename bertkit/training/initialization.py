@@ -14,7 +14,7 @@ from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import KEEP, distillation_settings
+from bertkit.recipe.settings import KEEP
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task, task_record
@@ -95,7 +95,7 @@ def finetuning_start(recipe: Recipe) -> Initialization:
         CheckpointError: the checkpoint cannot be loaded.
         RecipeError: the recipe names no checkpoint, or inputs longer than it reads.
     """
-    source, distilled = recipe.model.get("name_or_path"), distillation_settings(recipe.train)
+    source, distilled = recipe.model.get("name_or_path"), recipe.distillation
     if source is not None:
         stored = read_config(source, any_encoder=True)
         unchanged = stored.build({})

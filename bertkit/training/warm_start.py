@@ -9,7 +9,7 @@ import numpy as np
 
 from bertkit.data.tables.table import numbered
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import CONTRAST, HEAD, PAIRS, has_teacher
+from bertkit.recipe.settings import CONTRAST, HEAD, PAIRS
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.base import Task, head_name, texts_of
@@ -52,7 +52,7 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
     asked = [key for key in (HEAD, PAIRS, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
     if asked and (head_name(task) not in _HEADS or task.label_columns != ("labels",)):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: {task.kind} has no head of classes; remove it")
-    if asked and has_teacher(recipe.train):
+    if asked and recipe.has_teacher:
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: does not go with a teacher; remove one of both")
     if CONTRAST in asked and not has_exclusive_classes(task):
         raise RecipeError(

@@ -18,7 +18,7 @@ from bertkit.features.checks.sampling import Sample, sample
 from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import make_trial
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
-from bertkit.recipe.load import Recipe
+from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import (
     BertkitError,
     CheckpointError,
@@ -45,7 +45,7 @@ from bertkit.training.pretraining.recipe import pretraining_recipe
 from bertkit.training.runs.directory import check_place
 from bertkit.training.runs.finetune import prepare_finetuning
 from bertkit.training.runs.pretrain import prepare_pretraining
-from bertkit.training.runs.resolve import finetuning_recipe, with_absolute_paths
+from bertkit.training.runs.resolve import finetuning_recipe
 from bertkit.training.runs.resuming import check_same_data
 
 # Code and place of the errors with which a run would end before its first step.

@@ -18,14 +18,13 @@ from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.data.tables.table import same_texts
 from bertkit.features.checks.label_rules import find_suspects, vectors_of
 from bertkit.features.checks.near_labels import near_labels
-from bertkit.recipe.load import Recipe
+from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import DataError, RecipeError, entries_of
 from bertkit.runtime.files import check_new_file, write_csv
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.training.runs.resolve import with_absolute_paths
 
 _MOST_ODD = 0.1  # part of the rows of a table
 _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.features.grids.values import Range, Values, label, spaces_of
-from bertkit.recipe.load import Recipe
+from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import OutputError, RecipeError, listed, shown
 from bertkit.runtime.files import write_json
 from bertkit.runtime.json_text import dumps
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.runs.listing import GRID_FILE as GRID_FILE
-from bertkit.training.runs.resolve import with_absolute_paths
 from bertkit.training.runs.resuming import TRACKING_KEYS
 
 Record = Mapping[str, Any]

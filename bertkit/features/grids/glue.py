@@ -20,7 +20,7 @@ from bertkit.features.grids.table import failures, notes
 from bertkit.features.grids.values import Values, label
 from bertkit.features.grids.workers import grid_lock, main_score, metrics_of
 from bertkit.recipe.files import GLUE, recipes_in
-from bertkit.recipe.load import Recipe
+from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import BertkitError, RecipeError, listed
 from bertkit.runtime.files import remove_unfinished, write_json, write_whole
 from bertkit.runtime.formats import Format, ResultTable, score_text
@@ -35,7 +35,6 @@ from bertkit.training.arguments import check_callbacks
 from bertkit.training.runs.directory import check_contents, is_finished, recorded, writes_run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.listeners import run_group
-from bertkit.training.runs.resolve import with_absolute_paths
 from bertkit.training.runs.resuming import check_repeated_run
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"

@@ -19,7 +19,7 @@ from bertkit.model.checkpoint.encoders import model_inputs, saved_head
 from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.model.loss_bert import mean_loss
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import DistillationSettings, distillation_settings
+from bertkit.recipe.settings import DistillationSettings
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task, head_name
@@ -167,7 +167,7 @@ def finetuned_teacher(
     Raises:
         BertkitError: the teacher cannot be loaded, or does not fit the student or the data.
     """
-    settings = distillation_settings(recipe.train)
+    settings = recipe.distillation
     assert settings is not None
     if settings.objective == "minilm":
         raise RecipeError(

@@ -15,7 +15,7 @@ from bertkit.model.checkpoint.encoders import MASKED_LM_HEADS, MODEL_TYPE, saved
 from bertkit.model.checkpoint.load import load_config
 from bertkit.recipe.files import absolute, list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import DISTILL, Objective, distillation_settings
+from bertkit.recipe.settings import DISTILL, Objective
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
@@ -148,7 +148,7 @@ def distillation_recipe(
     distilled = {"teacher": name, **{key: value for key, value in losses.items() if value is not None}}
     values |= {f"train.{DISTILL}.{key}": value for key, value in distilled.items()}
     resolved = load_recipe(recipe, {**values, **_of_student(name, student, student_layers, has_student), **given})
-    settings = distillation_settings(resolved.train)
+    settings = resolved.distillation
     assert settings is not None
     resolved = dataclasses.replace(resolved, train={**resolved.train, DISTILL: settings.to_dict()})
     return resolved if isinstance(resolved.data, FineTuningData) else _with_tokenizer(resolved, name)

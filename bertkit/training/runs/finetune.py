@@ -10,7 +10,6 @@ from typing import Any
 from transformers import TrainerCallback
 
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import is_warm
 from bertkit.runtime.placement.processes import from_main_process
 from bertkit.runtime.progress import say
 from bertkit.tasks.arguments import with_settings
@@ -191,7 +190,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         if folds is not None:
             folds.train()
             folds.limit(trainer)
-        if is_warm(run.recipe.train) and not is_resumed:
+        if run.recipe.is_warm and not is_resumed:
             warm_start(trainer, run.recipe, task, splits["train"].examples)
         return rivals
 

@@ -28,7 +28,7 @@ from transformers import (
 from transformers.trainer_utils import SchedulerType
 
 from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
-from bertkit.recipe.settings import HEAD, is_warm
+from bertkit.recipe.settings import HEAD
 from bertkit.runtime.errors import quoted
 from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, inflected, quietly, say
@@ -134,7 +134,7 @@ class ModelsOfFolds:
         trainer, _ = self.run.trainer(self.features.select(others), arguments, what, callbacks=[moments])
         moments.trainer = trainer
         with trainer.speed_ups.applied(trainer.model), quietly():
-            if is_warm(recipe.train):
+            if recipe.is_warm:
                 warm_start(trainer, recipe, self.task, self.rows.examples.select(others))
             trainer.train()
         trainer.check_finite(weights=True)

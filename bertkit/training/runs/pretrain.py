@@ -18,7 +18,6 @@ from bertkit.data.corpus.vocabulary.structure import Vocabulary
 from bertkit.metrics.pretraining import PAIRS, TOKENS, reduce_logits, score, score_names
 from bertkit.model.checkpoint.encoders import BERT
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import has_teacher
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
@@ -249,7 +248,7 @@ def _text(
             sources, share = sample(sources)
         start = pretraining_start(recipe, sources, cache_dir, directory.path if directory.is_resumed else None, store)
         teacher = None
-        if has_teacher(recipe.train):
+        if recipe.has_teacher:
             from bertkit.training.distillation.pretraining import pretrained_teacher
 
             teacher = pretrained_teacher(recipe, start, setup.placement)

@@ -18,9 +18,8 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArgumen
 from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.encoders import head_class, model_inputs
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.recipe.files import absolute
-from bertkit.recipe.load import Recipe, with_absolute_checkpoints
-from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher, is_warm
+from bertkit.recipe.load import Recipe, with_absolute_paths
+from bertkit.recipe.settings import config_changes
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say
@@ -80,16 +79,6 @@ def checked_recipe(recipe: Recipe) -> Recipe:
     return with_absolute_paths(recipe)
 
 
-def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
-    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
-    data = replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
-    task = recipe.task
-    if names := getattr(task, "metrics", []):
-        task = replace(task, metrics=list(map(absolute, names)))
-    return with_absolute_checkpoints(replace(recipe, data=data, task=task))
-
-
 @dataclass(frozen=True)
 class FineTuning:
     """A fine-tuning whose values are final.
@@ -133,7 +122,7 @@ class FineTuning:
         set_attention(network, recipe, placement)
         task.prepare(network)
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
-        of_labels: Objective = weighted_task(recipe, task, rows) if is_weighted(recipe) else TaskObjective(task)
+        of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
         objective = of_labels
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
@@ -152,7 +141,7 @@ class FineTuning:
             objective=objective,
             evaluation=of_labels,
             precision=placement.autocast_dtype,
-            tuning=tune(network, recipe) if is_tuned(recipe) else None,
+            tuning=tune(network, recipe) if recipe.is_tuned else None,
             speed_ups=speed_ups,
             train_dataset=rows,
             data_collator=collate,
@@ -171,17 +160,6 @@ def padded_length(placement: Placement, *, compiles: bool) -> Callable[[int, int
     if compiles:
         return compiled_length
     return multiple_of_8 if placement.device == "cuda" else None
-
-
-def is_weighted(recipe: Recipe) -> bool:
-    """Returns whether the loss of the labels is another one than the task's."""
-    return any(recipe.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
-
-
-def is_tuned(recipe: Recipe) -> bool:
-    """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
-    own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
-    return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
 
 
 def resolve(
@@ -224,7 +202,7 @@ def resolve(
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
     setup.directory.check_recipe(recipe)
-    if is_warm(recipe.train):
+    if recipe.is_warm:
         check_warm_start(recipe, task)
     start = start.of_task(task, config_changes(recipe.model))
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
@@ -235,7 +213,7 @@ def resolve(
     arguments = to_arguments(**kept)
     check_early_stopping(callbacks, arguments)
     teacher = None
-    if has_teacher(recipe.train):
+    if recipe.has_teacher:
         from bertkit.training.distillation.finetuning import finetuned_teacher
 
         teacher = finetuned_teacher(recipe, task, splits["train"], start, start.config)
@@ -252,20 +230,20 @@ def _load(
         a validation set.
     """
     check_schedule(recipe)
-    if is_weighted(recipe):
+    if recipe.is_weighted:
         check_class_weights(recipe)
-    if is_tuned(recipe):
+    if recipe.is_tuned:
         check_tuning(recipe, setup.placement)
     names = [name for name in task.splits if with_tests or is_labelled(name)]
     may_score_all = may_score_by_folds(recipe, task, setup, callbacks)
     if may_score_all:
         names.remove("validation")
-    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task, names)
+    task, splits = load_splits(with_optional_labels(task) if recipe.has_teacher else task, names)
     folds = number_of_folds(task, splits["train"]) if may_score_all else 0
     if may_score_all and not folds:
         task, held_out = cast(TableTask, task).hold_out(splits)
         splits = {name: held_out[name] for name in task.splits if name in held_out}
-    if is_weighted(recipe):
+    if recipe.is_weighted:
         check_class_weights(recipe, weighted_labels(task))
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     return task, splits, folds
@@ -279,7 +257,7 @@ def _fit_to_data(
     if recipe.train.get(FITS_DATA):
         train = splits["train"].examples
         kinds: dict[str, Any] = {}
-        if not has_teacher(recipe.train):  # whose outputs tell a random head more than a line
+        if not recipe.has_teacher:  # whose outputs tell a random head more than a line
             is_labelled_once = has_exclusive_classes(task) and "labels" in train.column_names
             kinds["classes"] = list(Counter(train["labels"][:]).values()) if is_labelled_once else []
             kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
@@ -309,7 +287,7 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
         reason = f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
     elif setup.placement.num_processes > 1 or setup.placement.device == "xla":
         reason = "several processes need a validation set; set data.folds to 0"
-    elif has_teacher(train):
+    elif recipe.has_teacher:
         reason = "a teacher needs a validation set; set data.folds to 0"
     elif asked := [key for key in _OF_VALIDATION if train.get(key)]:
         reason = f"train.{asked[0]} needs a validation set; remove one of both"
