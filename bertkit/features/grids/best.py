@@ -14,9 +14,9 @@ from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.outcome import all_scores
 from bertkit.runtime.files import read_json
 from bertkit.tasks.splits import splits_to_write
-from bertkit.training.runs.directory import write_results
 from bertkit.training.runs.evaluate import results_of_split, suffix_of, write_split
 from bertkit.training.runs.listeners import complete_run
+from bertkit.training.runs.record import write_results
 
 _RESULTS = "predict_results.json"
 
@@ -57,4 +57,4 @@ def _predict(place: Path, tests: Sequence[str]) -> None:
         metrics |= results_of_split(name, known, outcome.number_of_inputs)
         if name in splits_to_write(task, tests):
             write_split(task, name, *columns, place)
-    write_results(place, "predict", metrics)
+    write_results(place, {"predict": metrics})

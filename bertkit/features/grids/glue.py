@@ -32,10 +32,10 @@ from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.training.arguments import check_callbacks
-from bertkit.training.runs.directory import check_contents, is_finished, recorded, writes_run
+from bertkit.training.runs.directory import check_contents, check_repeated_run, writes_run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.listeners import run_group
-from bertkit.training.runs.resuming import check_repeated_run
+from bertkit.training.runs.record import is_finished, recorded
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 
@@ -55,7 +55,7 @@ class GlueResults:
             if no task had a test set.
         missing: files that the leaderboard requires and no task has written.
         collapsed: task → description of its predictions on dev, if they are all the same; see
-            `bertkit.training.runs.directory.Run`.
+            `bertkit.training.runs.record.Run`.
     """
 
     output_dir: Path

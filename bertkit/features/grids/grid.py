@@ -31,7 +31,7 @@ from bertkit.tasks.splits import is_labelled
 from bertkit.training.evaluation import best_checkpoint_arguments
 from bertkit.training.initialization import finetuning_start
 from bertkit.training.runs.directory import check_place, contents
-from bertkit.training.runs.run_directory import set_up
+from bertkit.training.runs.training import set_up
 
 
 @dataclass(frozen=True)

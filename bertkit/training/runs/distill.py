@@ -24,9 +24,9 @@ from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.tasks.usual_recipes import default_recipe
-from bertkit.training.runs.directory import Run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.pretrain import pretrain
+from bertkit.training.runs.record import Run
 
 _SIZES = "pretrain/"
 _LIMITS = ("max_train_samples", "max_eval_samples")  # of the teacher's run, not of its data

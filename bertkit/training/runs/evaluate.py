@@ -19,8 +19,8 @@ from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.heads import divide_logits
-from bertkit.training.runs.directory import numeric_metrics
-from bertkit.training.runs.run_directory import RunDirectory
+from bertkit.training.runs.directory import RunDirectory
+from bertkit.training.runs.record import Results, finite_numbers
 from bertkit.training.trainer import BertkitTrainer
 
 if TYPE_CHECKING:
@@ -192,36 +192,29 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
 # ---- predictions ----------------------------------------------------------------------------------------------------
 
 
-def score_other_splits(
-    scores: Scores,
-    directory: RunDirectory,
-    trainer: BertkitTrainer,
-    features: dict[str, Any],
-    evaluation: dict[str, float],
-) -> dict[str, float]:
-    """Adds the scores of the other validation sets to ``evaluation``; predicts test sets; writes `splits_to_write`."""
-    predicted: dict[str, Any] = {}
+def score_other_splits(scores: Scores, trainer: BertkitTrainer, features: dict[str, Any], folder: Path) -> Results:
+    """Scores the validation sets but the first, predicts the test sets, and writes `splits_to_write`.
+
+    Returns:
+        Results of these sets: ``eval`` and ``predict``.
+    """
+    results: Results = {"eval": {}, "predict": {}}
     for name, inputs in features.items():
         if name == "train":
             continue
         if name != "validation":
             prefix = "eval" if is_scored(name) else "predict"
-            results = results_of_split(name, trainer.score(inputs, scores, prefix), len(inputs))
-            if is_scored(name):
-                evaluation = directory.write_results("eval", evaluation | results)
-            else:
-                predicted |= results
-                directory.write_results("predict", predicted)
+            results[prefix] |= results_of_split(name, trainer.score(inputs, scores, prefix), len(inputs))
         if name in splits_to_write(scores.task, list(features)):
             outputs = trainer.outputs(inputs)  # a collective call: all processes take part
             columns = ColumnsOf(inputs), ColumnsOf(scores.splits[name].examples)
             with failing_together():
                 if is_main_process():
-                    write_split(scores.task, name, outputs, *columns, directory.path)
-    return evaluation
+                    write_split(scores.task, name, outputs, *columns, folder)
+    return results
 
 
-def results_of_split(name: str, metrics: Mapping[str, Any], inputs: int) -> dict[str, Any]:
+def results_of_split(name: str, metrics: Mapping[str, Any], inputs: int) -> dict[str, float]:
     """Returns the results of a split beside ``validation`` under the names that they have in files.
 
     Args:
@@ -229,11 +222,12 @@ def results_of_split(name: str, metrics: Mapping[str, Any], inputs: int) -> dict
         metrics: ``eval_…`` of a further validation set, of which the scores are kept; ``predict_…`` of another one.
         inputs: number of inputs.
     """
+    numbers = finite_numbers(metrics)
     if is_scored(name):
-        suffix, numbers = name.removeprefix("validation"), numeric_metrics(metrics)
+        suffix = name.removeprefix("validation")
         return {f"{key}{suffix}": value for key, value in numbers.items() if is_score(key)}
     suffix = suffix_of(name)
-    return {**{f"{key}{suffix}": value for key, value in metrics.items()}, f"predict_samples{suffix}": inputs}
+    return {**{f"{key}{suffix}": value for key, value in numbers.items()}, f"predict_samples{suffix}": float(inputs)}
 
 
 def write_split(task: Task, name: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path) -> None:

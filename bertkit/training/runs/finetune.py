@@ -20,7 +20,7 @@ from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
 from bertkit.training.batches import check_drop_last
 from bertkit.training.evaluation import early_stopping
-from bertkit.training.runs.directory import Run, RunRecord, writes_run
+from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
     Scores,
     fit_decisions,
@@ -30,6 +30,7 @@ from bertkit.training.runs.evaluate import (
     warn_of_collapse,
 )
 from bertkit.training.runs.folds import ModelsOfFolds
+from bertkit.training.runs.record import Run, RunRecord, all_results, finite_numbers
 from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.runs.training import finish, train, write_files_of_listeners
@@ -194,7 +195,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
             warm_start(trainer, run.recipe, task, splits["train"].examples)
         return rivals
 
-    evaluation, facts, rivals = train(
+    results, facts, rivals = train(
         setup,
         prepared.record,
         trainer,
@@ -204,8 +205,8 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         begin=begin,
     )
     if folds is not None:
-        evaluation = directory.write_results("eval", folds.evaluation)
-    task = fit_decisions(run.task, evaluation, trainer, directory)
+        results["eval"] = finite_numbers(folds.evaluation)
+    task = fit_decisions(run.task, results["eval"], trainer, directory)
     write_files_of_listeners(setup, task, trainer.model.config)
     if folds is None:
         outcome = validation_outcome(task, trainer, run.splits, features)
@@ -214,10 +215,13 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         from_main_process(lambda: folds.write(outcome))
     warn_of_collapse(outcome)
     scores = prepared.scores.of_task(task)
-    metrics = score_other_splits(scores, directory, trainer, features, evaluation)
-    verdict = verdict_on_run(outcome, trainer.state.log_history, directory.results, run.recipe)
+    others = score_other_splits(scores, trainer, features, directory.path)
+    results["eval"] |= others["eval"]
+    if others["predict"]:
+        results["predict"] = others["predict"]
+    verdict = verdict_on_run(outcome, trainer.state.log_history, all_results(results), run.recipe)
     if rivals is not None:
-        directory.write_results("eval", {**metrics, **rivals.results(outcome)})
+        results["eval"] |= finite_numbers(rivals.results(outcome))
         verdict = rivals.added_to(verdict, outcome)
     record = replace(
         prepared.record,
@@ -227,4 +231,4 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         folds={} if folds is None else folds.facts(),
     )
     splits = run.splits if folds is None else run.splits | {"validation": folds.split}
-    return finish(setup, record, trainer, facts, metrics, task=task, splits=splits, outcome=outcome, note=card_note)
+    return finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)

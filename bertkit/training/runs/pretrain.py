@@ -33,9 +33,9 @@ from bertkit.training.pretraining.first_steps import VocabularyFirst
 from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.runs.directory import Run, RunRecord, writes_run
-from bertkit.training.runs.run_directory import RunSetup, set_up
-from bertkit.training.runs.training import finish, set_attention, train, trainer_class
+from bertkit.training.runs.directory import writes_run
+from bertkit.training.runs.record import Run, RunRecord
+from bertkit.training.runs.training import RunSetup, finish, set_attention, set_up, train, trainer_class
 from bertkit.training.trainer import BertkitTrainer
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
@@ -99,7 +99,7 @@ def pretrain(
         callbacks=callbacks,
     )
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
-    metrics, facts, _ = train(
+    results, facts, _ = train(
         prepared.setup,
         prepared.record,
         prepared.trainer,
@@ -109,7 +109,7 @@ def pretrain(
         teacher_bytes=prepared.teacher_bytes,
     )
     return finish(
-        prepared.setup, prepared.record, prepared.trainer, facts, metrics, start=prepared.start, note=card_note
+        prepared.setup, prepared.record, prepared.trainer, facts, results, start=prepared.start, note=card_note
     )
 
 

@@ -34,8 +34,7 @@ from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
-from bertkit.training.runs.run_directory import RunSetup, set_up
-from bertkit.training.runs.training import set_attention, trainer_class
+from bertkit.training.runs.training import RunSetup, set_attention, set_up, trainer_class
 from bertkit.training.schedule import FITS_DATA, MOST_ROWS, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
@@ -303,7 +302,8 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
     if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
         return False
     # A run that was started otherwise goes on so.
-    return not setup.directory.is_resumed or bool(setup.directory.started_with("data", "folds"))
+    earlier = setup.directory.earlier
+    return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))
 
 
 def number_of_folds(task: Task, train: Split) -> int:

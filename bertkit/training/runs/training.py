@@ -1,8 +1,11 @@
-"""Functions that fine-tuning and pre-training share: choice of the Trainer class, training, and end of a run."""
+"""Functions that fine-tuning and pre-training share: what precedes the data, training, and the end of a run."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -11,22 +14,74 @@ from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import PlacementError, RecipeError
 from bertkit.runtime.files import disk_faults, write_json
 from bertkit.runtime.placement.processes import failing_together, from_main_process, is_main_process
-from bertkit.runtime.placement.resolve import Placement
+from bertkit.runtime.placement.resolve import Placement, place
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
-from bertkit.training.arguments import has_tf32
+from bertkit.training.arguments import has_tf32, training_arguments, validate_training_arguments
 from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
 from bertkit.training.progress import start_lines
 from bertkit.training.recovery import Preemption
-from bertkit.training.runs.directory import Run, RunRecord
-from bertkit.training.runs.listeners import EndOfRun, tell_end
-from bertkit.training.runs.run_directory import RunSetup
+from bertkit.training.runs.directory import RunDirectory
+from bertkit.training.runs.listeners import EndOfRun, Listener, listeners_of, tell_end
+from bertkit.training.runs.record import Results, Run, RunRecord, all_results, finite_numbers, write_results
 from bertkit.training.trainer import BertkitTrainer
 
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
 
 Begin = Callable[[bool], object]
 """What precedes the first step of a training, which is resumed from a checkpoint or not."""
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """Where and on what a run is computed: known before its data are read.
+
+    Attributes:
+        directory: the run directory.
+        placement: devices, processes and batches.
+        listeners: what features do around the run.
+        folder_of_trainer: folder for the files of the Trainer.
+        started: time of the start in seconds since 1970.
+    """
+
+    directory: RunDirectory
+    placement: Placement
+    listeners: list[Listener]
+    folder_of_trainer: Path
+    started: float = field(default_factory=time.time)
+
+
+def set_up(
+    recipe: Recipe,
+    output_dir: str | Path,
+    *,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    scratch: Path | None = None,
+    **fixed: Any,
+) -> RunSetup:
+    """Checks all of a run that needs no data, and starts its process group.
+
+    Args:
+        recipe: a checked recipe.
+        output_dir, resume: as for `RunDirectory`.
+        push_to_hub: Hub repository to push the finished run to, or ``None``.
+        scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
+        fixed: ``TrainingArguments`` that the kind of run determines instead of the recipe, to be checked too.
+
+    Raises:
+        BertkitError: the directory is in use or holds another run, the placement or an argument is invalid, or the user
+            is not logged in to the Hub for a push.
+    """
+    directory = RunDirectory(output_dir, resume)
+    directory.check_recipe(recipe)
+    placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
+    listeners = listeners_of(recipe, directory.path, push_to_hub)
+    for each in listeners:
+        each.check()
+    setup = RunSetup(directory, placement, listeners, scratch or directory.path)
+    validate_training_arguments(training_arguments(recipe, placement, setup.folder_of_trainer, **fixed), recipe)
+    return setup
 
 
 def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
@@ -74,7 +129,7 @@ def train(
     logits_per_sequence: int = 0,
     teacher_bytes: int = 0,
     begin: Begin | None = None,
-) -> tuple[dict[str, float], dict[str, Any], Any]:
+) -> tuple[Results, dict[str, Any], Any]:
     """Prints the resources, trains, saves and evaluates.
 
     Args:
@@ -86,8 +141,8 @@ def train(
         begin: what precedes the first step.
 
     Returns:
-        The results ``eval_…``, empty without an evaluation set; facts of the training for ``run.json``; and what
-        ``begin`` has returned.
+        Results of the training, and of the evaluation set if there is one; facts of the training for ``run.json``; and
+        what ``begin`` has returned.
     """
     directory, recipe, listeners = setup.directory, record.recipe, setup.listeners
     preemption, begun = Preemption(), None
@@ -124,14 +179,13 @@ def train(
             if is_main_process():
                 trainer.state.save_to_json(str(folder / "trainer_state.json"))
         of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(outcome.metrics, trainer.state)}
-        directory.write_results("train", {**outcome.metrics, **of_run})
-        evaluation: dict[str, float] = {}
+        results = {"train": finite_numbers({**outcome.metrics, **of_run})}
         if trainer.eval_dataset is not None:
             # A resumed run may be complete, and has no outputs then.
             found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
-            evaluation = directory.write_results("eval", {**found, "eval_samples": len(trainer.evaluated)})
+            results["eval"] = finite_numbers({**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
-    return evaluation, {"resumed_from_step": resumed_from, "kept": kept}, begun
+    return results, {"resumed_from_step": resumed_from, "kept": kept}, begun
 
 
 def write_files_of_listeners(setup: RunSetup, task: Task, config: PreTrainedConfig) -> None:
@@ -153,25 +207,26 @@ def finish(
     record: RunRecord,
     trainer: BertkitTrainer,
     facts: Mapping[str, Any],
-    scores: Mapping[str, float],
+    results: Results,
     **of_kind: Any,
 ) -> Run:
-    """Writes ``run.json``, and tells the listeners of the complete run.
+    """Writes the results and ``run.json``, and tells the listeners of the complete run.
 
     Args:
         setup: where the run was computed.
         record: all that is known of the run.
         trainer: the trainer at the end of the run.
         facts: facts of the training, from `train`.
-        scores: results on the validation set.
+        results: all results of the run.
         of_kind: further fields of `bertkit.training.runs.listeners.EndOfRun`.
 
     Raises:
         BertkitError: what the caller asked for failed, such as a push; the message has the command to retry.
     """
-    directory, state = setup.directory, trainer.state
+    directory, state, metrics = setup.directory, trainer.state, all_results(results)
 
     def tell() -> None:
+        write_results(directory.path, results)
         end = EndOfRun(
             folder=directory.path,
             recipe=record.recipe,
@@ -184,12 +239,12 @@ def finish(
             },
             config=trainer.model.config,
             steps=state.global_step,
-            metrics=directory.results,
-            scores=scores,
+            metrics=metrics,
+            scores=results.get("eval", {}),
             **of_kind,
         )
         end.write_record()
         tell_end(setup.listeners, end)
 
     from_main_process(tell, prepares=True)  # an upload may take long
-    return Run(directory.path, directory.results, record.collapse, record.verdict)
+    return Run(directory.path, metrics, record.collapse, record.verdict)
