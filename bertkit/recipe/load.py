@@ -88,8 +88,7 @@ class Recipe:
     @property
     def has_teacher(self) -> bool:
         """Whether there is a teacher whose part of the loss has a weight."""
-        settings = self.distillation
-        return settings is not None and settings.weight > 0
+        return self.distillation is not None and self.distillation.weight > 0
 
     @property
     def is_warm(self) -> bool:
@@ -104,8 +103,13 @@ class Recipe:
     @property
     def is_tuned(self) -> bool:
         """Whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
-        own_rates = any(self.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
-        return own_rates or any(self.model.get(key) is not None for key in KEYS)
+        rates = map(self.train.get, ("layer_lr_decay", HEAD_RATE))
+        return any(value is not None for value in (*rates, *map(self.model.get, KEYS)))
+
+    @property
+    def config_changes(self) -> dict[str, Any]:
+        """Fields of the checkpoint's configuration that a fine-tuning changes."""
+        return {key: value for key, value in self.model.items() if key not in ("name_or_path", *KEYS)}
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns the six blocks as plain data, which ``load_recipe`` accepts."""
@@ -174,11 +178,10 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         model["name_or_path"] = absolute(model["name_or_path"])
     if (teacher := train.get(DISTILL)) is not None:
         train[DISTILL] = {**teacher, "teacher": absolute(teacher["teacher"])}
-    places = {name: getattr(data, name) for name in getattr(data, "paths", ())}
-    data = dataclasses.replace(data, **{name: absolute(place) for name, place in places.items() if place})
+    files = {name: absolute(place) for name in getattr(data, "paths", ()) if (place := getattr(data, name))}
     if metrics := getattr(task, "metrics", ()):
         task = dataclasses.replace(task, metrics=list(map(absolute, metrics)))
-    return dataclasses.replace(recipe, task=task, data=data, model=model, train=train)
+    return dataclasses.replace(recipe, task=task, data=dataclasses.replace(data, **files), model=model, train=train)
 
 
 def load_placement(source: str | Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,11 +81,6 @@ class TuningSettings:
 
 KEYS = tuple(each.name for each in dataclasses.fields(TuningSettings) if each.name != "name_or_path")
 """Keys of the ``model`` block that select the weights that fine-tuning changes."""
-
-
-def config_changes(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the configuration that the ``model`` block of a fine-tuning recipe sets."""
-    return {key: value for key, value in model.items() if key != "name_or_path" and key not in KEYS}
 
 
 # ---- train ---------------------------------------------------------------------------------------------------------

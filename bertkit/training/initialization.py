@@ -100,9 +100,8 @@ def finetuning_start(recipe: Recipe) -> Initialization:
         stored = read_config(source, any_encoder=True)
         unchanged = stored.build({})
         check_positions(recipe.data.max_seq_length, unchanged, source)
-        layers = kept_layers(recipe, unchanged)
         tokenizer = load_tokenizer(source, config=unchanged)
-        return Initialization(source, tokenizer, unchanged, layers=layers, stored=stored)
+        return Initialization(source, tokenizer, unchanged, layers=kept_layers(recipe, unchanged), stored=stored)
     if distilled is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
     tokenizer = load_tokenizer(distilled.teacher)

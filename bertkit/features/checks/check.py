@@ -18,7 +18,7 @@ from bertkit.features.checks.sampling import Sample, sample
 from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import make_trial
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
-from bertkit.recipe.load import Recipe, with_absolute_paths
+from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import (
     BertkitError,
     CheckpointError,
@@ -121,7 +121,7 @@ def check(
         return Report((finding_of(refused),))
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
         if fix is not None:
-            write_fixed(with_absolute_paths(resolved), Path(fix), labels)
+            write_fixed(resolved, Path(fix), labels)
         findings: list[Finding] = []
         subject = _prepare(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
@@ -290,7 +290,6 @@ def _prepare_parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     source = recipe.model.get("name_or_path")
     if not isinstance(recipe.data, FineTuningData):
         return subject
-    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
 
     def data() -> None:
         subject.task, subject.splits = load_splits(task_of_recipe(recipe))

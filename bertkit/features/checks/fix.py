@@ -18,7 +18,7 @@ from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.data.tables.table import same_texts
 from bertkit.features.checks.label_rules import find_suspects, vectors_of
 from bertkit.features.checks.near_labels import near_labels
-from bertkit.recipe.load import Recipe, with_absolute_paths
+from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, entries_of
 from bertkit.runtime.files import check_new_file, write_csv
 from bertkit.runtime.json_text import dumps
@@ -201,7 +201,6 @@ def check_tables(recipe: Recipe) -> dict[str, CheckedTable]:
     """
     if not isinstance(task_of_recipe(recipe), ClassificationTask):
         return {}
-    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
     sources = {"train": recipe.data.train_file, "validation": recipe.data.validation_file}
     return {
         name: _check_table(source, recipe, is_fixed=name == "train")

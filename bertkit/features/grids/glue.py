@@ -20,7 +20,7 @@ from bertkit.features.grids.table import failures, notes
 from bertkit.features.grids.values import Values, label
 from bertkit.features.grids.workers import grid_lock, main_score, metrics_of
 from bertkit.recipe.files import GLUE, recipes_in
-from bertkit.recipe.load import Recipe, with_absolute_paths
+from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, RecipeError, listed
 from bertkit.runtime.files import remove_unfinished, write_json, write_whole
 from bertkit.runtime.formats import Format, ResultTable, score_text
@@ -36,6 +36,7 @@ from bertkit.training.runs.directory import check_contents, check_repeated_run, 
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.listeners import run_group
 from bertkit.training.runs.record import is_finished, recorded
+from bertkit.training.runs.resolve import finetuning_recipe
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 
@@ -125,7 +126,7 @@ def finetune_glue(
     check_tasks(tasks)
     output_dir = Path(output_dir)
     values = all_values(overrides, model, data_dir)
-    recipes = {name: with_absolute_paths(load_recipe(GLUE + name, values)) for name in tasks}
+    recipes = {name: finetuning_recipe(GLUE + name, overrides=values) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
     check_contents(output_dir, _own_entries())

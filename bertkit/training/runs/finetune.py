@@ -10,7 +10,6 @@ from typing import Any
 from transformers import TrainerCallback
 
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.placement.processes import from_main_process
 from bertkit.runtime.progress import say
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import encoding_notes, truncation_hint
@@ -124,7 +123,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """Prepares a run: checks all arguments, reads and encodes the data, and loads the model.
 
     Args:
-        recipe: a fine-tuning recipe.
+        recipe: a recipe of `finetuning_recipe`.
         output_dir, given: as for `resolve`.
     """
     run = resolve(recipe, output_dir, **given)
@@ -212,7 +211,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         outcome = validation_outcome(task, trainer, run.splits, features)
     else:
         outcome = folds.outcome(task)
-        from_main_process(lambda: folds.write(outcome))
+        folds.write(outcome)
     warn_of_collapse(outcome)
     scores = prepared.scores.of_task(task)
     others = score_other_splits(scores, trainer, features, directory.path)

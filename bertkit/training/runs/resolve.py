@@ -19,12 +19,11 @@ from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.encoders import head_class, model_inputs
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.recipe.load import Recipe, with_absolute_paths
-from bertkit.recipe.settings import config_changes
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
-from bertkit.tasks.folds import load_splits, text_numbers
+from bertkit.tasks.folds import load_splits, number_of_folds
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
@@ -35,7 +34,7 @@ from bertkit.training.evaluation import best_checkpoint_arguments, check_early_s
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
 from bertkit.training.runs.training import RunSetup, set_attention, set_up, trainer_class
-from bertkit.training.schedule import FITS_DATA, MOST_ROWS, fitted_schedule
+from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune
@@ -45,37 +44,28 @@ if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.training.distillation.finetuning import FinetunedTeacher
 
-_FOLDS = 5
 _OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
 
 
 def finetuning_recipe(
     recipe: str | Path | Mapping[str, Any] | Recipe,
-    model: str | None,
-    data_dir: str | Path | None,
-    overrides: Mapping[str, Any] | None,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """Loads the recipe of a run from the arguments of `finetune`.
+    """Loads the recipe of a run from the arguments of `finetune`, with absolute paths.
 
     Raises:
-        RecipeError: the recipe does not exist or is invalid.
+        RecipeError: the recipe does not exist or is invalid, is of a pre-training, or has a value for one.
     """
     arguments = {"model.name_or_path": model, "data.data_dir": data_dir}
     values = {key: str(value) for key, value in arguments.items() if value is not None}
-    return load_recipe(recipe, {**(overrides or {}), **values})
-
-
-def checked_recipe(recipe: Recipe) -> Recipe:
-    """Returns a fine-tuning recipe with absolute paths.
-
-    Raises:
-        RecipeError: the recipe is of a pre-training, or has a value for one.
-    """
-    if not isinstance(recipe.data, FineTuningData):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
-    if recipe.train.get("vocabulary_steps"):
+    loaded = load_recipe(recipe, {**(overrides or {}), **values})
+    if not isinstance(loaded.data, FineTuningData):
+        raise RecipeError(f"recipe {loaded.name}: task.kind is {loaded.kind!r}; use `bertkit pretrain`")
+    if loaded.train.get("vocabulary_steps"):
         raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
-    return with_absolute_paths(recipe)
+    return with_absolute_paths(loaded)
 
 
 @dataclass(frozen=True)
@@ -174,7 +164,7 @@ def resolve(
     """Checks all arguments, reads the data and returns the final values; prints sizes, and what was chosen.
 
     Args:
-        recipe: a fine-tuning recipe.
+        recipe: a recipe of `finetuning_recipe`.
         output_dir, resume, push_to_hub, scratch: as for `set_up`.
         callbacks: those of the caller, of which some need a validation set.
         with_tests: read the test sets too, so that the run predicts them.
@@ -182,7 +172,6 @@ def resolve(
     Raises:
         BertkitError: the encoder or the data cannot be read, or values of the recipe exclude each other.
     """
-    recipe = checked_recipe(recipe)
     task = task_of_recipe(recipe)
     if task.joins_batch:
         recipe = with_whole_batches(recipe)
@@ -203,7 +192,7 @@ def resolve(
     setup.directory.check_recipe(recipe)
     if recipe.is_warm:
         check_warm_start(recipe, task)
-    start = start.of_task(task, config_changes(recipe.model))
+    start = start.of_task(task, recipe.config_changes)
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
     fixed["reaches_all_weights"] = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
     # Before the trainer, whose accelerator the creation of arguments would reset.
@@ -304,12 +293,3 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
     # A run that was started otherwise goes on so.
     earlier = setup.directory.earlier
     return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))
-
-
-def number_of_folds(task: Task, train: Split) -> int:
-    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
-    if task.data.folds:
-        return int(task.data.folds)
-    if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
-        return 0
-    return _FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _FOLDS else 0

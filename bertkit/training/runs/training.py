@@ -17,7 +17,7 @@ from bertkit.runtime.placement.processes import failing_together, from_main_proc
 from bertkit.runtime.placement.resolve import Placement, place
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
-from bertkit.training.arguments import has_tf32, training_arguments, validate_training_arguments
+from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
 from bertkit.training.progress import start_lines
 from bertkit.training.recovery import Preemption
@@ -149,7 +149,7 @@ def train(
     for callback in [*(callback for each in listeners for callback in each.callbacks()), preemption]:
         trainer.add_callback(callback)
     with trainer.speed_ups.applied(trainer.model):
-        facts = logits_per_sequence, teacher_bytes, has_tf32(recipe, setup.placement)
+        facts = logits_per_sequence, teacher_bytes, bool(trainer.args.tf32)
         longest = recipe.data.max_seq_length
         for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
             say(line)
