@@ -21,7 +21,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, PAIRS, usual_epochs
 from bertkit.runtime.progress import counted
 from bertkit.tasks.folds import MOST_ROWS
-from bertkit.training.contrast import can_contrast
+from bertkit.training.warm_start.contrast import can_contrast
 
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""

@@ -18,10 +18,10 @@ from bertkit.runtime.progress import is_score, say
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
-from bertkit.training.heads import divide_logits
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
 from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.warm_start.heads import divide_logits
 
 if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics

@@ -34,7 +34,7 @@ from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.runs.training import finish, train, write_files_of_listeners
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import warm_start
+from bertkit.training.warm_start.phases import warm_start
 
 
 @writes_run

@@ -41,7 +41,7 @@ from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.runs.evaluate import Scores
 from bertkit.training.runs.resolve import FineTuning
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import has_exclusive_classes, warm_start
+from bertkit.training.warm_start.phases import has_exclusive_classes, warm_start
 
 _DIGITS = 5  # of logits in a file
 _MOMENTS = ("no step", "all steps")  # after which the model of a fold predicts

@@ -38,7 +38,7 @@ from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune
-from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, has_pairs, problem_of
+from bertkit.training.warm_start.phases import check_warm_start, has_exclusive_classes, has_pairs, problem_of
 
 if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics

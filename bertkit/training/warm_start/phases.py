@@ -14,11 +14,11 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.base import Task, head_name, texts_of
 from bertkit.tasks.splits import ColumnsOf
-from bertkit.training.contrast import can_contrast, contrast
-from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
-from bertkit.training.linear_head import fit_by_folds, folds_to_fit
-from bertkit.training.pairs import PAIRS_OF_BATCH, learn_from_texts_apart
 from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.warm_start.contrast import can_contrast, contrast
+from bertkit.training.warm_start.heads import Head, find_head, read_vectors, standardize, write_line
+from bertkit.training.warm_start.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH, learn_from_texts_apart
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
 _BATCH = 64  # rows whose vectors are computed at once

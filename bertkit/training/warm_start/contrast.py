@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from bertkit.training.heads import Collate, captured, optimizer_steps
+from bertkit.training.warm_start.heads import Collate, captured, optimizer_steps
 
 _TEMPERATURE = 0.1  # of the cosines
 
