@@ -207,11 +207,11 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         results["eval"] = finite_numbers(folds.evaluation)
     task = fit_decisions(run.task, results["eval"], trainer, directory)
     write_files_of_listeners(setup, task, trainer.model.config)
-    if folds is None:
-        outcome = validation_outcome(task, trainer, run.splits, features)
-    else:
+    if folds is not None:
         outcome = folds.outcome(task)
         folds.write(outcome)
+    else:
+        outcome = validation_outcome(task, trainer, run.splits, features)
     warn_of_collapse(outcome)
     scores = prepared.scores.of_task(task)
     others = score_other_splits(scores, trainer, features, directory.path)

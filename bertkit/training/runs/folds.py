@@ -56,6 +56,8 @@ class ModelsOfFolds:
         features: these rows as those of `Task.encode`.
         scores: computes the scores of the run.
         logits: (2, N, C) float32, of both moments, once the models are trained.
+        of_rows: fold of each row, (N,) int64.
+        split: the training rows as the rows that are scored.
     """
 
     run: FineTuning
@@ -73,15 +75,9 @@ class ModelsOfFolds:
         """The training rows."""
         return self.run.splits["train"]
 
-    @cached_property
-    def of_rows(self) -> np.ndarray:
-        """Fold of each row, (N,) int64."""
-        return fold_of_each(self.task, self.rows.examples)
-
-    @cached_property
-    def split(self) -> Split:
-        """The training rows as the rows that are scored."""
-        return scored_by_folds(self.task, self.rows)
+    def __post_init__(self) -> None:
+        self.of_rows, copies = fold_of_each(self.task, self.rows.examples)
+        self.split = scored_by_folds(self.task, self.rows, copies)
 
     @property
     def number(self) -> int:

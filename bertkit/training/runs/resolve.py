@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments, set_seed
 
 from bertkit.inference.outcome import further_metrics
-from bertkit.model.checkpoint.encoders import head_class, model_inputs
-from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import Placement
@@ -194,7 +193,7 @@ def resolve(
         check_warm_start(recipe, task)
     start = start.of_task(task, recipe.config_changes)
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
-    fixed["reaches_all_weights"] = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
+    fixed["reaches_all_weights"] = start.reaches_all_weights
     # Before the trainer, whose accelerator the creation of arguments would reset.
     to_arguments = partial(training_arguments, recipe, setup.placement, setup.folder_of_trainer, **fixed)
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
