@@ -32,7 +32,7 @@ from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.record import Run, RunRecord, all_results, finite_numbers
 from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
-from bertkit.training.runs.training import finish, train, write_files_of_listeners
+from bertkit.training.runs.training import begin, computing, finish, save, train, write_files_of_listeners
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.phases import warm_start
 
@@ -176,33 +176,35 @@ def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, 
     return features, data, truncation
 
 
+def _prepare_first_step(
+    run: FineTuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, is_resumed: bool
+) -> Rivals | None:
+    """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
+    rivals, task, splits = None, run.task, run.splits
+    is_alone = run.teacher is None and run.setup.placement.num_processes == 1
+    if is_alone and getattr(task, "can_score_by_folds", False):
+        rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
+    if folds is not None:
+        folds.train()
+        folds.limit(trainer)
+    if run.recipe.is_warm and not is_resumed:
+        warm_start(trainer, run.recipe, task, splits["train"].examples)
+    return rivals
+
+
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
-
-    def begin(is_resumed: bool) -> Rivals | None:
-        """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
-        rivals, task, splits = None, run.task, run.splits
-        is_alone = run.teacher is None and setup.placement.num_processes == 1
-        if is_alone and getattr(task, "can_score_by_folds", False):
-            rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
-        if folds is not None:
-            folds.train()
-            folds.limit(trainer)
-        if run.recipe.is_warm and not is_resumed:
-            warm_start(trainer, run.recipe, task, splits["train"].examples)
-        return rivals
-
-    results, facts, rivals = train(
-        setup,
-        prepared.record,
-        trainer,
-        run.start.tokenizer,
-        f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW",
-        teacher_bytes=prepared.teacher_bytes,
-        begin=begin,
-    )
+    command = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"
+    with trainer.speed_ups.applied(trainer.model):
+        checkpoint = begin(
+            setup, prepared.record, trainer, run.start.tokenizer, command, teacher_bytes=prepared.teacher_bytes
+        )
+        with computing(setup, trainer):
+            rivals = _prepare_first_step(run, folds, trainer, is_resumed=checkpoint is not None)
+            metrics = train(trainer, checkpoint)
+        results, facts = save(setup, trainer, metrics, checkpoint)
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
     task = fit_decisions(run.task, results["eval"], trainer, directory)

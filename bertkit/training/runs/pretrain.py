@@ -35,7 +35,17 @@ from bertkit.training.pretraining.objective import PretrainingObjective, Reporte
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.record import Run, RunRecord
-from bertkit.training.runs.training import RunSetup, finish, set_attention, set_up, train, trainer_class
+from bertkit.training.runs.training import (
+    RunSetup,
+    begin,
+    computing,
+    finish,
+    save,
+    set_attention,
+    set_up,
+    train,
+    trainer_class,
+)
 from bertkit.training.trainer import BertkitTrainer
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
@@ -98,19 +108,21 @@ def pretrain(
         push_to_hub=push_to_hub,
         callbacks=callbacks,
     )
-    command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
-    results, facts, _ = train(
-        prepared.setup,
-        prepared.record,
-        prepared.trainer,
-        prepared.start.tokenizer,
-        command,
-        logits_per_sequence=prepared.logits_per_sequence,
-        teacher_bytes=prepared.teacher_bytes,
-    )
-    return finish(
-        prepared.setup, prepared.record, prepared.trainer, facts, results, start=prepared.start, note=card_note
-    )
+    setup, record, trainer, start = prepared.setup, prepared.record, prepared.trainer, prepared.start
+    with trainer.speed_ups.applied(trainer.model):
+        checkpoint = begin(
+            setup,
+            record,
+            trainer,
+            start.tokenizer,
+            "bertkit pretrain --recipe recipe.yaml --output-dir NEW",
+            logits_per_sequence=prepared.logits_per_sequence,
+            teacher_bytes=prepared.teacher_bytes,
+        )
+        with computing(setup, trainer):
+            metrics = train(trainer, checkpoint)
+        results, facts = save(setup, trainer, metrics, checkpoint)
+    return finish(setup, record, trainer, facts, results, start=start, note=card_note)
 
 
 @dataclass(frozen=True)

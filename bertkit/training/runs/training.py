@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,6 @@ from bertkit.training.runs.record import Results, Run, RunRecord, all_results, f
 from bertkit.training.trainer import BertkitTrainer
 
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
-
-Begin = Callable[[bool], object]
-"""What precedes the first step of a training, which is resumed from a checkpoint or not."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def trainer_class(placement: Placement) -> type[BertkitTrainer]:
     return BertkitTrainer
 
 
-def train(
+def begin(
     setup: RunSetup,
     record: RunRecord,
     trainer: BertkitTrainer,
@@ -128,9 +126,8 @@ def train(
     *,
     logits_per_sequence: int = 0,
     teacher_bytes: int = 0,
-    begin: Begin | None = None,
-) -> tuple[Results, dict[str, Any], Any]:
-    """Prints the resources, trains, saves and evaluates.
+) -> Path | None:
+    """Prints the resources, tells the listeners of the run, and writes its first files; a collective call.
 
     Args:
         setup: where the run is computed.
@@ -138,54 +135,81 @@ def train(
         trainer, tokenizer: of the model.
         command: repeats the run.
         logits_per_sequence, teacher_bytes: as for `start_lines`.
-        begin: what precedes the first step.
 
     Returns:
-        Results of the training, and of the evaluation set if there is one; facts of the training for ``run.json``; and
-        what ``begin`` has returned.
+        The checkpoint to resume from; None if there is none.
     """
-    directory, recipe, listeners = setup.directory, record.recipe, setup.listeners
-    preemption, begun = Preemption(), None
-    for callback in [*(callback for each in listeners for callback in each.callbacks()), preemption]:
+    directory, listeners = setup.directory, setup.listeners
+    for callback in [callback for each in listeners for callback in each.callbacks()]:
         trainer.add_callback(callback)
-    with trainer.speed_ups.applied(trainer.model):
-        facts = logits_per_sequence, teacher_bytes, bool(trainer.args.tf32)
-        longest = recipe.data.max_seq_length
-        for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
-            say(line)
-        with failing_together():  # all processes check the directory before the first one writes to it
-            directory.check_data(record.data)
-            for each in listeners:
-                each.on_begin(trainer, directory.is_resumed)
-        checkpoint = directory.begin(record, tokenizer, listeners, command)
-        try:
-            products = float32_products("tf32" if trainer.args.tf32 else "ieee")
-            with without_library_bars(), disk_faults(directory.path), products:
-                if begin is not None:
-                    begun = begin(checkpoint is not None)  # a signal ends it at once: nothing is to be saved
-                with preemption.listening():
-                    outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        except KeyError as error:
-            if "metric_for_best_model" not in str(error):
-                raise
-            raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
-        trainer.check_finite(weights=True)
-        kept = best_step_message(trainer)
-        if kept:
-            say(kept)
-        size = sum(weight.nbytes for weight in trainer.model.parameters())
-        with directory.files(size) as folder, without_library_bars():
-            trainer.save_weights(folder)
-            if is_main_process():
-                trainer.state.save_to_json(str(folder / "trainer_state.json"))
-        of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(outcome.metrics, trainer.state)}
-        results = {"train": finite_numbers({**outcome.metrics, **of_run})}
-        if trainer.eval_dataset is not None:
-            # A resumed run may be complete, and has no outputs then.
-            found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
-            results["eval"] = finite_numbers({**found, "eval_samples": len(trainer.evaluated)})
+    facts = logits_per_sequence, teacher_bytes, bool(trainer.args.tf32)
+    longest = record.recipe.data.max_seq_length
+    for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
+        say(line)
+    with failing_together():  # all processes check the directory before the first one writes to it
+        directory.check_data(record.data)
+        for each in listeners:
+            each.on_begin(trainer, directory.is_resumed)
+    return directory.begin(record, tokenizer, listeners, command)
+
+
+@contextmanager
+def computing(setup: RunSetup, trainer: BertkitTrainer) -> Iterator[None]:
+    """Context of the steps of a run, and of what precedes them: a signal ends that at once, since nothing is to be
+    saved."""
+    products = float32_products("tf32" if trainer.args.tf32 else "ieee")
+    with without_library_bars(), disk_faults(setup.directory.path), products:
+        yield
+
+
+def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
+    """Trains from a checkpoint, or from the start; a signal ends it with a checkpoint.
+
+    Returns:
+        Metrics of transformers' Trainer.
+    """
+    preemption = Preemption()
+    trainer.add_callback(preemption)
+    try:
+        with preemption.listening():
+            outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    except KeyError as error:
+        if "metric_for_best_model" not in str(error):
+            raise
+        raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
+    trainer.check_finite(weights=True)
+    return outcome.metrics
+
+
+def save(
+    setup: RunSetup, trainer: BertkitTrainer, metrics: Mapping[str, float], checkpoint: Path | None
+) -> tuple[Results, dict[str, Any]]:
+    """Saves a trained model, and evaluates it unless the last evaluation was one of these weights.
+
+    Args:
+        setup: where the run is computed.
+        trainer: the trainer of the model.
+        metrics, checkpoint: what `train` has returned, and started from.
+
+    Returns:
+        Results of the training, and of the evaluation set if there is one; and facts of the training for ``run.json``.
+    """
+    kept = best_step_message(trainer)
+    if kept:
+        say(kept)
+    size = sum(weight.nbytes for weight in trainer.model.parameters())
+    with setup.directory.files(size) as folder, without_library_bars():
+        trainer.save_weights(folder)
+        if is_main_process():
+            trainer.state.save_to_json(str(folder / "trainer_state.json"))
+    of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(metrics, trainer.state)}
+    results = {"train": finite_numbers({**metrics, **of_run})}
+    if trainer.eval_dataset is not None:
+        # A resumed run may be complete, and has no outputs then.
+        found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
+        results["eval"] = finite_numbers({**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
-    return results, {"resumed_from_step": resumed_from, "kept": kept}, begun
+    return results, {"resumed_from_step": resumed_from, "kept": kept}
 
 
 def write_files_of_listeners(setup: RunSetup, task: Task, config: PreTrainedConfig) -> None:
@@ -216,7 +240,7 @@ def finish(
         setup: where the run was computed.
         record: all that is known of the run.
         trainer: the trainer at the end of the run.
-        facts: facts of the training, from `train`.
+        facts: facts of the training, from `save`.
         results: all results of the run.
         of_kind: further fields of `bertkit.training.runs.listeners.EndOfRun`.
 
