@@ -289,14 +289,6 @@ class BertkitTrainer(Trainer):
             raise self.diverged("an output for an evaluated example is nan")
         return self._scores(self.evaluated, in_dataset_order(outcome.predictions, self.evaluated))
 
-    def score(self, dataset: Any, scores: Scores, prefix: str) -> dict[str, float]:
-        """Returns scores of a data set, its loss if it is labelled, and the time; the names begin with ``prefix``."""
-        of_training, self._scores = self._scores, scores
-        try:
-            return dict(self.predict(dataset, metric_key_prefix=prefix).metrics)
-        finally:
-            self._scores = of_training
-
     def outputs(self, dataset: Any) -> Any:
         """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
 

@@ -21,9 +21,9 @@ from bertkit.training.batches import check_drop_last
 from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
-    Scores,
     fit_decisions,
     score_other_splits,
+    scorer,
     validation_outcome,
     verdict_on_run,
     warn_of_collapse,
@@ -100,7 +100,6 @@ class PreparedFinetuning:
         record: what is known of it so far.
         trainer: the trainer of its model.
         features: rows of `Task.encode` by split.
-        scores: the scores of evaluations.
         new_weights: names of the weights that the encoder lacks.
         folds: the models of folds that score every row; None if there is a validation set.
     """
@@ -109,7 +108,6 @@ class PreparedFinetuning:
     record: RunRecord
     trainer: BertkitTrainer
     features: dict[str, Any]
-    scores: Scores
     new_weights: list[str]
     folds: ModelsOfFolds | None
 
@@ -129,18 +127,18 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
     check_drop_last(run.recipe, len(features["train"]))
-    scores = Scores(run.task, run.splits, features, run.further)
+    validation = features.get("validation")
     trainer, new_weights = run.trainer(
         features["train"],
         run.arguments,
-        eval_dataset=features.get("validation"),
-        scores=scores,
+        eval_dataset=validation,
+        scores=scorer(run.task, validation, run.splits.get("validation"), run.further),
         logs_often=run.recipe.train["logging_steps"] is None,
         callbacks=[*early_stopping(run.recipe), *given.get("callbacks", ())],
     )
     folds = None
     if run.arguments_of_folds is not None:
-        folds = ModelsOfFolds(run, features["train"], scores)
+        folds = ModelsOfFolds(run, features["train"])
         data["validation"] = {**data["train"], "notes": folds.notes()}
     if run.teacher is not None:
         data = {"teacher": {"source": run.teacher.name, "fingerprint": run.teacher.digest}, **data}
@@ -153,7 +151,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
         estimate="folds" if folds else "file" if run.recipe.data.has_validation_set else "held_out",
         started=run.setup.started,
     )
-    return PreparedFinetuning(run, record, trainer, features, scores, new_weights, folds)
+    return PreparedFinetuning(run, record, trainer, features, new_weights, folds)
 
 
 def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, Truncation]]:
@@ -215,8 +213,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     else:
         outcome = validation_outcome(task, trainer, run.splits, features)
     warn_of_collapse(outcome)
-    scores = prepared.scores.of_task(task)
-    others = score_other_splits(scores, trainer, features, directory.path)
+    others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
     results["eval"] |= others["eval"]
     if others["predict"]:
         results["predict"] = others["predict"]
@@ -228,7 +225,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         prepared.record,
         collapse=outcome.collapse,
         verdict=verdict,
-        further_scores=() if scores.further is None else scores.further.computed,
+        further_scores=() if run.further is None else run.further.computed,
         folds={} if folds is None else folds.facts(),
     )
     splits = run.splits if folds is None else run.splits | {"validation": folds.split}

@@ -38,7 +38,7 @@ from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import fold_of_each, scored_by_folds, units
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.recovery import FOLDS_FOLDER
-from bertkit.training.runs.evaluate import Scores
+from bertkit.training.runs.evaluate import scores_of
 from bertkit.training.runs.resolve import FineTuning
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.phases import has_exclusive_classes, warm_start
@@ -54,7 +54,6 @@ class ModelsOfFolds:
     Attributes:
         run: the run whose training rows are scored.
         features: these rows as those of `Task.encode`.
-        scores: computes the scores of the run.
         logits: (2, N, C) float32, of both moments, once the models are trained.
         of_rows: fold of each row, (N,) int64.
         split: the training rows as the rows that are scored.
@@ -62,7 +61,6 @@ class ModelsOfFolds:
 
     run: FineTuning
     features: Any
-    scores: Scores
     logits: np.ndarray = field(default_factory=lambda: np.empty(0), init=False)
 
     @property
@@ -173,7 +171,7 @@ class ModelsOfFolds:
     def evaluation(self) -> dict[str, float]:
         """Returns the scores of the run, ``eval_…``; RecipeError if the main metric is none."""
         logits = self.logits[self.best]
-        scores = {"loss": self._loss(logits), **self.scores.of(logits, *self._columns())}
+        scores = {"loss": self._loss(logits), **scores_of(self.task, logits, *self._columns(), self.run.further)}
         return {f"eval_{name}": value for name, value in scores.items()} | {"eval_samples": len(self.of_rows)}
 
     def outcome(self, task: Task) -> Outcome:
