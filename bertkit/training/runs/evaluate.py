@@ -20,8 +20,7 @@ from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
-from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.trainer import Scores as ScoresOfTrainer
+from bertkit.training.trainer import BertkitTrainer, Scores
 from bertkit.training.warm_start.heads import divide_logits
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def scores_of(
     return scores
 
 
-def scorer(task: Task, features: Any, split: Split | None, further: FurtherMetrics | None) -> ScoresOfTrainer:
+def scorer(task: Task, features: Any, split: Split | None, further: FurtherMetrics | None) -> Scores:
     """Returns the function by which a trainer scores the validation set; `score_split` scores other sets.
 
     Args:
