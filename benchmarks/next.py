@@ -32,8 +32,8 @@ from next_ways import WAYS
 from bertkit.features.next.curve import learning_curve, why_no_curve
 from bertkit.tasks.base import softmax
 from bertkit.tasks.classification.decisions import best_temperatures
-from bertkit.training.linear_head import fit_by_folds, folds_to_fit
-from bertkit.training.pairs import differences
+from bertkit.training.warm_start.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.warm_start.pairs import differences
 
 HERE = Path(__file__).parent
 FILE = HERE / "NEXT.json"

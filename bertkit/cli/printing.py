@@ -23,7 +23,7 @@ from bertkit.runtime.placement.processes import uninterrupted
 from bertkit.runtime.progress import printable, wrapped
 
 if TYPE_CHECKING:
-    from bertkit.training.runs.directory import Run
+    from bertkit.training.runs.record import Run
 
 _BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
 

@@ -21,7 +21,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
-    from bertkit.training.runs.directory import Run as FinishedRun
+    from bertkit.training.runs.record import Run as FinishedRun
 
 AFTER_FINETUNING = ("bertkit predict {} --input FILE", "bertkit demo {}")
 AFTER_PRETRAINING = (
@@ -220,6 +220,6 @@ def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
 
 def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     """Returns the scores of a fine-tuning that are printed, as (key, name), without those of single classes."""
-    from bertkit.training.runs.directory import named_scores
+    from bertkit.training.runs.record import named_scores
 
     return named_scores(metrics)

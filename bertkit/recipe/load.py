@@ -10,7 +10,7 @@ configuration that ``model_type`` names, and the keys of `TuningSettings`; ``tra
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,14 +29,14 @@ from bertkit.recipe.fields import (
 )
 from bertkit.recipe.files import absolute, check_plain, find_recipe, read_recipe_file, recipes_in, to_yaml
 from bertkit.recipe.nearest import nearest_key
-from bertkit.recipe.settings import DISTILL, HubSettings
-from bertkit.runtime.errors import RecipeError, did_you_mean, listed, noted, shown
+from bertkit.recipe.settings import CONTRAST, DISTILL, HEAD, HEAD_RATE, KEYS, PAIRS, DistillationSettings, HubSettings
+from bertkit.runtime.errors import RecipeError, did_you_mean, listed, shown
 from bertkit.runtime.files import write_whole
 from bertkit.runtime.placement.resolve import PlacementSettings
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
-_ACCELERATE_KEY = "distributed_type"  # present in every file of `accelerate config`
+ACCELERATE_KEY = "distributed_type"  # present in every file of `accelerate config`
 _MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8
 _MOST_NAMED = 20  # faults for which a similar key is looked up, which takes time; messages show no more
 
@@ -78,6 +78,38 @@ class Recipe:
     train: dict[str, Any]
     placement: PlacementSettings
     hub: HubSettings
+
+    @property
+    def distillation(self) -> DistillationSettings | None:
+        """Settings of the teacher; None without one."""
+        given = self.train.get(DISTILL)
+        return None if given is None else DistillationSettings(**given)
+
+    @property
+    def has_teacher(self) -> bool:
+        """Whether there is a teacher whose part of the loss has a weight."""
+        return self.distillation is not None and self.distillation.weight > 0
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether something precedes the first step: a linear probe, contrast, texts apart."""
+        return bool(self.train.get(PAIRS) or self.train.get(CONTRAST)) or self.train.get(HEAD) == "probe"
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the loss of the labels is another one than the task's."""
+        return any(self.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
+        rates = map(self.train.get, ("layer_lr_decay", HEAD_RATE))
+        return any(value is not None for value in (*rates, *map(self.model.get, KEYS)))
+
+    @property
+    def config_changes(self) -> dict[str, Any]:
+        """Fields of the checkpoint's configuration that a fine-tuning changes."""
+        return {key: value for key, value in self.model.items() if key not in ("name_or_path", *KEYS)}
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns the six blocks as plain data, which ``load_recipe`` accepts."""
@@ -139,14 +171,17 @@ def load_recipe(
     return recipe
 
 
-def with_absolute_checkpoints(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths of the checkpoint and of the teacher, where these are folders."""
-    model, train = dict(recipe.model), dict(recipe.train)
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
+    model, train, data, task = dict(recipe.model), dict(recipe.train), recipe.data, recipe.task
     if model.get("name_or_path"):
         model["name_or_path"] = absolute(model["name_or_path"])
     if (teacher := train.get(DISTILL)) is not None:
         train[DISTILL] = {**teacher, "teacher": absolute(teacher["teacher"])}
-    return dataclasses.replace(recipe, model=model, train=train)
+    files = {name: absolute(place) for name in getattr(data, "paths", ()) if (place := getattr(data, name))}
+    if metrics := getattr(task, "metrics", ()):
+        task = dataclasses.replace(task, metrics=list(map(absolute, metrics)))
+    return dataclasses.replace(recipe, task=task, data=dataclasses.replace(data, **files), model=model, train=train)
 
 
 def load_placement(source: str | Path) -> dict[str, Any]:
@@ -165,7 +200,7 @@ def load_placement(source: str | Path) -> dict[str, Any]:
         raise RecipeError(f"--placement {shown(str(source))}: expected {', '.join(known)}, or a file")
     path = find_recipe(source if is_file else f"placement/{source}")
     blocks, places = read_recipe_file(path)
-    if _ACCELERATE_KEY in blocks:
+    if ACCELERATE_KEY in blocks:
         raise RecipeError(
             f"placement {source}: this is a configuration file of accelerate; run "
             f"accelerate launch --config_file {path} -m bertkit …, without --placement"
@@ -177,31 +212,6 @@ def load_placement(source: str | Path) -> dict[str, Any]:
     if checker.faults:
         raise RecipeError(f"placement {source}: {listed(checker.faults)}")
     return checker.blocks["placement"]
-
-
-def validate_recipes(files: Sequence[Path], tasks: Tasks, more: Callable[[Recipe], None] | None = None) -> None:
-    """Checks several recipe files.
-
-    Args:
-        files: names or files of recipes and placements.
-        tasks: registry of the tasks.
-        more: further check of each recipe without other faults; raises a RecipeError.
-
-    Raises:
-        RecipeError: a file is invalid; the message lists the faults of all files.
-    """
-    faults: list[str] = []
-    for file in files:
-        with noted(faults, RecipeError):
-            blocks, _ = read_recipe_file(find_recipe(file))
-            if set(blocks) == {"placement"} or _ACCELERATE_KEY in blocks:
-                load_placement(file)
-                continue
-            recipe = load_recipe(file, None, tasks)
-            if more is not None:
-                more(recipe)
-    if faults:
-        raise RecipeError(listed(faults))
 
 
 # ---- checks --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,11 +81,6 @@ class TuningSettings:
 
 KEYS = tuple(each.name for each in dataclasses.fields(TuningSettings) if each.name != "name_or_path")
 """Keys of the ``model`` block that select the weights that fine-tuning changes."""
-
-
-def config_changes(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the configuration that the ``model`` block of a fine-tuning recipe sets."""
-    return {key: value for key, value in model.items() if key != "name_or_path" and key not in KEYS}
 
 
 # ---- train ---------------------------------------------------------------------------------------------------------
@@ -168,23 +162,6 @@ class DistillationSettings:
             return f"relations of queries, keys and values (MiniLMv2), α {self.weight:g}"
         hidden = f", cosine of hidden states {self.hidden:g}" if self.hidden else ""
         return f"α {self.weight:g}, temperature {self.temperature:g}{hidden}"
-
-
-def distillation_settings(train: Mapping[str, Any]) -> DistillationSettings | None:
-    """Returns the settings in the ``train`` block of a checked recipe; ``None`` if it has no teacher."""
-    given = train.get(DISTILL)
-    return None if given is None else DistillationSettings(**given)
-
-
-def has_teacher(train: Mapping[str, Any]) -> bool:
-    """Returns whether a ``train`` block has a teacher with a weight; without one, a run is one without distillation."""
-    settings = distillation_settings(train)
-    return settings is not None and settings.weight > 0
-
-
-def is_warm(train: Mapping[str, Any]) -> bool:
-    """Returns whether something precedes the training by a ``train`` block: a linear probe, contrast, texts apart."""
-    return bool(train.get(PAIRS) or train.get(CONTRAST)) or train.get(HEAD) == "probe"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 AnyTask = TypeVar("AnyTask", bound="Task")
 
 _ROWS_AT_ONCE = 1000  # whose texts are in memory
+_USUAL_FOLDS = 5
+MOST_ROWS = 1000
+"""Training rows up to which a table has few: all are scored by folds if there is no validation set."""
 
 
 @singledispatch
@@ -88,24 +91,29 @@ def units(task: Task, examples: Dataset) -> np.ndarray:
     return texts if of_groups is None else joined(texts, numbered(of_groups))
 
 
-def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
-    """Returns the fold of each training example, (N,) int64: the same for the same data and ``data.split_seed``.
+def fold_of_each(task: Task, examples: Dataset) -> tuple[np.ndarray, str]:
+    """Returns the fold of each training example, the same for the same data and ``data.split_seed``.
 
     The folds have about the same size and the same shares of `strata`. Examples with the same text, and those of one of
     `groups`, are in one fold.
 
+    Returns:
+        The folds, (N,) int64, and words on copies; empty without any.
+
     Raises:
         DataError: there are fewer different texts or groups than folds.
     """
-    column = task.data.group_column
-    return assign_folds(
+    column, texts = task.data.group_column, text_numbers(task, examples)
+    labels, of_groups = strata(task, examples), groups(task, examples)
+    folds = assign_folds(
         int(task.data.folds or 0),
         seed=task.data.split_seed,
-        texts=text_numbers(task, examples),
-        labels=strata(task, examples),
-        groups=groups(task, examples),
+        texts=texts,
+        labels=labels,
+        groups=of_groups,
         of_groups="" if column is None else f"in {column}",
     )
+    return folds, copies_in_words(texts, "example", "copies are in one fold")
 
 
 def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[AnyTask, dict[str, Split]]:
@@ -123,33 +131,38 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
     tests = [name for name in task.splits if name in names and not is_labelled(name)]
     task, loaded = task.load(["train", *tests])
     train = loaded["train"]
+    folds, copies = fold_of_each(task, train.examples)
     if task.data.scores_all_rows:
-        loaded["validation"] = scored_by_folds(task, train)
-        return task, {name: loaded[name] for name in names if name in loaded}
-    held_out = fold_of_each(task, train.examples) == task.data.fold
-    note = (
-        f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
-        f"examples, drawn with data.split_seed {task.data.split_seed}"
-    )
-    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
-    unlabelled = replace(train, notes=(f"{note}; {copies}" if copies else note,), labels="")
-    validation = unlabelled.select(np.flatnonzero(held_out))
-    loaded["train"] = train.select(np.flatnonzero(~held_out))
-    loaded["validation"] = task.data.limited("validation", validation)
+        loaded["validation"] = scored_by_folds(task, train, copies)
+    else:
+        held_out = folds == task.data.fold
+        note = (
+            f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
+            f"examples, drawn with data.split_seed {task.data.split_seed}"
+        )
+        unlabelled = replace(train, notes=(f"{note}; {copies}" if copies else note,), labels="")
+        loaded["train"] = train.select(np.flatnonzero(~held_out))
+        loaded["validation"] = task.data.limited("validation", unlabelled.select(np.flatnonzero(held_out)))
     return task, {name: loaded[name] for name in names if name in loaded}
 
 
-def scored_by_folds(task: Task, train: Split) -> Split:
+def scored_by_folds(task: Task, train: Split, copies: str) -> Split:
     """Returns the training set as the examples that are scored by ``data.folds`` models, none of which has seen them.
 
-    Raises:
-        DataError: it has fewer different texts or groups than folds.
+    ``copies`` are words of `fold_of_each`, for the note on the split.
     """
-    fold_of_each(task, train.examples)
-    copies = copies_in_words(text_numbers(task, train.examples), "example", "copies are in one fold")
     note = (
         f"all {counted(len(train.examples), 'row', form=',')}, each scored by one of {task.data.folds} models that are "
         f"trained on the other folds, drawn with data.split_seed {task.data.split_seed}"
     )
     notes = (f"{note}; {copies}" if copies else note,)
     return replace(train, notes=notes, doubts={}, labels="")
+
+
+def number_of_folds(task: Task, train: Split) -> int:
+    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
+    if task.data.folds:
+        return int(task.data.folds)
+    if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
+        return 0
+    return _USUAL_FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _USUAL_FOLDS else 0

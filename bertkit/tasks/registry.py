@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from bertkit.recipe import load
+from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.errors import RecipeError, listed, noted
 from bertkit.runtime.options import several
 
 if TYPE_CHECKING:
@@ -235,14 +236,21 @@ def validate_recipes(files: str | Path | Sequence[str | Path], *, run_code: bool
         bertkit.validate_recipes(["my-recipe.yaml"])
         ```
     """
-    load.validate_recipes(list(map(Path, several(files))), TASKS, _run_code if run_code else None)
-
-
-def _run_code(recipe: Recipe) -> None:
-    try:
-        recipe.data.run_code()
-    except RecipeError as error:
-        raise RecipeError(f"recipe {recipe.name}: data.{error}") from error
+    faults: list[str] = []
+    for file in map(Path, several(files)):
+        with noted(faults, RecipeError):
+            blocks, _ = read_recipe_file(find_recipe(file))
+            if set(blocks) == {"placement"} or load.ACCELERATE_KEY in blocks:
+                load.load_placement(file)
+                continue
+            recipe = load_recipe(file)
+            if run_code:
+                try:
+                    recipe.data.run_code()
+                except RecipeError as error:
+                    raise RecipeError(f"recipe {recipe.name}: data.{error}") from error
+    if faults:
+        raise RecipeError(listed(faults))
 
 
 class by_kind_of_task(Generic[P, R]):

@@ -48,6 +48,8 @@ def training_arguments(
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
     if values.get("ddp_find_unused_parameters") is None:
         values["ddp_find_unused_parameters"] = not reaches_all_weights
+    if has_tf32(recipe, placement):
+        values["tf32"] = True
     others = {
         "output_dir": str(output_dir),
         **placement.training_arguments(),
@@ -58,8 +60,6 @@ def training_arguments(
     }
     if placement.device == "cuda":
         values.setdefault("eval_accumulation_steps", 16)  # outputs of tokens, such as (N, S, C), would fill the memory
-    if has_tf32(recipe, placement):
-        values["tf32"] = True
     backends: Any = torch.backends
     of_process = backends.fp32_precision
     try:

@@ -13,8 +13,9 @@ from bertkit.data.corpus.settings import TokenObjective
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
 from bertkit.model.configuration_bert import BertConfig
+from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import KEEP, distillation_settings
+from bertkit.recipe.settings import KEEP
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task, task_record
@@ -49,6 +50,11 @@ class Initialization:
     def name(self) -> str:
         """Name of the source in messages."""
         return self.checkpoint or "the new model"
+
+    @property
+    def reaches_all_weights(self) -> bool:
+        """Whether the loss has a gradient for every weight, as those of BERT."""
+        return issubclass(head_class(self.head, self.config, self.name), BertPreTrainedModel)
 
     @property
     def token_objective(self) -> TokenObjective:
@@ -95,21 +101,20 @@ def finetuning_start(recipe: Recipe) -> Initialization:
         CheckpointError: the checkpoint cannot be loaded.
         RecipeError: the recipe names no checkpoint, or inputs longer than it reads.
     """
-    source, distilled = recipe.model.get("name_or_path"), distillation_settings(recipe.train)
-    if source is not None:
-        stored = read_config(source, any_encoder=True)
-        unchanged = stored.build({})
-        check_positions(recipe.data.max_seq_length, unchanged, source)
-        layers = kept_layers(recipe, unchanged)
-        tokenizer = load_tokenizer(source, config=unchanged)
-        return Initialization(source, tokenizer, unchanged, layers=layers, stored=stored)
-    if distilled is None:
-        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
-    tokenizer = load_tokenizer(distilled.teacher)
-    ids = max(tokenizer.get_vocab().values()) + 1  # gaps included
-    fields = {"vocab_size": ids, "pad_token_id": tokenizer.pad_token_id}
-    stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
-    return Initialization(None, tokenizer, stored.build({}), stored=stored)
+    source, distilled = recipe.model.get("name_or_path"), recipe.distillation
+    if source is None:
+        if distilled is None:
+            raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
+        tokenizer = load_tokenizer(distilled.teacher)
+        ids = max(tokenizer.get_vocab().values()) + 1  # gaps included
+        fields = {"vocab_size": ids, "pad_token_id": tokenizer.pad_token_id}
+        stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
+        return Initialization(None, tokenizer, stored.build({}), stored=stored)
+    stored = read_config(source, any_encoder=True)
+    unchanged = stored.build({})
+    check_positions(recipe.data.max_seq_length, unchanged, source)
+    tokenizer = load_tokenizer(source, config=unchanged)
+    return Initialization(source, tokenizer, unchanged, layers=kept_layers(recipe, unchanged), stored=stored)
 
 
 def kept_layers(recipe: Recipe, config: PreTrainedConfig) -> Sequence[int] | None:

@@ -20,7 +20,8 @@ from transformers import PretrainedConfig
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, PAIRS, usual_epochs
 from bertkit.runtime.progress import counted
-from bertkit.training.contrast import can_contrast
+from bertkit.tasks.folds import MOST_ROWS
+from bertkit.training.warm_start.contrast import can_contrast
 
 FITS_DATA = "fit_schedule"
 """Key of the ``train`` block: the values of `FITTED` that a recipe lacks are chosen by `fitted_schedule`."""
@@ -29,8 +30,6 @@ FITTED = ("learning_rate", "num_train_epochs", "load_best_model_at_end", "save_s
 
 _RATES = ((256, 2e-4), (512, 1e-4), (768, 5e-5), (1024, 3e-5))  # by the hidden size that encoders stay below
 _RATE_OF_LARGE = 2e-5
-MOST_ROWS = 1000
-"""Training rows up to which a table has few: all are scored by folds if there is no validation set."""
 
 TELLING = 100
 """Scored examples from which on epochs can be told apart."""

@@ -22,7 +22,7 @@ from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task
-from bertkit.training.batches import batch_size, part_of_batch
+from bertkit.training.batches import batch_size, num_tokens, part_of_batch
 from bertkit.training.evaluation import EqualsByLoss
 
 ComputePart = Callable[[torch.nn.Module, dict[str, Any], torch.Tensor | int | None], torch.Tensor]
@@ -228,9 +228,12 @@ class StepRecord:
             self.paused += time.perf_counter() - self._paused_since
             self._paused_since = None
 
-    def add_tokens(self, tokens: torch.Tensor) -> None:
-        """Adds the tokens of a micro-batch, 0-d."""
-        self._tokens = tokens if self._tokens is None else self._tokens + tokens
+    def add_tokens(self, batches: Sequence[Mapping[str, Tensor]]) -> None:
+        """Adds the tokens of micro-batches, without padding."""
+        for batch in batches:
+            if "attention_mask" in batch:
+                tokens = num_tokens(batch["attention_mask"])
+                self._tokens = tokens if self._tokens is None else self._tokens + tokens
 
     def results(self, metrics: Mapping[str, float], state: TrainerState) -> dict[str, float]:
         """Returns results of the whole run, of which transformers has those since the resumption.

@@ -19,16 +19,11 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
-from transformers.trainer_utils import (
-    PREFIX_CHECKPOINT_DIR,
-    EvalLoopOutput,
-    EvalPrediction,
-    rotate_checkpoints,
-)
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
-from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
+from bertkit.training.batches import GlobalBatches, part_of_batch, training_order, unlabelled
 from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
     EqualsByLoss,
@@ -62,7 +57,7 @@ class BertkitTrainer(Trainer):
         evaluation: that of the evaluation, whose ``count`` is 0-d; None for the same one.
         precision: dtype of autocast of the training; None for float32, the precision of all evaluations.
         tuning: learning rates by layer and adapters of the model; None for neither.
-        speed_ups: those of CPUs that the run has.
+        speed_ups: those of CPUs that the run has; whoever trains applies them.
         regroups: they may move examples between the micro-batches of a step.
         scores: computes the scores of an evaluation; None for its loss alone.
         scores_the_loss: ``scores`` returns the evaluation loss.
@@ -71,11 +66,9 @@ class BertkitTrainer(Trainer):
         model, args, callbacks, kwargs: as for transformers' Trainer.
 
     Attributes:
-        objective: the objective of the training.
         batches: the batch sampler of this process.
         progress: prints the lines of the run.
         record: what is known of the steps.
-        speed_ups: those of CPUs; whoever trains applies them.
         evaluated: the data set of the last evaluation.
     """
 
@@ -105,15 +98,14 @@ class BertkitTrainer(Trainer):
         self._scores, self._scores_the_loss = scores, scores_the_loss
         self._tuning, self._regroups, self._drop_last = tuning, regroups, drop_last
         self.speed_ups = speed_ups or CpuSpeedUps()
+        self.record, self.progress = StepRecord(), Progress(what, logs_often)
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
-        self.record = StepRecord()
-        self.progress = Progress(what, logs_often)
         # The callback on equals is the last: early stopping compares scores alone.
         all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
-        in_order = None if scores is None else self._scores_in_order
-        super().__init__(model=model, args=args, callbacks=all_callbacks, compute_metrics=in_order, **kwargs)
+        kwargs["compute_metrics"] = None if scores is None else self._scores_in_order
+        super().__init__(model=model, args=args, callbacks=all_callbacks, **kwargs)
         self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
         self.remove_callback(PrinterCallback)
@@ -171,9 +163,7 @@ class BertkitTrainer(Trainer):
         ]
         if not batch_samples:
             return [], None
-        for batch in batch_samples:
-            if "attention_mask" in batch:
-                self.record.add_tokens(num_tokens(batch["attention_mask"]))
+        self.record.add_tokens(batch_samples)
         self._memory.begin_step(batch_samples)
         self.objective.begin_step()
         # The sum over micro-batches and processes, in the shape of each count: 0-d, or several counts.
@@ -252,8 +242,7 @@ class BertkitTrainer(Trainer):
     def prediction_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor | None, Any, Any]:
-        is_labelled = any(name in inputs for name in self.label_names)
-        given = inputs if is_labelled else self._of_model(inputs)
+        given = inputs if any(name in inputs for name in self.label_names) else self._of_model(inputs)
         loss, logits, labels = super().prediction_step(model, given, *args, **kwargs)
         if loss is not None and self._evaluation is not None and not self._scores_the_loss:
             own, is_filled_up = self._evaluation.next_batch()
@@ -300,15 +289,6 @@ class BertkitTrainer(Trainer):
             raise self.diverged("an output for an evaluated example is nan")
         return self._scores(self.evaluated, in_dataset_order(outcome.predictions, self.evaluated))
 
-    def score(self, dataset: Any, scores: Scores, prefix: str) -> dict[str, float]:
-        """Returns scores of a data set, its loss if it is labelled, and the time; the names begin with ``prefix``."""
-        of_training, self._scores = self._scores, scores
-        try:
-            metrics: dict[str, float] = self.predict(dataset, metric_key_prefix=prefix).metrics
-        finally:
-            self._scores = of_training
-        return metrics
-
     def outputs(self, dataset: Any) -> Any:
         """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
 
@@ -337,8 +317,7 @@ class BertkitTrainer(Trainer):
         self.record.steps_before = self.state.global_step
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
         has_stopped = any(each.early_stopping_patience_counter >= each.early_stopping_patience for each in stopped)
-        is_trained = self.state.global_step >= max_steps or has_stopped
-        return (num_train_epochs, 0) if is_trained else place
+        return (num_train_epochs, 0) if self.state.global_step >= max_steps or has_stopped else place
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Saves a complete checkpoint of finite weights; only then removes those beyond ``save_total_limit``."""

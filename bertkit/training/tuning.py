@@ -13,7 +13,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HEAD_RATE, KEYS, LORA, LoraSettings
 from bertkit.runtime.errors import PlacementError, RecipeError, importing
 from bertkit.runtime.placement.resolve import Placement
-from bertkit.training.heads import classifier_of
+from bertkit.training.warm_start.heads import classifier_of
 
 _ADAPTER = "default"  # PEFT's name of the only adapter of a model
 _LAST = 1 << 20  # place of the last layer of the head behind all others

@@ -30,7 +30,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.runs.directory import Run as FinishedRun
+from bertkit.training.runs.record import Run as FinishedRun
 
 
 def walk(command, path=()):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.cli.printing import print_next, print_results, print_wrapped
-from bertkit.training.runs.directory import Run
+from bertkit.training.runs.record import Run
 
 
 @pytest.mark.parametrize("collapse", ["all predictions are 'good'", None])

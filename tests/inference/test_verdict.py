@@ -17,8 +17,8 @@ from bertkit.inference.predictor import load_task
 from bertkit.inference.verdict import Verdict, still_falls, verdict_of
 from bertkit.runtime.errors import BertkitError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs.directory import Run
 from bertkit.training.runs.evaluate import verdict_on_run
+from bertkit.training.runs.record import Run
 
 
 @pytest.mark.parametrize(

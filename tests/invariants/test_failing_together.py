@@ -8,7 +8,7 @@ import pytest
 
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.arguments import training_arguments
-from bertkit.training.runs.run_directory import set_up
+from bertkit.training.runs.training import set_up
 
 SETTINGS = {
     "model.num_hidden_layers": 1,
@@ -25,11 +25,11 @@ SETTINGS = {
 # Functions that only the first process calls, or whose results it has before the other.
 FAILING = [
     "pretrain.load_corpus",
-    "run_directory.save_tokenizer",
+    "directory.save_tokenizer",
     "Trainer._save",
     "Trainer._save_optimizer_and_scheduler",
     "trainer.write_manifest",
-    "run_directory.write_results",
+    "training.write_results",
     "training.tell_end",
 ]
 PROGRAM = """
@@ -37,7 +37,7 @@ import json, os
 from transformers import Trainer
 import bertkit
 from bertkit.runtime.errors import BertkitError, OutputError
-from bertkit.training.runs import pretrain, run_directory, training
+from bertkit.training.runs import directory, pretrain, training
 from bertkit.training import trainer
 
 corpus, folder, settings, failing = json.loads(os.environ["VALUES"])
@@ -67,7 +67,7 @@ for name in failing:
     setattr(module, function, whole)
 train("run", 4)
 if not is_first:
-    run_directory.last_checkpoint = lambda folder: None
+    directory.last_checkpoint = lambda folder: None
 train("run", 6, resume=True)
 """
 

@@ -53,7 +53,7 @@ def test_folds_divide_the_training_set_by_class(table, tmp_path):
 def test_a_group_stays_in_one_fold(table):
     grouped = task(table, folds=3, fold=0, group_column="author")
     _, splits = grouped.load(["train"])
-    folds = fold_of_each(grouped, splits["train"].examples)
+    folds, _ = fold_of_each(grouped, splits["train"].examples)
     assert len(set(zip(folds.tolist(), [number % 6 for number in range(30)], strict=True))) == 6
     assert Counter(folds.tolist()) == {0: 10, 1: 10, 2: 10}
 

@@ -17,7 +17,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import place
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.arguments import check_schedule, training_arguments, validate_training_arguments
-from bertkit.training.runs.resolve import checked_recipe
+from bertkit.training.runs.resolve import finetuning_recipe
 
 CPU = {"placement.device": "cpu", "placement.mixed_precision": "no"}
 
@@ -128,7 +128,7 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
 
 def test_steps_of_the_vocabulary_need_pretraining():
     with pytest.raises(RecipeError, match=r"train\.vocabulary_steps: is for pre-training"):
-        checked_recipe(load_recipe("finetune/glue/sst2", {"train.vocabulary_steps": 3}))
+        finetuning_recipe("finetune/glue/sst2", overrides={"train.vocabulary_steps": 3})
 
 
 def test_a_share_of_decay_steps_needs_pretraining():

@@ -45,7 +45,7 @@ from bertkit.training.pretraining.recipe import pretraining_recipe
 from bertkit.training.runs.directory import check_place
 from bertkit.training.runs.finetune import prepare_finetuning
 from bertkit.training.runs.pretrain import prepare_pretraining
-from bertkit.training.runs.resolve import finetuning_recipe, with_absolute_paths
+from bertkit.training.runs.resolve import finetuning_recipe
 from bertkit.training.runs.resuming import check_same_data
 
 # Code and place of the errors with which a run would end before its first step.
@@ -125,7 +125,7 @@ def check(
         return Report((finding_of(refused),))
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
         if fix is not None:
-            write_fixed(with_absolute_paths(resolved), Path(fix), labels)
+            write_fixed(resolved, Path(fix), labels)
         findings: list[Finding] = []
         subject = _prepare(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
@@ -279,7 +279,6 @@ def _prepare_parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     source = recipe.model.get("name_or_path")
     if not isinstance(recipe.data, FineTuningData):
         return subject
-    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
 
     def data() -> None:
         subject.task, subject.splits = load_splits(task_of_recipe(recipe))

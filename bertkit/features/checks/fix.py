@@ -25,7 +25,6 @@ from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.training.runs.resolve import with_absolute_paths
 
 _MOST_ODD = 0.1  # part of the rows of a table
 _LONGEST = 128  # tokens of a text for its vector, as in the rule label-noise
@@ -206,7 +205,6 @@ def check_tables(recipe: Recipe) -> dict[str, CheckedTable]:
     """
     if not isinstance(task_of_recipe(recipe), ClassificationTask):
         return {}
-    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
     sources = {"train": recipe.data.train_file, "validation": recipe.data.validation_file}
     return {
         name: _check_table(source, recipe, is_fixed=name == "train")

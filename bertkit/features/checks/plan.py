@@ -24,9 +24,9 @@ from bertkit.features.checks.trial import Speed, Trial
 from bertkit.recipe.settings import CONTRAST, PAIRS
 from bertkit.runtime.files import readable_size
 from bertkit.runtime.progress import counted, memory_size
-from bertkit.training.pairs import PAIRS_OF_BATCH
 from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
-from bertkit.training.warm_start import size_of_contrast
+from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH
+from bertkit.training.warm_start.phases import size_of_contrast
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32

@@ -87,7 +87,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     divided = loaded.with_settings()
     divided.data = replace(loaded.data, folds=folds, fold=0)
     try:
-        of_each = fold_of_each(divided, split.examples)
+        of_each, _ = fold_of_each(divided, split.examples)
     except DataError as error:
         reason = str(error).removeprefix("data.folds: ")
         raise DataError(f"{split.source}: too few examples: {reason}") from error

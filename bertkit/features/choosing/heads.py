@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertkit.training.linear_head import MOST_FITTED, fit_head
+from bertkit.training.warm_start.linear_head import MOST_FITTED, fit_head
 
 STRENGTHS = (100.0, 10.0)
-"""Strengths of the penalty that are tried, see `bertkit.training.linear_head`."""
+"""Strengths of the penalty that are tried, see `bertkit.training.warm_start.linear_head`."""
 
 
 class Head(NamedTuple):

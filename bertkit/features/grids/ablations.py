@@ -25,9 +25,9 @@ from bertkit.runtime.progress import counted, say
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.runs.directory import check_contents, is_finished, recorded
+from bertkit.training.runs.directory import check_contents, check_repeated_run
 from bertkit.training.runs.pretrain import pretrain
-from bertkit.training.runs.resuming import check_repeated_run
+from bertkit.training.runs.record import is_finished, recorded
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
 """Recipes in ``pretrain/ablations/``; the others are compared with the first."""

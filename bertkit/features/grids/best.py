@@ -11,12 +11,11 @@ from bertkit.features.grids.definition import RUNS, Definition
 from bertkit.features.grids.results import GridResults, best_cells
 from bertkit.features.grids.workers import record_of, write_record
 from bertkit.inference.evaluation import outcome_of
-from bertkit.inference.outcome import all_scores
 from bertkit.runtime.files import read_json
 from bertkit.tasks.splits import splits_to_write
-from bertkit.training.runs.directory import write_results
-from bertkit.training.runs.evaluate import results_of_split, suffix_of, write_split
+from bertkit.training.runs.evaluate import score_split, suffix_of, write_split
 from bertkit.training.runs.listeners import complete_run
+from bertkit.training.runs.record import write_results
 
 _RESULTS = "predict_results.json"
 
@@ -51,10 +50,8 @@ def _predict(place: Path, tests: Sequence[str]) -> None:
     for name in tests:
         outcome = outcome_of(place, name)
         task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
-        is_labelled = set(task.label_columns) <= set(outcome.features)
-        scores = all_scores(task, *columns, None) if is_labelled else {}
-        known = {f"predict_{key}": value for key, value in scores.items() if math.isfinite(value)}
-        metrics |= results_of_split(name, known, outcome.number_of_inputs)
+        results = score_split(task, name, *columns, None, {}, outcome.number_of_inputs)
+        metrics |= {key: value for key, value in results.items() if math.isfinite(value)}
         if name in splits_to_write(task, tests):
             write_split(task, name, *columns, place)
-    write_results(place, "predict", metrics)
+    write_results(place, {"predict": metrics})

@@ -20,7 +20,7 @@ from bertkit.runtime.json_text import dumps
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.runs.listing import GRID_FILE as GRID_FILE
-from bertkit.training.runs.resolve import with_absolute_paths
+from bertkit.training.runs.resolve import finetuning_recipe
 from bertkit.training.runs.resuming import TRACKING_KEYS
 
 Record = Mapping[str, Any]
@@ -116,7 +116,7 @@ class Definition:
             values |= {"data.folds": self.folds, "data.fold": cell.fold}
         elif self.recipe.data.folds is None:
             values["data.folds"] = 0  # the runs are compared by the same held-out rows
-        return with_absolute_paths(load_recipe(self.recipe, values))
+        return finetuning_recipe(self.recipe, overrides=values)
 
 
 def define(
@@ -148,7 +148,7 @@ def define(
         )
     first = base.train["seed"]
     numbers = seeds if not isinstance(seeds, int) else range(first, first + min(max(seeds, 1), _MOST_CELLS))
-    definition = Definition(with_absolute_paths(base), values, spaces, trials, tuple(numbers), folds)
+    definition = Definition(finetuning_recipe(base), values, spaces, trials, tuple(numbers), folds)
     if definition.number_of_cells > _MOST_CELLS:
         faults.append(f"the grid has {definition.number_of_cells} runs; expected at most {_MOST_CELLS}")
     else:

@@ -32,11 +32,11 @@ from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.training.arguments import check_callbacks
-from bertkit.training.runs.directory import check_contents, is_finished, recorded, writes_run
+from bertkit.training.runs.directory import check_contents, check_repeated_run, writes_run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.listeners import run_group
-from bertkit.training.runs.resolve import with_absolute_paths
-from bertkit.training.runs.resuming import check_repeated_run
+from bertkit.training.runs.record import is_finished, recorded
+from bertkit.training.runs.resolve import finetuning_recipe
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 
@@ -56,7 +56,7 @@ class GlueResults:
             if no task had a test set.
         missing: files that the leaderboard requires and no task has written.
         collapsed: task → description of its predictions on dev, if they are all the same; see
-            `bertkit.training.runs.directory.Run`.
+            `bertkit.training.runs.record.Run`.
     """
 
     output_dir: Path
@@ -126,7 +126,7 @@ def finetune_glue(
     check_tasks(tasks)
     output_dir = Path(output_dir)
     values = all_values(overrides, model, data_dir)
-    recipes = {name: with_absolute_paths(load_recipe(GLUE + name, values)) for name in tasks}
+    recipes = {name: finetuning_recipe(GLUE + name, overrides=values) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
     check_contents(output_dir, _own_entries())

@@ -17,7 +17,6 @@ from bertkit.features.grids.values import Range, Values
 from bertkit.features.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.outcome import further_metrics
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import config_changes
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, TrainingError, importing, listed, noted
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.locks import FolderInUseError, RunLock
@@ -31,7 +30,7 @@ from bertkit.tasks.splits import is_labelled
 from bertkit.training.evaluation import best_checkpoint_arguments
 from bertkit.training.initialization import finetuning_start
 from bertkit.training.runs.directory import check_place, contents
-from bertkit.training.runs.run_directory import set_up
+from bertkit.training.runs.training import set_up
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ def prepare(
         with noted(faults, BertkitError):
             start = finetuning_start(recipe)
             assert start.stored is not None
-            start.stored.build(config_changes(recipe.model))
+            start.stored.build(recipe.config_changes)
     with noted(faults, BertkitError):
         further_metrics(getattr(definition.recipe.task, "metrics", ()))
         task, splits = load_splits(task)

@@ -257,7 +257,7 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         mean = dataclasses.replace(outcomes[0], outputs=mean_outputs([each.outputs for each in outcomes]))
         sides.append(mean.predictions_and_references())
         _, splits = mean.task.load(["train"])
-        indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
+        indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples)[0] == fold).tolist()
         of_fold = out_of_fold_rows(mean, indices, [fold] * len(indices))
         rows |= {row["index"]: row for row in of_fold}
     write_json_lines(folder / OUT_OF_FOLD_FILE, [rows[index] for index in sorted(rows)])

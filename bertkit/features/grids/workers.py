@@ -30,10 +30,11 @@ from bertkit.runtime.progress import duration, is_score, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.splits import is_scored
-from bertkit.training.runs.directory import is_finished, recorded, run_scope
+from bertkit.training.runs.directory import run_scope
 from bertkit.training.runs.finetune import prepare_finetuning, train_and_score
 from bertkit.training.runs.listeners import run_group
 from bertkit.training.runs.listing import RECORDS as RECORDS
+from bertkit.training.runs.record import is_finished, recorded
 
 ENCODED = "encoded"
 """Folder of the tokenized data of a grid."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertkit.runtime.progress import counted
-from bertkit.training.linear_head import fit_by_folds, fit_head, folds_to_fit
+from bertkit.training.warm_start.linear_head import fit_by_folds, fit_head, folds_to_fit
 
 LEVEL = 0.9
 """Share of the intervals that are to hold the accuracy that is reached."""

@@ -16,7 +16,7 @@ from bertkit.metrics import score_range
 from bertkit.metrics.intervals import mean_interval
 from bertkit.runtime.files import read_json
 from bertkit.runtime.progress import is_score
-from bertkit.training.runs.directory import recorded
+from bertkit.training.runs.record import recorded
 
 _PART = 0.05  # a set whose number of examples differs by more than this share from the published one is another set
 

@@ -16,7 +16,7 @@ from bertkit.metrics.pretraining import score_names
 from bertkit.model.checkpoint.encoders import BERT, head_class
 from bertkit.recipe.files import parse_value, to_yaml, without_paths
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import KEEP, LORA, LoraSettings, distillation_settings
+from bertkit.recipe.settings import KEEP, LORA, LoraSettings
 from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import counted, is_score
 from bertkit.tasks.base import Task, truncation_hint
@@ -247,7 +247,7 @@ def base_model(recipe: Recipe) -> str | None:
 
 def about_teacher(recipe: Recipe) -> list[str]:
     """Returns the sentence in Markdown about the teacher of a run; none without one."""
-    settings = distillation_settings(recipe.train)
+    settings = recipe.distillation
     if settings is None or not settings.weight:
         return []
     return [f"Distilled from {code(without_paths(settings.teacher))} with {settings}."]
@@ -264,7 +264,7 @@ def pretrained_card(
     origin = "from scratch" if source is None else f"further from {about_checkpoint(recipe)}"
     if start.layers is not None:
         origin += ","
-    settings = distillation_settings(recipe.train)
+    settings = recipe.distillation
     fills_masks = start.token_objective == "masked_lm"
     about = about_teacher(recipe)
     if settings is not None and settings.weight == 1:

@@ -19,7 +19,7 @@ from bertkit.model.checkpoint.encoders import model_inputs, saved_head
 from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.model.loss_bert import mean_loss
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import DistillationSettings, distillation_settings
+from bertkit.recipe.settings import DistillationSettings
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task, head_name
@@ -69,9 +69,9 @@ class FinetunedTeacher(Teacher):
                 f"{task.name} needs {head_name(task)}; give a checkpoint that was fine-tuned for this task"
             )
         check_positions(task.data.max_seq_length, config, name)
-        self._order = _order_of_labels(task, config, name)
         with without_library_bars():
             model, _ = load_model(task.head, name, config, new_head=False)
+        self._order = _order_of_labels(task, config, name)
         task.prepare(model)
         super().__init__(settings, model, OutputRecorder({HIDDEN: computing_all(model)} if settings.hidden else {}))
         self._task = task
@@ -167,7 +167,7 @@ def finetuned_teacher(
     Raises:
         BertkitError: the teacher cannot be loaded, or does not fit the student or the data.
     """
-    settings = distillation_settings(recipe.train)
+    settings = recipe.distillation
     assert settings is not None
     if settings.objective == "minilm":
         raise RecipeError(

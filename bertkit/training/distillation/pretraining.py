@@ -20,7 +20,7 @@ from bertkit.model.checkpoint.load import check_positions, load_config, load_mod
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import DistillationSettings, distillation_settings
+from bertkit.recipe.settings import DistillationSettings
 from bertkit.runtime.errors import CheckpointError, PlacementError, RecipeError
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import without_library_bars
@@ -261,7 +261,7 @@ def pretrained_teacher(recipe: Recipe, start: Initialization, placement: Placeme
     Raises:
         BertkitError: as `PretrainedTeacher`; or the placement or a setting of the run does not work with a teacher.
     """
-    settings = distillation_settings(recipe.train)
+    settings = recipe.distillation
     assert settings is not None
     if placement.device == "xla" or placement.strategy == "fsdp":
         where = "XLA" if placement.device == "xla" else "fsdp"

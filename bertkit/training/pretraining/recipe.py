@@ -10,7 +10,7 @@ from typing import Any
 from bertkit.data.corpus.sentences import resolved_name
 from bertkit.model.checkpoint.encoders import MODEL_TYPE, check_pair_objective
 from bertkit.recipe.files import absolute
-from bertkit.recipe.load import Recipe, with_absolute_checkpoints
+from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.recipe.settings import WARM_START
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.options import several
@@ -56,7 +56,7 @@ def checked_recipe(recipe: Recipe) -> Recipe:
         tokenizer=data.tokenizer and absolute(data.tokenizer),
         sentence_splitter=resolved_name(data.sentence_splitter),
     )
-    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data))
+    return with_absolute_paths(dataclasses.replace(recipe, data=data))
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:

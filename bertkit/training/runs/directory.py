@@ -1,49 +1,45 @@
-"""The directory of a run: what holds while one writes there, and its recipe, results and ``run.json``."""
+"""The directory of a run: what may be written to, the scope of a run that writes there, its first files, resumption.
+
+With several processes all of them check and compute; only the first one writes files and prints.
+"""
 
 from __future__ import annotations
 
-import math
 import os
-import platform
-import shlex
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
 from functools import wraps
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
-from bertkit.inference.verdict import NO_VERDICT, Verdict
+from transformers import PreTrainedTokenizerBase
+
+from bertkit.model.checkpoint.load import save_tokenizer
 from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
 from bertkit.runtime.errors import OutputError, RecipeError, TrainingError
-from bertkit.runtime.files import check_links, is_temporary, read_json, readable_size, write_json
+from bertkit.runtime.files import check_links, clean_run_folder, disk_faults, into_folder, is_temporary
 from bertkit.runtime.locks import LOCK_FILE, RunLock
-from bertkit.runtime.pages.summary import Summarized, Summary
-from bertkit.runtime.placement.inference import EVALUATION_PRECISION
-from bertkit.runtime.placement.processes import is_main_process
-from bertkit.runtime.placement.processor import processor
-from bertkit.runtime.progress import counted, is_of_class, is_score, keeping_warnings, warnings_said
-from bertkit.runtime.version import __version__
-from bertkit.training.arguments import has_tf32
-from bertkit.training.progress import device_name
-from bertkit.training.recovery import interruptions_reported
-
-if TYPE_CHECKING:
-    from bertkit.runtime.placement.resolve import Placement
-    from bertkit.tasks.splits import Truncation
+from bertkit.runtime.placement.processes import (
+    failing_together,
+    from_main_process,
+    is_main_process,
+    is_restarted_by_launcher,
+)
+from bertkit.runtime.progress import counted, keeping_warnings, say
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.recovery import folds_done, interruptions_reported, last_checkpoint
+from bertkit.training.runs.listeners import Listener
+from bertkit.training.runs.record import RunRecord, is_finished
+from bertkit.training.runs.resuming import check_same_data, check_same_recipe
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
-"""First lines of a run's ``recipe.yaml``, see `bertkit.training.runs.run_directory`."""
-_LARGE = 10**8  # bytes of checkpoints that the end of a run names
-_PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
-
+"""First lines of a run's ``recipe.yaml``, see `heading`."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -51,155 +47,128 @@ Result = TypeVar("Result")
 _at_end: ContextVar[ExitStack | None] = ContextVar("at_end", default=None)
 
 
-@dataclass(frozen=True)
-class Run(Summarized):
-    """Result of `bertkit.pretrain` and `bertkit.finetune`.
+class RunDirectory:
+    """The directory of a run.
+
+    Args:
+        path: a new or empty folder; with ``resume`` the directory of the run to continue.
+        resume: continue from the last checkpoint there. In a new folder a run is started, if the launcher may restart
+            the processes.
 
     Attributes:
-        output_dir: the run directory; its top level loads with ``AutoModel….from_pretrained``.
-        metrics: the contents of ``all_results.json``.
-        collapse: description of the predictions if they are the same for the whole validation set, such as "all
-            predictions are 'good'"; None for other runs, and for pre-training.
-        verdict: what the scores say, and what to try next; empty for pre-training.
-    """
-
-    output_dir: Path
-    metrics: dict[str, float]
-    collapse: str | None = None
-    verdict: Verdict = NO_VERDICT
-
-    def summary(self) -> Summary:
-        """Returns what is printed, and shown in notebooks."""
-        scores = [(name, self.metrics[key]) for key, name in named_scores(self.metrics)]
-        return Summary(f"Run {self.output_dir}", scores, self.verdict.sentences)
-
-    @property
-    def disk(self) -> str | None:
-        """Lines on the disk space of a run with large checkpoints, and how to free theirs; None for other runs."""
-        folders = sorted(path for path in self.output_dir.glob("checkpoint-*") if path.is_dir())
-        of_checkpoints, of_all = (
-            sum(file.stat().st_size for folder in places for file in folder.rglob("*") if file.is_file())
-            for places in (folders, [self.output_dir])
-        )
-        if of_checkpoints < _LARGE:
-            return None
-        part = f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}"
-        free = f"rm -r {shlex.quote(str(self.output_dir))}/checkpoint-*"
-        return f"disk: {readable_size(of_all)}, {part} that only --resume needs; to free them:\n  {free}"
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """Contents of ``run.json``; ``wall_time`` is in seconds, for a resumed run since its resumption.
-
-    ``evaluation_precision`` is that of the scores at the end of the run, of its predictions, and of all later ones of
-    `bertkit.report` and `bertkit.compare`.
-
-    Attributes:
-        recipe, placement: of the run.
-        data: facts of each split, or of the corpus.
-        truncation: what was cut of each split.
-        main_metric: name of the score by which the task compares checkpoints; None if it has none.
-        collapse, verdict: as in `Run`.
-        curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
-        further_scores: names of the scores of ``task.metrics``.
-        estimate: how the scores were made: ``folds``, ``held_out`` or ``file``; None for pre-training.
-        folds: what is known of the models of folds; empty without them.
-        started: time of the start in seconds since 1970.
-    """
-
-    recipe: Recipe
-    placement: Placement
-    data: Mapping[str, Any] = field(default_factory=dict)
-    truncation: Mapping[str, Truncation] = field(default_factory=dict)
-    main_metric: str | None = None
-    collapse: str | None = None
-    verdict: Verdict = NO_VERDICT
-    curves: Mapping[str, Any] = field(default_factory=dict)
-    further_scores: Sequence[str] = ()
-    estimate: str | None = None
-    folds: Mapping[str, Any] = field(default_factory=dict)
-    started: float = field(default_factory=time.time)
-
-    def versions(self) -> dict[str, str]:
-        """Returns the versions of the packages that results depend on."""
-        return {"bertkit": __version__, **{name: version(name) for name in _PACKAGES}}
-
-    def wall_time(self) -> float:
-        """Returns the seconds since the start, for a resumed run since its resumption."""
-        return round(time.time() - self.started, 1)
-
-    def write(self, output_dir: Path, **facts: Any) -> None:
-        """Writes ``run.json``."""
-        record = {
-            "recipe": self.recipe.name,
-            "versions": {**self.versions(), "python": platform.python_version()},
-            "placement": {
-                "device": self.placement.device,
-                "num_processes": self.placement.num_processes,
-                "strategy": self.placement.strategy,
-                "mixed_precision": self.placement.mixed_precision,
-                "tf32": has_tf32(self.recipe, self.placement),
-                "per_device_train_batch_size": self.placement.per_device_train_batch_size,
-                "gradient_accumulation_steps": self.placement.gradient_accumulation_steps,
-                "evaluation_precision": EVALUATION_PRECISION,
-            },
-            "hardware": {"device": device_name(self.placement.device), "processor": processor()},
-            "seed": self.recipe.train["seed"],
-            "data": self.data,
-            "truncation": {split: vars(cut) for split, cut in self.truncation.items()},
-            "main_metric": self.main_metric,
-            "collapse": self.collapse,
-            "verdict": list(self.verdict.sentences),
-            "proposal": None if self.verdict.proposal is None else asdict(self.verdict.proposal),
-            "warnings": warnings_said(),
-            **self.curves,
-            **({"estimate": self.estimate} if self.estimate else {}),
-            **({"folds": self.folds} if self.folds else {}),
-            **({"further_scores": list(self.further_scores)} if self.further_scores else {}),
-            "wall_time": self.wall_time(),
-            **facts,
-        }
-        write_json(output_dir / "run.json", record, default=str)
-
-
-def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> None:
-    """Writes ``<split>_results.json`` and updates ``all_results.json``; both are flat.
+        path: the folder.
+        is_resumed: the run is continued.
+        earlier: the recipe that a resumed run was started with; None if its file is cut off, and for a new run.
 
     Raises:
-        TrainingError: a metric is not finite.
+        OutputError: the directory is in use or holds another run.
     """
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            why = "the training diverged; "
-            if "loss" not in name:
-                why = (
-                    "it is not defined if all labels, or all predictions, are the same. Look at the labels of that set "
-                    "first; if they differ, "
-                )
-            raise TrainingError(
-                f"{name} is {value}: {why}try another train.learning_rate, or more steps with a longer warm-up"
+
+    def __init__(self, path: str | Path, resume: bool):
+        self.path = Path(path)
+        # A launcher that restarts processes repeats the command with which it first started them.
+        self.is_resumed = resume and not (is_restarted_by_launcher() and not contents(self.path))
+        check_output_dir(self.path, self.is_resumed)
+        file = self.path / "recipe.yaml"
+        self.earlier = load_recipe(file) if self.is_resumed and not is_cut_off(file) else None
+
+    # ---- resumption --------------------------------------------------------------------------------------------------
+
+    def check_recipe(self, recipe: Recipe) -> list[str]:
+        """Returns the changes that a resumed run makes to its recipe, none for a new one; see `check_same_recipe`."""
+        return [] if self.earlier is None else check_same_recipe(recipe, self.earlier, self.path)
+
+    def check_data(self, data: Mapping[str, Any]) -> None:
+        """Checks that the data of a resumed run have not changed; see `check_same_data`."""
+        if self.is_resumed:
+            check_same_data(self.path, data)
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def begin(
+        self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], command: str
+    ) -> Path | None:
+        """Writes the first files; a collective call.
+
+        Args:
+            record: what ``run.json`` says of the run, with its recipe.
+            tokenizer: of the model.
+            listeners: add to the first files.
+            command: repeats the run.
+
+        Returns:
+            The checkpoint to resume from; None if there is none.
+        """
+        changes = self.check_recipe(record.recipe)
+        checkpoint = from_main_process(
+            lambda: self._write_first_files(record, tokenizer, listeners, heading(record.recipe, changes, command))
+        )
+        if self.is_resumed:
+            folds = folds_done(self.path)
+            start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
+            say(f"resuming from {checkpoint}" if checkpoint else f"resuming: {start}")
+        return None if checkpoint is None else Path(checkpoint)
+
+    def _write_first_files(
+        self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], first_line: str
+    ) -> str | None:
+        with disk_faults(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        clean_run_folder(self.path)
+        # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
+        record.recipe.save(self.path / "recipe.yaml", first_line)
+        record.write(self.path, finished=False)
+        for each in listeners:
+            each.on_first_files()
+        with into_folder(self.path) as folder:
+            save_tokenizer(tokenizer, folder)
+        checkpoint = last_checkpoint(self.path) if self.is_resumed else None
+        return str(checkpoint) if checkpoint else None
+
+    @contextmanager
+    def files(self, needed: int | None = None) -> Iterator[Path]:
+        """Context of all processes with the folder to save files of the run to; the first process moves them when
+        complete.
+
+        Args:
+            needed: their size in bytes, for the message of a full disk; ``None`` if unknown.
+        """
+        with failing_together():
+            of_main = into_folder(self.path, needed) if is_main_process() else nullcontext(self.path)
+            with of_main as folder:
+                yield folder
+
+
+def heading(recipe: Recipe, changes: Sequence[str], command: str) -> str:
+    """Returns the first line of the ``recipe.yaml`` of a run, with the changes of a resumed one."""
+    if changes:
+        return f"Resumed, and {'; '.join(changes)}: this file alone does not reproduce the run."
+    return f"Resolved from {recipe.name}. To repeat the run: {command}"
+
+
+def check_repeated_run(recipe: Recipe, folder: Path) -> None:
+    """Checks that a folder is free, or holds the run of a recipe, which a repeated call leaves or resumes.
+
+    Raises:
+        BertkitError: the folder holds a run of another recipe, or other files.
+    """
+    if not (folder / "recipe.yaml").is_file():
+        found = contents(folder)
+        if found:
+            raise OutputError(
+                f"{folder}: contains {', '.join(found[:3])} and no run; remove it, or give another folder"
             )
-    write_json(output_dir / f"{split}_results.json", metrics)
-    path = output_dir / "all_results.json"
-    write_json(path, {**read_json(path), **metrics})
+        check_output_dir(folder, resume=False)
+        return
+    try:
+        changes = RunDirectory(folder, resume=True).check_recipe(recipe)
+    except RecipeError as error:  # a repeated call resumes without the option
+        raise RecipeError(str(error).removeprefix("--resume: ")) from error
+    if changes and is_finished(folder):
+        raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
 
 
-def named_scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Returns the scores of a fine-tuning as (key, name), without those of single classes; the names tell the sets of
-    rows apart if a test set is labelled too.
-
-    >>> named_scores({"eval_f1": 0.5, "eval_runtime": 2.0, "predict_runtime": 2.0})
-    [('eval_f1', 'f1')]
-    >>> named_scores({"eval_f1": 0.5, "predict_f1": 0.7, "predict_class/a/f1": 0.1})
-    [('eval_f1', 'validation f1'), ('predict_f1', 'test f1')]
-    """
-    scores = [name for name in metrics if is_score(name) and not is_of_class(name)]
-    validation, test = ([name for name in scores if name.startswith(prefix)] for prefix in ("eval_", "predict_"))
-    if not test:
-        return [(key, key.removeprefix("eval_")) for key in validation]
-    of_validation = [(key, f"validation {key.removeprefix('eval_')}") for key in validation]
-    return [*of_validation, *((key, f"test {key.removeprefix('predict_')}") for key in test)]
+# ---- what may be written to ------------------------------------------------------------------------------------------
 
 
 def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) -> None:
@@ -280,22 +249,7 @@ def is_cut_off(recipe_file: Path) -> bool:
     return "citations" not in blocks["hub"]
 
 
-def is_finished(output_dir: Path) -> bool:
-    """Returns whether a folder holds a finished run."""
-    try:
-        return recorded(output_dir).get("finished") is True
-    except (ValueError, AttributeError):
-        return False
-
-
-def recorded(output_dir: Path) -> Any:
-    """Returns the contents of ``run.json``, ``{}`` if it does not exist; ValueError if it is not JSON."""
-    return read_json(output_dir / "run.json")
-
-
-def numeric_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the numeric values of a Trainer's metrics as floats, for JSON."""
-    return {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
+# ---- the scope of a run ----------------------------------------------------------------------------------------------
 
 
 @contextmanager

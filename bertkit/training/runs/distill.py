@@ -15,7 +15,7 @@ from bertkit.model.checkpoint.encoders import MASKED_LM_HEADS, MODEL_TYPE, saved
 from bertkit.model.checkpoint.load import load_config
 from bertkit.recipe.files import absolute, list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import DISTILL, Objective, distillation_settings
+from bertkit.recipe.settings import DISTILL, Objective
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
@@ -24,9 +24,9 @@ from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.tasks.usual_recipes import default_recipe
-from bertkit.training.runs.directory import Run
 from bertkit.training.runs.finetune import finetune
 from bertkit.training.runs.pretrain import pretrain
+from bertkit.training.runs.record import Run
 
 _SIZES = "pretrain/"
 _LIMITS = ("max_train_samples", "max_eval_samples")  # of the teacher's run, not of its data
@@ -148,7 +148,7 @@ def distillation_recipe(
     distilled = {"teacher": name, **{key: value for key, value in losses.items() if value is not None}}
     values |= {f"train.{DISTILL}.{key}": value for key, value in distilled.items()}
     resolved = load_recipe(recipe, {**values, **_of_student(name, student, student_layers, has_student), **given})
-    settings = distillation_settings(resolved.train)
+    settings = resolved.distillation
     assert settings is not None
     resolved = dataclasses.replace(resolved, train={**resolved.train, DISTILL: settings.to_dict()})
     return resolved if isinstance(resolved.data, FineTuningData) else _with_tokenizer(resolved, name)

@@ -18,10 +18,10 @@ from bertkit.runtime.progress import is_score, say
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
-from bertkit.training.heads import divide_logits
-from bertkit.training.runs.directory import numeric_metrics
-from bertkit.training.runs.run_directory import RunDirectory
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.runs.directory import RunDirectory
+from bertkit.training.runs.record import Results, finite_numbers
+from bertkit.training.trainer import BertkitTrainer, Scores
+from bertkit.training.warm_start.heads import divide_logits
 
 if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
@@ -35,38 +35,42 @@ _HIGHEST_RATE = 2e-4  # that is proposed
 _SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
 
 
-class Scores:
-    """Computes the scores of the splits of a run.
+def scores_of(
+    task: Task, outputs: Outputs, features: Columns, examples: Columns, further: FurtherMetrics | None
+) -> dict[str, float]:
+    """Computes the scores of outputs.
 
     Args:
         task: the task; at the end of the training the one that has learned from the validation set.
-        splits, features: by name; `of_task` gives those of another task.
+        outputs, features, examples: as of `bertkit.inference.outcome.all_scores`.
         further: the metrics of ``task.metrics``.
+
+    Raises:
+        RecipeError: the main metric is not among them.
+    """
+    scores = all_scores(task, outputs, features, examples, further)
+    if task.main_metric not in scores:
+        raise RecipeError(
+            f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of {', '.join(scores)}"
+        )
+    return scores
+
+
+def scorer(task: Task, features: Any, split: Split | None, further: FurtherMetrics | None) -> Scores:
+    """Returns the function by which a trainer scores the validation set; `score_split` scores other sets.
+
+    Args:
+        task, further: as for `scores_of`.
+        features: rows of `Task.encode` of the validation set.
+        split: the validation set; None without one.
     """
 
-    def __init__(
-        self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any], further: FurtherMetrics | None
-    ):
-        self.task, self.further = task, further
-        self.splits, self._features = splits, features
+    def scores(dataset: Any, outputs: Outputs) -> dict[str, float]:
+        if split is None or dataset is not features:
+            return {}
+        return scores_of(task, outputs, ColumnsOf(dataset), ColumnsOf(split.examples), further)
 
-    def of_task(self, task: Task) -> Scores:
-        """Returns the scores of the same splits by another task."""
-        return Scores(task, self.splits, self._features, self.further)
-
-    def __call__(self, dataset: Any, outputs: Outputs) -> dict[str, float]:
-        name = next(name for name, inputs in self._features.items() if inputs is dataset)
-        return self.of(outputs, ColumnsOf(dataset), ColumnsOf(self.splits[name].examples))
-
-    def of(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        """Computes the scores of outputs; RecipeError if the main metric is not among them."""
-        scores = all_scores(self.task, outputs, features, examples, self.further)
-        if self.task.main_metric not in scores:
-            raise RecipeError(
-                f"task.main_metric: {self.task.main_metric!r} is not a score of this task; expected one of "
-                f"{', '.join(scores)}"
-            )
-        return scores
+    return scores
 
 
 def fit_decisions(
@@ -193,47 +197,63 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
 
 
 def score_other_splits(
-    scores: Scores,
-    directory: RunDirectory,
+    task: Task,
     trainer: BertkitTrainer,
+    splits: Mapping[str, Split],
     features: dict[str, Any],
-    evaluation: dict[str, float],
-) -> dict[str, float]:
-    """Adds the scores of the other validation sets to ``evaluation``; predicts test sets; writes `splits_to_write`."""
-    predicted: dict[str, Any] = {}
+    further: FurtherMetrics | None,
+    folder: Path,
+) -> Results:
+    """Scores the validation sets but the first, predicts the test sets, and writes `splits_to_write`.
+
+    Returns:
+        Results of these sets: ``eval`` and ``predict``.
+    """
+    results: Results = {"eval": {}, "predict": {}}
     for name, inputs in features.items():
         if name == "train":
             continue
+        columns = ColumnsOf(inputs), ColumnsOf(splits[name].examples)
         if name != "validation":
             prefix = "eval" if is_scored(name) else "predict"
-            results = results_of_split(name, trainer.score(inputs, scores, prefix), len(inputs))
-            if is_scored(name):
-                evaluation = directory.write_results("eval", evaluation | results)
-            else:
-                predicted |= results
-                directory.write_results("predict", predicted)
-        if name in splits_to_write(scores.task, list(features)):
+            metrics = trainer.predict(inputs, metric_key_prefix=prefix).metrics
+            numbers = score_split(task, name, trainer.outputs(inputs), *columns, further, metrics, len(inputs))
+            results[prefix] |= finite_numbers(numbers)
+        if name in splits_to_write(task, list(features)):
             outputs = trainer.outputs(inputs)  # a collective call: all processes take part
-            columns = ColumnsOf(inputs), ColumnsOf(scores.splits[name].examples)
             with failing_together():
                 if is_main_process():
-                    write_split(scores.task, name, outputs, *columns, directory.path)
-    return evaluation
+                    write_split(task, name, outputs, *columns, folder)
+    return results
 
 
-def results_of_split(name: str, metrics: Mapping[str, Any], inputs: int) -> dict[str, Any]:
+def score_split(
+    task: Task,
+    name: str,
+    outputs: Outputs,
+    features: Columns,
+    examples: Columns,
+    further: FurtherMetrics | None,
+    metrics: Mapping[str, float],
+    inputs: int,
+) -> dict[str, float]:
     """Returns the results of a split beside ``validation`` under the names that they have in files.
 
     Args:
+        task, outputs, features, examples, further: as for `scores_of`; a split without labels has no scores.
         name: the split.
-        metrics: ``eval_…`` of a further validation set, of which the scores are kept; ``predict_…`` of another one.
+        metrics: its loss and time, ``eval_…`` or ``predict_…``; of a validation set the loss is kept.
         inputs: number of inputs.
     """
+    prefix = "eval" if is_scored(name) else "predict"
+    is_labelled = set(task.label_columns) <= set(features)
+    scores = all_scores(task, outputs, features, examples, further) if is_labelled else {}
+    results = {**metrics, **{f"{prefix}_{key}": value for key, value in scores.items()}}
     if is_scored(name):
-        suffix, numbers = name.removeprefix("validation"), numeric_metrics(metrics)
-        return {f"{key}{suffix}": value for key, value in numbers.items() if is_score(key)}
+        suffix = name.removeprefix("validation")
+        return {f"{key}{suffix}": value for key, value in results.items() if is_score(key)}
     suffix = suffix_of(name)
-    return {**{f"{key}{suffix}": value for key, value in metrics.items()}, f"predict_samples{suffix}": inputs}
+    return {**{f"{key}{suffix}": value for key, value in results.items()}, f"predict_samples{suffix}": inputs}
 
 
 def write_split(task: Task, name: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path) -> None:

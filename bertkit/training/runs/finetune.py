@@ -10,8 +10,6 @@ from typing import Any
 from transformers import TrainerCallback
 
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import is_warm
-from bertkit.runtime.placement.processes import from_main_process
 from bertkit.runtime.progress import say
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import encoding_notes, truncation_hint
@@ -21,21 +19,22 @@ from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
 from bertkit.training.batches import check_drop_last
 from bertkit.training.evaluation import early_stopping
-from bertkit.training.runs.directory import Run, RunRecord, writes_run
+from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
-    Scores,
     fit_decisions,
     score_other_splits,
+    scorer,
     validation_outcome,
     verdict_on_run,
     warn_of_collapse,
 )
 from bertkit.training.runs.folds import ModelsOfFolds
+from bertkit.training.runs.record import Run, RunRecord, all_results, finite_numbers
 from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
-from bertkit.training.runs.training import finish, train, write_files_of_listeners
+from bertkit.training.runs.training import begin, computing, finish, save, train, write_files_of_listeners
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import warm_start
+from bertkit.training.warm_start.phases import warm_start
 
 
 @writes_run
@@ -101,7 +100,6 @@ class PreparedFinetuning:
         record: what is known of it so far.
         trainer: the trainer of its model.
         features: rows of `Task.encode` by split.
-        scores: the scores of evaluations.
         new_weights: names of the weights that the encoder lacks.
         folds: the models of folds that score every row; None if there is a validation set.
     """
@@ -110,7 +108,6 @@ class PreparedFinetuning:
     record: RunRecord
     trainer: BertkitTrainer
     features: dict[str, Any]
-    scores: Scores
     new_weights: list[str]
     folds: ModelsOfFolds | None
 
@@ -124,24 +121,24 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """Prepares a run: checks all arguments, reads and encodes the data, and loads the model.
 
     Args:
-        recipe: a fine-tuning recipe.
+        recipe: a recipe of `finetuning_recipe`.
         output_dir, given: as for `resolve`.
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
     check_drop_last(run.recipe, len(features["train"]))
-    scores = Scores(run.task, run.splits, features, run.further)
+    validation = features.get("validation")
     trainer, new_weights = run.trainer(
         features["train"],
         run.arguments,
-        eval_dataset=features.get("validation"),
-        scores=scores,
+        eval_dataset=validation,
+        scores=scorer(run.task, validation, run.splits.get("validation"), run.further),
         logs_often=run.recipe.train["logging_steps"] is None,
         callbacks=[*early_stopping(run.recipe), *given.get("callbacks", ())],
     )
     folds = None
     if run.arguments_of_folds is not None:
-        folds = ModelsOfFolds(run, features["train"], scores)
+        folds = ModelsOfFolds(run, features["train"])
         data["validation"] = {**data["train"], "notes": folds.notes()}
     if run.teacher is not None:
         data = {"teacher": {"source": run.teacher.name, "fingerprint": run.teacher.digest}, **data}
@@ -154,7 +151,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
         estimate="folds" if folds else "file" if run.recipe.data.has_validation_set else "held_out",
         started=run.setup.started,
     )
-    return PreparedFinetuning(run, record, trainer, features, scores, new_weights, folds)
+    return PreparedFinetuning(run, record, trainer, features, new_weights, folds)
 
 
 def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, Truncation]]:
@@ -177,55 +174,59 @@ def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, 
     return features, data, truncation
 
 
+def _prepare_first_step(
+    run: FineTuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, is_resumed: bool
+) -> Rivals | None:
+    """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
+    rivals, task, splits = None, run.task, run.splits
+    is_alone = run.teacher is None and run.setup.placement.num_processes == 1
+    if is_alone and getattr(task, "can_score_by_folds", False):
+        rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
+    if folds is not None:
+        folds.train()
+        folds.limit(trainer)
+    if run.recipe.is_warm and not is_resumed:
+        warm_start(trainer, run.recipe, task, splits["train"].examples)
+    return rivals
+
+
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
-
-    def begin(is_resumed: bool) -> Rivals | None:
-        """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
-        rivals, task, splits = None, run.task, run.splits
-        is_alone = run.teacher is None and setup.placement.num_processes == 1
-        if is_alone and getattr(task, "can_score_by_folds", False):
-            rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
-        if folds is not None:
-            folds.train()
-            folds.limit(trainer)
-        if is_warm(run.recipe.train) and not is_resumed:
-            warm_start(trainer, run.recipe, task, splits["train"].examples)
-        return rivals
-
-    evaluation, facts, rivals = train(
-        setup,
-        prepared.record,
-        trainer,
-        run.start.tokenizer,
-        f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW",
-        teacher_bytes=prepared.teacher_bytes,
-        begin=begin,
-    )
+    command = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"
+    with trainer.speed_ups.applied(trainer.model):
+        checkpoint = begin(
+            setup, prepared.record, trainer, run.start.tokenizer, command, teacher_bytes=prepared.teacher_bytes
+        )
+        with computing(setup, trainer):
+            rivals = _prepare_first_step(run, folds, trainer, is_resumed=checkpoint is not None)
+            metrics = train(trainer, checkpoint)
+        results, facts = save(setup, trainer, metrics, checkpoint)
     if folds is not None:
-        evaluation = directory.write_results("eval", folds.evaluation)
-    task = fit_decisions(run.task, evaluation, trainer, directory)
+        results["eval"] = finite_numbers(folds.evaluation)
+    task = fit_decisions(run.task, results["eval"], trainer, directory)
     write_files_of_listeners(setup, task, trainer.model.config)
-    if folds is None:
-        outcome = validation_outcome(task, trainer, run.splits, features)
-    else:
+    if folds is not None:
         outcome = folds.outcome(task)
-        from_main_process(lambda: folds.write(outcome))
+        folds.write(outcome)
+    else:
+        outcome = validation_outcome(task, trainer, run.splits, features)
     warn_of_collapse(outcome)
-    scores = prepared.scores.of_task(task)
-    metrics = score_other_splits(scores, directory, trainer, features, evaluation)
-    verdict = verdict_on_run(outcome, trainer.state.log_history, directory.results, run.recipe)
+    others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
+    results["eval"] |= others["eval"]
+    if others["predict"]:
+        results["predict"] = others["predict"]
+    verdict = verdict_on_run(outcome, trainer.state.log_history, all_results(results), run.recipe)
     if rivals is not None:
-        directory.write_results("eval", {**metrics, **rivals.results(outcome)})
+        results["eval"] |= finite_numbers(rivals.results(outcome))
         verdict = rivals.added_to(verdict, outcome)
     record = replace(
         prepared.record,
         collapse=outcome.collapse,
         verdict=verdict,
-        further_scores=() if scores.further is None else scores.further.computed,
+        further_scores=() if run.further is None else run.further.computed,
         folds={} if folds is None else folds.facts(),
     )
     splits = run.splits if folds is None else run.splits | {"validation": folds.split}
-    return finish(setup, record, trainer, facts, metrics, task=task, splits=splits, outcome=outcome, note=card_note)
+    return finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)

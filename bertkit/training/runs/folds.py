@@ -28,7 +28,7 @@ from transformers import (
 from transformers.trainer_utils import SchedulerType
 
 from bertkit.inference.outcome import OUT_OF_FOLD, OUT_OF_FOLD_FILE, Outcome, out_of_fold_rows
-from bertkit.recipe.settings import HEAD, is_warm
+from bertkit.recipe.settings import HEAD
 from bertkit.runtime.errors import quoted
 from bertkit.runtime.files import write_json_lines, write_whole
 from bertkit.runtime.progress import counted, duration, inflected, quietly, say
@@ -38,10 +38,10 @@ from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import fold_of_each, scored_by_folds, units
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.recovery import FOLDS_FOLDER
-from bertkit.training.runs.evaluate import Scores
+from bertkit.training.runs.evaluate import scores_of
 from bertkit.training.runs.resolve import FineTuning
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start import has_exclusive_classes, warm_start
+from bertkit.training.warm_start.phases import has_exclusive_classes, warm_start
 
 _DIGITS = 5  # of logits in a file
 _MOMENTS = ("no step", "all steps")  # after which the model of a fold predicts
@@ -54,13 +54,13 @@ class ModelsOfFolds:
     Attributes:
         run: the run whose training rows are scored.
         features: these rows as those of `Task.encode`.
-        scores: computes the scores of the run.
         logits: (2, N, C) float32, of both moments, once the models are trained.
+        of_rows: fold of each row, (N,) int64.
+        split: the training rows as the rows that are scored.
     """
 
     run: FineTuning
     features: Any
-    scores: Scores
     logits: np.ndarray = field(default_factory=lambda: np.empty(0), init=False)
 
     @property
@@ -73,15 +73,9 @@ class ModelsOfFolds:
         """The training rows."""
         return self.run.splits["train"]
 
-    @cached_property
-    def of_rows(self) -> np.ndarray:
-        """Fold of each row, (N,) int64."""
-        return fold_of_each(self.task, self.rows.examples)
-
-    @cached_property
-    def split(self) -> Split:
-        """The training rows as the rows that are scored."""
-        return scored_by_folds(self.task, self.rows)
+    def __post_init__(self) -> None:
+        self.of_rows, copies = fold_of_each(self.task, self.rows.examples)
+        self.split = scored_by_folds(self.task, self.rows, copies)
 
     @property
     def number(self) -> int:
@@ -134,7 +128,7 @@ class ModelsOfFolds:
         trainer, _ = self.run.trainer(self.features.select(others), arguments, what, callbacks=[moments])
         moments.trainer = trainer
         with trainer.speed_ups.applied(trainer.model), quietly():
-            if is_warm(recipe.train):
+            if recipe.is_warm:
                 warm_start(trainer, recipe, self.task, self.rows.examples.select(others))
             trainer.train()
         trainer.check_finite(weights=True)
@@ -177,7 +171,7 @@ class ModelsOfFolds:
     def evaluation(self) -> dict[str, float]:
         """Returns the scores of the run, ``eval_…``; RecipeError if the main metric is none."""
         logits = self.logits[self.best]
-        scores = {"loss": self._loss(logits), **self.scores.of(logits, *self._columns())}
+        scores = {"loss": self._loss(logits), **scores_of(self.task, logits, *self._columns(), self.run.further)}
         return {f"eval_{name}": value for name, value in scores.items()} | {"eval_samples": len(self.of_rows)}
 
     def outcome(self, task: Task) -> Outcome:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bertkit.tasks.base import Task
     from bertkit.tasks.splits import Split
     from bertkit.training.initialization import Initialization
-    from bertkit.training.runs.directory import RunRecord
+    from bertkit.training.runs.record import RunRecord
     from bertkit.training.trainer import BertkitTrainer
 
 _group: ContextVar[str | None] = ContextVar("group", default=None)

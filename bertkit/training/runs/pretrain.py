@@ -18,7 +18,6 @@ from bertkit.data.corpus.vocabulary.structure import Vocabulary
 from bertkit.metrics.pretraining import PAIRS, TOKENS, reduce_logits, score, score_names
 from bertkit.model.checkpoint.encoders import BERT
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import has_teacher
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
@@ -34,9 +33,19 @@ from bertkit.training.pretraining.first_steps import VocabularyFirst
 from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.runs.directory import Run, RunRecord, writes_run
-from bertkit.training.runs.run_directory import RunSetup, set_up
-from bertkit.training.runs.training import finish, set_attention, train, trainer_class
+from bertkit.training.runs.directory import writes_run
+from bertkit.training.runs.record import Run, RunRecord
+from bertkit.training.runs.training import (
+    RunSetup,
+    begin,
+    computing,
+    finish,
+    save,
+    set_attention,
+    set_up,
+    train,
+    trainer_class,
+)
 from bertkit.training.trainer import BertkitTrainer
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
@@ -99,19 +108,21 @@ def pretrain(
         push_to_hub=push_to_hub,
         callbacks=callbacks,
     )
-    command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
-    metrics, facts, _ = train(
-        prepared.setup,
-        prepared.record,
-        prepared.trainer,
-        prepared.start.tokenizer,
-        command,
-        logits_per_sequence=prepared.logits_per_sequence,
-        teacher_bytes=prepared.teacher_bytes,
-    )
-    return finish(
-        prepared.setup, prepared.record, prepared.trainer, facts, metrics, start=prepared.start, note=card_note
-    )
+    setup, record, trainer, start = prepared.setup, prepared.record, prepared.trainer, prepared.start
+    with trainer.speed_ups.applied(trainer.model):
+        checkpoint = begin(
+            setup,
+            record,
+            trainer,
+            start.tokenizer,
+            "bertkit pretrain --recipe recipe.yaml --output-dir NEW",
+            logits_per_sequence=prepared.logits_per_sequence,
+            teacher_bytes=prepared.teacher_bytes,
+        )
+        with computing(setup, trainer):
+            metrics = train(trainer, checkpoint)
+        results, facts = save(setup, trainer, metrics, checkpoint)
+    return finish(setup, record, trainer, facts, results, start=start, note=card_note)
 
 
 @dataclass(frozen=True)
@@ -249,7 +260,7 @@ def _text(
             sources, share = sample(sources)
         start = pretraining_start(recipe, sources, cache_dir, directory.path if directory.is_resumed else None, store)
         teacher = None
-        if has_teacher(recipe.train):
+        if recipe.has_teacher:
             from bertkit.training.distillation.pretraining import pretrained_teacher
 
             teacher = pretrained_teacher(recipe, start, setup.placement)

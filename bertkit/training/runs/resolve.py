@@ -16,16 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments, set_seed
 
 from bertkit.inference.outcome import further_metrics
-from bertkit.model.checkpoint.encoders import head_class, model_inputs
-from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.recipe.files import absolute
-from bertkit.recipe.load import Recipe, with_absolute_checkpoints
-from bertkit.recipe.settings import HEAD_RATE, KEYS, config_changes, has_teacher, is_warm
+from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
-from bertkit.tasks.folds import load_splits, text_numbers
+from bertkit.tasks.folds import load_splits, number_of_folds
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
@@ -35,59 +32,39 @@ from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
-from bertkit.training.runs.run_directory import RunSetup, set_up
-from bertkit.training.runs.training import set_attention, trainer_class
-from bertkit.training.schedule import FITS_DATA, MOST_ROWS, fitted_schedule
+from bertkit.training.runs.training import RunSetup, set_attention, set_up, trainer_class
+from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune
-from bertkit.training.warm_start import check_warm_start, has_exclusive_classes, has_pairs, problem_of
+from bertkit.training.warm_start.phases import check_warm_start, has_exclusive_classes, has_pairs, problem_of
 
 if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.training.distillation.finetuning import FinetunedTeacher
 
-_FOLDS = 5
 _OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
 
 
 def finetuning_recipe(
     recipe: str | Path | Mapping[str, Any] | Recipe,
-    model: str | None,
-    data_dir: str | Path | None,
-    overrides: Mapping[str, Any] | None,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Recipe:
-    """Loads the recipe of a run from the arguments of `finetune`.
+    """Loads the recipe of a run from the arguments of `finetune`, with absolute paths.
 
     Raises:
-        RecipeError: the recipe does not exist or is invalid.
+        RecipeError: the recipe does not exist or is invalid, is of a pre-training, or has a value for one.
     """
     arguments = {"model.name_or_path": model, "data.data_dir": data_dir}
     values = {key: str(value) for key, value in arguments.items() if value is not None}
-    return load_recipe(recipe, {**(overrides or {}), **values})
-
-
-def checked_recipe(recipe: Recipe) -> Recipe:
-    """Returns a fine-tuning recipe with absolute paths.
-
-    Raises:
-        RecipeError: the recipe is of a pre-training, or has a value for one.
-    """
-    if not isinstance(recipe.data, FineTuningData):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
-    if recipe.train.get("vocabulary_steps"):
+    loaded = load_recipe(recipe, {**(overrides or {}), **values})
+    if not isinstance(loaded.data, FineTuningData):
+        raise RecipeError(f"recipe {loaded.name}: task.kind is {loaded.kind!r}; use `bertkit pretrain`")
+    if loaded.train.get("vocabulary_steps"):
         raise RecipeError("train.vocabulary_steps: is for pre-training, and fine-tuning has no use for it; remove it")
-    return with_absolute_paths(recipe)
-
-
-def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
-    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
-    data = replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
-    task = recipe.task
-    if names := getattr(task, "metrics", []):
-        task = replace(task, metrics=list(map(absolute, names)))
-    return with_absolute_checkpoints(replace(recipe, data=data, task=task))
+    return with_absolute_paths(loaded)
 
 
 @dataclass(frozen=True)
@@ -133,7 +110,7 @@ class FineTuning:
         set_attention(network, recipe, placement)
         task.prepare(network)
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
-        of_labels: Objective = weighted_task(recipe, task, rows) if is_weighted(recipe) else TaskObjective(task)
+        of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
         objective = of_labels
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
@@ -152,7 +129,7 @@ class FineTuning:
             objective=objective,
             evaluation=of_labels,
             precision=placement.autocast_dtype,
-            tuning=tune(network, recipe) if is_tuned(recipe) else None,
+            tuning=tune(network, recipe) if recipe.is_tuned else None,
             speed_ups=speed_ups,
             train_dataset=rows,
             data_collator=collate,
@@ -173,17 +150,6 @@ def padded_length(placement: Placement, *, compiles: bool) -> Callable[[int, int
     return multiple_of_8 if placement.device == "cuda" else None
 
 
-def is_weighted(recipe: Recipe) -> bool:
-    """Returns whether the loss of the labels is another one than the task's."""
-    return any(recipe.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
-
-
-def is_tuned(recipe: Recipe) -> bool:
-    """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
-    own_rates = any(recipe.train.get(key) is not None for key in ("layer_lr_decay", HEAD_RATE))
-    return own_rates or any(recipe.model.get(key) is not None for key in KEYS)
-
-
 def resolve(
     recipe: Recipe,
     output_dir: str | Path,
@@ -197,7 +163,7 @@ def resolve(
     """Checks all arguments, reads the data and returns the final values; prints sizes, and what was chosen.
 
     Args:
-        recipe: a fine-tuning recipe.
+        recipe: a recipe of `finetuning_recipe`.
         output_dir, resume, push_to_hub, scratch: as for `set_up`.
         callbacks: those of the caller, of which some need a validation set.
         with_tests: read the test sets too, so that the run predicts them.
@@ -205,7 +171,6 @@ def resolve(
     Raises:
         BertkitError: the encoder or the data cannot be read, or values of the recipe exclude each other.
     """
-    recipe = checked_recipe(recipe)
     task = task_of_recipe(recipe)
     if task.joins_batch:
         recipe = with_whole_batches(recipe)
@@ -224,18 +189,18 @@ def resolve(
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
     setup.directory.check_recipe(recipe)
-    if is_warm(recipe.train):
+    if recipe.is_warm:
         check_warm_start(recipe, task)
-    start = start.of_task(task, config_changes(recipe.model))
+    start = start.of_task(task, recipe.config_changes)
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
-    fixed["reaches_all_weights"] = issubclass(head_class(start.head, start.config, start.name), BertPreTrainedModel)
+    fixed["reaches_all_weights"] = start.reaches_all_weights
     # Before the trainer, whose accelerator the creation of arguments would reset.
     to_arguments = partial(training_arguments, recipe, setup.placement, setup.folder_of_trainer, **fixed)
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
     arguments = to_arguments(**kept)
     check_early_stopping(callbacks, arguments)
     teacher = None
-    if has_teacher(recipe.train):
+    if recipe.has_teacher:
         from bertkit.training.distillation.finetuning import finetuned_teacher
 
         teacher = finetuned_teacher(recipe, task, splits["train"], start, start.config)
@@ -252,20 +217,20 @@ def _load(
         a validation set.
     """
     check_schedule(recipe)
-    if is_weighted(recipe):
+    if recipe.is_weighted:
         check_class_weights(recipe)
-    if is_tuned(recipe):
+    if recipe.is_tuned:
         check_tuning(recipe, setup.placement)
     names = [name for name in task.splits if with_tests or is_labelled(name)]
     may_score_all = may_score_by_folds(recipe, task, setup, callbacks)
     if may_score_all:
         names.remove("validation")
-    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task, names)
+    task, splits = load_splits(with_optional_labels(task) if recipe.has_teacher else task, names)
     folds = number_of_folds(task, splits["train"]) if may_score_all else 0
     if may_score_all and not folds:
         task, held_out = cast(TableTask, task).hold_out(splits)
         splits = {name: held_out[name] for name in task.splits if name in held_out}
-    if is_weighted(recipe):
+    if recipe.is_weighted:
         check_class_weights(recipe, weighted_labels(task))
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     return task, splits, folds
@@ -279,7 +244,7 @@ def _fit_to_data(
     if recipe.train.get(FITS_DATA):
         train = splits["train"].examples
         kinds: dict[str, Any] = {}
-        if not has_teacher(recipe.train):  # whose outputs tell a random head more than a line
+        if not recipe.has_teacher:  # whose outputs tell a random head more than a line
             is_labelled_once = has_exclusive_classes(task) and "labels" in train.column_names
             kinds["classes"] = list(Counter(train["labels"][:]).values()) if is_labelled_once else []
             kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
@@ -309,7 +274,7 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
         reason = f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
     elif setup.placement.num_processes > 1 or setup.placement.device == "xla":
         reason = "several processes need a validation set; set data.folds to 0"
-    elif has_teacher(train):
+    elif recipe.has_teacher:
         reason = "a teacher needs a validation set; set data.folds to 0"
     elif asked := [key for key in _OF_VALIDATION if train.get(key)]:
         reason = f"train.{asked[0]} needs a validation set; remove one of both"
@@ -325,13 +290,5 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
     if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
         return False
     # A run that was started otherwise goes on so.
-    return not setup.directory.is_resumed or bool(setup.directory.started_with("data", "folds"))
-
-
-def number_of_folds(task: Task, train: Split) -> int:
-    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
-    if task.data.folds:
-        return int(task.data.folds)
-    if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
-        return 0
-    return _FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _FOLDS else 0
+    earlier = setup.directory.earlier
+    return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import DataError, OutputError, RecipeError
-from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs.directory import check_output_dir, contents, is_cut_off, is_finished, recorded
+from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.training.runs.record import recorded
 from bertkit.training.schedule import FITS_DATA, FITTED
 
 TRACKING_KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id")
@@ -28,19 +27,21 @@ _FREE_ON_RESUME = {
 }
 
 
-def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
+def check_same_recipe(recipe: Recipe, earlier: Recipe, output_dir: Path) -> list[str]:
     """Checks that a run is resumed with a recipe that gives the same results.
 
+    Args:
+        recipe: that of the call.
+        earlier: that in the run directory.
+        output_dir: the run directory, for messages.
+
     Returns:
-        Descriptions of the changes that a resumed run may make; none if ``recipe.yaml`` is cut off, since that run
-        starts from the beginning.
+        Descriptions of the changes that a resumed run may make.
 
     Raises:
-        RecipeError: other values differ from those in the run's ``recipe.yaml``; the message names each of them.
+        RecipeError: other values differ; the message names each of them.
     """
-    if is_cut_off(output_dir / "recipe.yaml"):
-        return []
-    then, now = load_recipe(output_dir / "recipe.yaml").to_dict(), recipe.to_dict()
+    then, now = earlier.to_dict(), recipe.to_dict()
     if now["train"].get(FITS_DATA):  # the data, which are not read yet, give what the recipe lacks
         fitted = {key: then["train"][key] for key in FITTED if key in then["train"]}
         now["train"] = {**fitted, **now["train"], FITS_DATA: then["train"].get(FITS_DATA)}
@@ -60,28 +61,6 @@ def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
             "Give the same values, or start a new run in another folder"
         )
     return allowed
-
-
-def check_repeated_run(recipe: Recipe, folder: Path) -> None:
-    """Checks that a folder is free, or holds the run of a recipe, which a repeated call leaves or resumes.
-
-    Raises:
-        BertkitError: the folder holds a run of another recipe, or other files.
-    """
-    if not (folder / "recipe.yaml").is_file():
-        found = contents(folder)
-        if found:
-            raise OutputError(
-                f"{folder}: contains {', '.join(found[:3])} and no run; remove it, or give another folder"
-            )
-        check_output_dir(folder, resume=False)
-        return
-    try:
-        changes = check_same_recipe(recipe, folder)
-    except RecipeError as error:  # a repeated call resumes without the option
-        raise RecipeError(str(error).removeprefix("--resume: ")) from error
-    if changes and is_finished(folder):
-        raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
 
 
 def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:

@@ -24,10 +24,10 @@ from bertkit.runtime.progress import display_name
 from bertkit.tasks.base import Task, per_example, texts_of
 from bertkit.tasks.classification.decisions import best_threshold, sigmoid
 from bertkit.tasks.splits import ColumnsOf, Split
-from bertkit.training.linear_head import fit_by_folds, folds_to_fit
-from bertkit.training.pairs import differences, means_of_texts
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.warm_start import problem_of
+from bertkit.training.warm_start.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.warm_start.pairs import differences, means_of_texts
+from bertkit.training.warm_start.phases import problem_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

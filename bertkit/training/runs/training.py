@@ -1,8 +1,12 @@
-"""Functions that fine-tuning and pre-training share: choice of the Trainer class, training, and end of a run."""
+"""Functions that fine-tuning and pre-training share: what precedes the data, training, and the end of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -11,22 +15,71 @@ from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import PlacementError, RecipeError
 from bertkit.runtime.files import disk_faults, write_json
 from bertkit.runtime.placement.processes import failing_together, from_main_process, is_main_process
-from bertkit.runtime.placement.resolve import Placement
+from bertkit.runtime.placement.resolve import Placement, place
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
-from bertkit.training.arguments import has_tf32
+from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
 from bertkit.training.progress import start_lines
 from bertkit.training.recovery import Preemption
-from bertkit.training.runs.directory import Run, RunRecord
-from bertkit.training.runs.listeners import EndOfRun, tell_end
-from bertkit.training.runs.run_directory import RunSetup
+from bertkit.training.runs.directory import RunDirectory
+from bertkit.training.runs.listeners import EndOfRun, Listener, listeners_of, tell_end
+from bertkit.training.runs.record import Results, Run, RunRecord, all_results, finite_numbers, write_results
 from bertkit.training.trainer import BertkitTrainer
 
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
 
-Begin = Callable[[bool], object]
-"""What precedes the first step of a training, which is resumed from a checkpoint or not."""
+
+@dataclass(frozen=True)
+class RunSetup:
+    """Where and on what a run is computed: known before its data are read.
+
+    Attributes:
+        directory: the run directory.
+        placement: devices, processes and batches.
+        listeners: what features do around the run.
+        folder_of_trainer: folder for the files of the Trainer.
+        started: time of the start in seconds since 1970.
+    """
+
+    directory: RunDirectory
+    placement: Placement
+    listeners: list[Listener]
+    folder_of_trainer: Path
+    started: float = field(default_factory=time.time)
+
+
+def set_up(
+    recipe: Recipe,
+    output_dir: str | Path,
+    *,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    scratch: Path | None = None,
+    **fixed: Any,
+) -> RunSetup:
+    """Checks all of a run that needs no data, and starts its process group.
+
+    Args:
+        recipe: a checked recipe.
+        output_dir, resume: as for `RunDirectory`.
+        push_to_hub: Hub repository to push the finished run to, or ``None``.
+        scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
+        fixed: ``TrainingArguments`` that the kind of run determines instead of the recipe, to be checked too.
+
+    Raises:
+        BertkitError: the directory is in use or holds another run, the placement or an argument is invalid, or the user
+            is not logged in to the Hub for a push.
+    """
+    directory = RunDirectory(output_dir, resume)
+    directory.check_recipe(recipe)
+    placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
+    listeners = listeners_of(recipe, directory.path, push_to_hub)
+    for each in listeners:
+        each.check()
+    setup = RunSetup(directory, placement, listeners, scratch or directory.path)
+    validate_training_arguments(training_arguments(recipe, placement, setup.folder_of_trainer, **fixed), recipe)
+    return setup
 
 
 def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
@@ -64,7 +117,7 @@ def trainer_class(placement: Placement) -> type[BertkitTrainer]:
     return BertkitTrainer
 
 
-def train(
+def begin(
     setup: RunSetup,
     record: RunRecord,
     trainer: BertkitTrainer,
@@ -73,9 +126,8 @@ def train(
     *,
     logits_per_sequence: int = 0,
     teacher_bytes: int = 0,
-    begin: Begin | None = None,
-) -> tuple[dict[str, float], dict[str, Any], Any]:
-    """Prints the resources, trains, saves and evaluates.
+) -> Path | None:
+    """Prints the resources, tells the listeners of the run, and writes its first files; a collective call.
 
     Args:
         setup: where the run is computed.
@@ -83,55 +135,81 @@ def train(
         trainer, tokenizer: of the model.
         command: repeats the run.
         logits_per_sequence, teacher_bytes: as for `start_lines`.
-        begin: what precedes the first step.
 
     Returns:
-        The results ``eval_…``, empty without an evaluation set; facts of the training for ``run.json``; and what
-        ``begin`` has returned.
+        The checkpoint to resume from; None if there is none.
     """
-    directory, recipe, listeners = setup.directory, record.recipe, setup.listeners
-    preemption, begun = Preemption(), None
-    for callback in [*(callback for each in listeners for callback in each.callbacks()), preemption]:
+    directory, listeners = setup.directory, setup.listeners
+    for callback in [callback for each in listeners for callback in each.callbacks()]:
         trainer.add_callback(callback)
-    with trainer.speed_ups.applied(trainer.model):
-        facts = logits_per_sequence, teacher_bytes, has_tf32(recipe, setup.placement)
-        longest = recipe.data.max_seq_length
-        for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
-            say(line)
-        with failing_together():  # all processes check the directory before the first one writes to it
-            directory.check_data(record.data)
-            for each in listeners:
-                each.on_begin(trainer, directory.is_resumed)
-        checkpoint = directory.begin(record, tokenizer, listeners, command)
-        try:
-            products = float32_products("tf32" if trainer.args.tf32 else "ieee")
-            with without_library_bars(), disk_faults(directory.path), products:
-                if begin is not None:
-                    begun = begin(checkpoint is not None)  # a signal ends it at once: nothing is to be saved
-                with preemption.listening():
-                    outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        except KeyError as error:
-            if "metric_for_best_model" not in str(error):
-                raise
-            raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
-        trainer.check_finite(weights=True)
-        kept = best_step_message(trainer)
-        if kept:
-            say(kept)
-        size = sum(weight.nbytes for weight in trainer.model.parameters())
-        with directory.files(size) as folder, without_library_bars():
-            trainer.save_weights(folder)
-            if is_main_process():
-                trainer.state.save_to_json(str(folder / "trainer_state.json"))
-        of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(outcome.metrics, trainer.state)}
-        directory.write_results("train", {**outcome.metrics, **of_run})
-        evaluation: dict[str, float] = {}
-        if trainer.eval_dataset is not None:
-            # A resumed run may be complete, and has no outputs then.
-            found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
-            evaluation = directory.write_results("eval", {**found, "eval_samples": len(trainer.evaluated)})
+    facts = logits_per_sequence, teacher_bytes, bool(trainer.args.tf32)
+    longest = record.recipe.data.max_seq_length
+    for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
+        say(line)
+    with failing_together():  # all processes check the directory before the first one writes to it
+        directory.check_data(record.data)
+        for each in listeners:
+            each.on_begin(trainer, directory.is_resumed)
+    return directory.begin(record, tokenizer, listeners, command)
+
+
+@contextmanager
+def computing(setup: RunSetup, trainer: BertkitTrainer) -> Iterator[None]:
+    """Context of the steps of a run, and of what precedes them: a signal ends that at once, since nothing is to be
+    saved."""
+    products = float32_products("tf32" if trainer.args.tf32 else "ieee")
+    with without_library_bars(), disk_faults(setup.directory.path), products:
+        yield
+
+
+def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
+    """Trains from a checkpoint, or from the start; a signal ends it with a checkpoint.
+
+    Returns:
+        Metrics of transformers' Trainer.
+    """
+    preemption = Preemption()
+    trainer.add_callback(preemption)
+    try:
+        with preemption.listening():
+            outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    except KeyError as error:
+        if "metric_for_best_model" not in str(error):
+            raise
+        raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
+    trainer.check_finite(weights=True)
+    return outcome.metrics
+
+
+def save(
+    setup: RunSetup, trainer: BertkitTrainer, metrics: Mapping[str, float], checkpoint: Path | None
+) -> tuple[Results, dict[str, Any]]:
+    """Saves a trained model, and evaluates it unless the last evaluation was one of these weights.
+
+    Args:
+        setup: where the run is computed.
+        trainer: the trainer of the model.
+        metrics, checkpoint: what `train` has returned, and started from.
+
+    Returns:
+        Results of the training, and of the evaluation set if there is one; and facts of the training for ``run.json``.
+    """
+    kept = best_step_message(trainer)
+    if kept:
+        say(kept)
+    size = sum(weight.nbytes for weight in trainer.model.parameters())
+    with setup.directory.files(size) as folder, without_library_bars():
+        trainer.save_weights(folder)
+        if is_main_process():
+            trainer.state.save_to_json(str(folder / "trainer_state.json"))
+    of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(metrics, trainer.state)}
+    results = {"train": finite_numbers({**metrics, **of_run})}
+    if trainer.eval_dataset is not None:
+        # A resumed run may be complete, and has no outputs then.
+        found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
+        results["eval"] = finite_numbers({**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
-    return evaluation, {"resumed_from_step": resumed_from, "kept": kept}, begun
+    return results, {"resumed_from_step": resumed_from, "kept": kept}
 
 
 def write_files_of_listeners(setup: RunSetup, task: Task, config: PreTrainedConfig) -> None:
@@ -153,25 +231,26 @@ def finish(
     record: RunRecord,
     trainer: BertkitTrainer,
     facts: Mapping[str, Any],
-    scores: Mapping[str, float],
+    results: Results,
     **of_kind: Any,
 ) -> Run:
-    """Writes ``run.json``, and tells the listeners of the complete run.
+    """Writes the results and ``run.json``, and tells the listeners of the complete run.
 
     Args:
         setup: where the run was computed.
         record: all that is known of the run.
         trainer: the trainer at the end of the run.
-        facts: facts of the training, from `train`.
-        scores: results on the validation set.
+        facts: facts of the training, from `save`.
+        results: all results of the run.
         of_kind: further fields of `bertkit.training.runs.listeners.EndOfRun`.
 
     Raises:
         BertkitError: what the caller asked for failed, such as a push; the message has the command to retry.
     """
-    directory, state = setup.directory, trainer.state
+    directory, state, metrics = setup.directory, trainer.state, all_results(results)
 
     def tell() -> None:
+        write_results(directory.path, results)
         end = EndOfRun(
             folder=directory.path,
             recipe=record.recipe,
@@ -184,12 +263,12 @@ def finish(
             },
             config=trainer.model.config,
             steps=state.global_step,
-            metrics=directory.results,
-            scores=scores,
+            metrics=metrics,
+            scores=results.get("eval", {}),
             **of_kind,
         )
         end.write_record()
         tell_end(setup.listeners, end)
 
     from_main_process(tell, prepares=True)  # an upload may take long
-    return Run(directory.path, directory.results, record.collapse, record.verdict)
+    return Run(directory.path, metrics, record.collapse, record.verdict)

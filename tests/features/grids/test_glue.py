@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from bertkit.features.grids.glue import finetune_glue, finetune_glue_grid, glue_grid_table, glue_table
 from bertkit.recipe.files import GLUE, recipes_in
+from bertkit.recipe.load import with_absolute_paths
 from bertkit.runtime.errors import BertkitError, OutputError, RecipeError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs.resolve import with_absolute_paths
 
 ALL = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
 # The names that gluebenchmark.com asks for.

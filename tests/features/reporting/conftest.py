@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertkit import finetune
-from bertkit.training.runs.directory import Run
+from bertkit.training.runs.record import Run
 
 HOSTILE = "<script>alert(1)</script>"
 QUICK = {

@@ -26,7 +26,7 @@ from bertkit.runtime.files import write_json
 from bertkit.runtime.markdown import escape
 from bertkit.tasks.base import softmax
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs import directory as run_directory
+from bertkit.training.runs import record as run_record
 
 
 def test_a_page_has_no_links_to_others(hostile_run, page):
@@ -169,7 +169,7 @@ def test_a_report_made_again_shows_the_same_numbers(hostile_run, tmp_path, monke
     """Also on a device whose own precision is another one, as fp16 is on GPUs."""
     recipe = load_recipe(hostile_run.output_dir / "recipe.yaml", {"placement.mixed_precision": precision})
     clock = iter(range(0, 10_000, 7))  # also for the time of the run, though drawing takes some
-    monkeypatch.setattr(run_directory.time, "time", lambda: next(clock))
+    monkeypatch.setattr(run_record.time, "time", lambda: next(clock))
     if precision == "bf16":
         monkeypatch.setattr(torch.backends, "fp32_precision", "tf32")
     of_process = torch.backends.fp32_precision

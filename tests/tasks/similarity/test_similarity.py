@@ -54,7 +54,7 @@ def task(task_of_files):
 def run(checkpoint, tmp_path_factory):
     """Returns a function that fine-tunes on the rows of a form; the run of one form and its settings is made once."""
     pytest.importorskip("sentence_transformers")
-    made: dict[Any, bertkit.training.runs.directory.Run] = {}
+    made: dict[Any, bertkit.training.runs.record.Run] = {}
 
     def finetune(form: str, folder: Path | None = None, **options: Any):
         overrides = options.pop("overrides", {})

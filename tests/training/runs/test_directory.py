@@ -10,13 +10,8 @@ import pytest
 
 from bertkit.runtime.errors import OutputError, RecipeError, TrainingError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.runs.directory import (
-    check_output_dir,
-    is_cut_off,
-    write_results,
-)
-from bertkit.training.runs.resuming import check_same_recipe
-from bertkit.training.runs.run_directory import heading
+from bertkit.training.runs.directory import RunDirectory, check_output_dir, heading, is_cut_off
+from bertkit.training.runs.record import finite_numbers, write_results
 
 
 def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
@@ -55,7 +50,7 @@ def test_a_recipe_that_a_full_disk_cut_off_is_no_run(name, tmp_path):
         assert is_cut_off(file)
         check_output_dir(tmp_path, resume=False)
         check_output_dir(tmp_path, resume=True)
-        assert check_same_recipe(load_recipe("rte"), tmp_path) == []
+        assert RunDirectory(tmp_path, resume=True).check_recipe(load_recipe("rte")) == []
         (tmp_path / "checkpoint-1").mkdir()
         (tmp_path / "checkpoint-1" / "trainer_state.json").write_text("{}")
         with pytest.raises(OutputError, match="is cut off, so the checkpoints there may be of another recipe"):
@@ -86,28 +81,26 @@ def test_temporary_files_of_a_killed_run_do_not_count(tmp_path):
 
 
 def test_results_are_flat_and_gathered(tmp_path):
-    write_results(tmp_path, "train", {"train_loss": 0.5})
-    write_results(tmp_path, "eval", {"eval_accuracy": 0.75})
+    write_results(tmp_path, {"train": {"train_loss": 0.5}, "eval": {"eval_accuracy": 0.75}})
     assert json.loads((tmp_path / "eval_results.json").read_text()) == {"eval_accuracy": 0.75}
     assert json.loads((tmp_path / "all_results.json").read_text()) == {"train_loss": 0.5, "eval_accuracy": 0.75}
 
 
-def test_a_score_that_is_no_number_is_an_error(tmp_path):
+def test_a_score_that_is_no_number_is_an_error():
     with pytest.raises(TrainingError, match="eval_loss is nan: the training diverged"):
-        write_results(tmp_path, "eval", {"eval_loss": float("nan")})
+        finite_numbers({"eval_loss": float("nan")})
     with pytest.raises(TrainingError, match="not defined if all labels, or all predictions, are the same"):
-        write_results(tmp_path, "eval", {"eval_loss": 0.5, "eval_pearson": float("nan")})
-    assert list(tmp_path.iterdir()) == []
+        finite_numbers({"eval_loss": 0.5, "eval_pearson": float("nan")})
 
 
 def test_resuming_under_other_values_is_refused_by_name(tmp_path):
     recipe = load_recipe("sst2", {"train.learning_rate": 1e-5})
     recipe.save(tmp_path / "recipe.yaml", "bertkit …")
     with pytest.raises(RecipeError, match=r"train\.learning_rate was 1e-05 and is now 2e-05"):
-        check_same_recipe(load_recipe("sst2"), tmp_path)
+        RunDirectory(tmp_path, resume=True).check_recipe(load_recipe("sst2"))
 
 
 def test_resuming_longer_or_on_another_placement_is_the_same_run(tmp_path):
     load_recipe("sst2").save(tmp_path / "recipe.yaml", "bertkit …")
     changes = {"train.max_steps": 9999, "train.save_steps": 3, "placement.per_device_train_batch_size": 4}
-    check_same_recipe(load_recipe("sst2", changes), tmp_path)
+    assert len(RunDirectory(tmp_path, resume=True).check_recipe(load_recipe("sst2", changes))) == 2

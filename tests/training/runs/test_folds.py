@@ -11,8 +11,8 @@ import pytest
 from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of
 from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.tasks import folds as tasks_folds
 from bertkit.training.recovery import folds_done, how_to_continue
-from bertkit.training.runs import resolve
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.resolve import FineTuning
 
@@ -172,7 +172,7 @@ def test_rows_are_held_out_where_that_is_asked_for(train, given):
 
 
 def test_large_tables_hold_rows_out(train, monkeypatch):
-    monkeypatch.setattr(resolve, "MOST_ROWS", 41)
+    monkeypatch.setattr(tasks_folds, "MOST_ROWS", 41)
     assert train().metrics["eval_samples"] < 42
     assert train("two", data__folds=2).metrics["eval_samples"] == 42
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from bertkit.training.heads import Collate, captured, optimizer_steps
+from bertkit.training.warm_start.heads import Collate, captured, optimizer_steps
 
 _TEMPERATURE = 0.1  # of the cosines
 _KEPT, _KEPT_TEMPERATURE = 3.0, 0.05  # weight and temperature of `kept_loss`

@@ -11,10 +11,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.base import padded
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.training.contrast import contrast_loss, kept_loss, means_of_tokens, pairs_of_classes
-from bertkit.training.heads import find_head, read_vectors, standardize, write_line
-from bertkit.training.linear_head import fit_head
-from bertkit.training.warm_start import check_warm_start
+from bertkit.training.warm_start.contrast import contrast_loss, kept_loss, means_of_tokens, pairs_of_classes
+from bertkit.training.warm_start.heads import find_head, read_vectors, standardize, write_line
+from bertkit.training.warm_start.linear_head import fit_head
+from bertkit.training.warm_start.phases import check_warm_start
 from tests.stock_models import FAMILIES, TEXTS, stock_checkpoint
 
 pytestmark = pytest.mark.numeric

@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 from bertkit.inference.forward import forward_in_batches
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.tasks.base import padded
-from bertkit.training.heads import captured, optimizer_steps
+from bertkit.training.warm_start.heads import captured, optimizer_steps
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.training.linear_head import fit_by_folds, fit_head
+from bertkit.training.warm_start.linear_head import fit_by_folds, fit_head
 
 ROWS = 240
 

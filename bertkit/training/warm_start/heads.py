@@ -33,7 +33,7 @@ from bertkit.inference.forward import forward_in_batches
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import Bar
-from bertkit.training.linear_head import LinearHead, standard_deviations
+from bertkit.training.warm_start.linear_head import LinearHead, standard_deviations
 
 _ACTIVATIONS: Sequence[tuple[Callable[[Tensor], Tensor], float, float]] = (
     (torch.tanh, 0.5, 0.0),

@@ -9,17 +9,17 @@ import numpy as np
 
 from bertkit.data.tables.table import numbered
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import CONTRAST, HEAD, PAIRS, has_teacher
+from bertkit.recipe.settings import CONTRAST, HEAD, PAIRS
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.base import Task, head_name, texts_of
 from bertkit.tasks.splits import ColumnsOf
-from bertkit.training.contrast import can_contrast, contrast
-from bertkit.training.heads import Head, find_head, read_vectors, standardize, write_line
-from bertkit.training.linear_head import fit_by_folds, folds_to_fit
-from bertkit.training.pairs import PAIRS_OF_BATCH, learn_from_texts_apart, means_of_texts
 from bertkit.training.schedule import MANY_CLASSES
 from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.warm_start.contrast import can_contrast, contrast
+from bertkit.training.warm_start.heads import Head, find_head, read_vectors, standardize, write_line
+from bertkit.training.warm_start.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH, learn_from_texts_apart, means_of_texts
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
 _CONTRASTED = ("single_label_classification", "multi_label_classification")
@@ -54,7 +54,7 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
     asked = [key for key in (HEAD, PAIRS, CONTRAST) if recipe.train.get(key) not in (None, "random", 0)]
     if asked and (head_name(task) not in _HEADS or task.label_columns != ("labels",)):
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: {task.kind} has no head of classes; remove it")
-    if asked and has_teacher(recipe.train):
+    if asked and recipe.has_teacher:
         raise RecipeError(f"recipe {recipe.name}: train.{asked[0]}: does not go with a teacher; remove one of both")
     if CONTRAST in asked and problem_of(task) not in _CONTRASTED:
         raise RecipeError(

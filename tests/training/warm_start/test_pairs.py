@@ -14,9 +14,9 @@ from bertkit import finetune
 from bertkit.model.checkpoint.encoders import model_inputs
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.heads import find_head
-from bertkit.training.pairs import TextsApart, learn_from_texts_apart
 from bertkit.training.schedule import fitted_schedule
+from bertkit.training.warm_start.heads import find_head
+from bertkit.training.warm_start.pairs import TextsApart, learn_from_texts_apart
 from tests.stock_models import FAMILIES, stock_checkpoint
 
 pytestmark = pytest.mark.numeric
