@@ -65,9 +65,10 @@ def fitted_schedule(
     ``save_steps``              50, if the last weights are kept
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
-                                several labels of a text if the rows are scored so; for up to 1,000 pairs
+                                several labels of a text; for up to 1,000 pairs
     ``pair_steps``              100 before such a probe of few pairs
-    ``contrast_steps``          75 before such a probe of classes or labels, 150 for more than 20 classes
+    ``contrast_steps``          75 before such a probe of classes or labels, 150 for more than 20 classes, or
+                                for labels of more rows
     ``head_learning_rate``      ten times that of the run, with such a probe
     ==========================  ======================================================================
 
@@ -87,7 +88,7 @@ def fitted_schedule(
     steps = math.ceil(rows / train["global_train_batch_size"])
     is_small, has_many = scored is None, len(classes) > MANY_CLASSES
     are_few_pairs = has_pairs and (is_small or rows <= MOST_ROWS)
-    pays = has_many or are_few_pairs or (is_small and (has_several_labels or can_contrast(classes)))
+    pays = has_many or has_several_labels or are_few_pairs or (is_small and can_contrast(classes))
     is_probed = pays and train.get(HEAD) is None
     if "num_train_epochs" not in train and not train.get("max_steps"):
         least = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
@@ -103,7 +104,8 @@ def fitted_schedule(
         if are_few_pairs and train.get(PAIRS) is None:
             chosen[PAIRS] = _PAIR_STEPS
         if train.get(CONTRAST) is None and (can_contrast(classes) or has_several_labels):
-            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many else _CONTRAST_STEPS
+            is_long = has_many or (has_several_labels and not is_small)
+            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if is_long else _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
@@ -112,6 +114,8 @@ def fitted_schedule(
         before = " and ".join(f"{counted(chosen[key], 'step')} {what}" for key, what in phases if chosen.get(key))
         before = f" after {before}" if before else ""
         why = f"there are {len(classes)} classes" if has_many else f"there are {rows} rows"
+        if has_several_labels and not is_small:
+            why = "a text may have several labels"
         lines += f"\nstarts from a linear probe{before}, since {why}; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 

@@ -157,14 +157,16 @@ def test_many_classes_start_from_a_probe():
     assert not random.train.get("contrast_steps")
 
 
-def test_several_labels_of_few_rows_start_from_contrast_and_a_probe():
+def test_several_labels_start_from_contrast_and_a_probe():
     recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
     few, sentence = fitted_schedule(recipe, 300, None, config, has_several_labels=True)
     assert (few.train["head"], few.train["contrast_steps"]) == ("probe", 75)
     assert few.train["num_train_epochs"] == 10  # 100 steps of 32
     assert "starts from a linear probe after 75 steps of contrast, since there are 300 rows" in sentence
-    many, _ = fitted_schedule(recipe, 3000, 300, config, has_several_labels=True)
-    assert many.train.get("head") is None
+    many, sentence = fitted_schedule(recipe, 3000, 300, config, has_several_labels=True)
+    assert (many.train["head"], many.train["contrast_steps"]) == ("probe", 150)
+    assert many.train["num_train_epochs"] == 4
+    assert "starts from a linear probe after 150 steps of contrast, since a text may have several labels" in sentence
 
 
 _WORDS = """lovely awful long short funny sad brave cold warm dark bright old new loud quiet fast slow rich poor deep
