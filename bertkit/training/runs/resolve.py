@@ -329,9 +329,12 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
 
 
 def number_of_folds(task: Task, train: Split) -> int:
-    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
+    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide, or with
+    classes of one row each, none of which a model of folds could know."""
     if task.data.folds:
         return int(task.data.folds)
     if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
+        return 0
+    if has_exclusive_classes(task) and len(set(labels := train.examples["labels"][:])) == len(labels):
         return 0
     return _FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _FOLDS else 0

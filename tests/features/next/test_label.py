@@ -14,6 +14,7 @@ from typing import Any
 import openpyxl
 import pytest
 
+import bertkit as package
 from bertkit.data.tables import read_table
 from bertkit.features.next.answers import Answers
 from bertkit.features.next.writing import write_rows
@@ -214,6 +215,31 @@ def test_columns_of_unusual_names_can_be_given(tmp_path):
     assert re.findall("<h2>(.*)</h2>", page.text) == ["one", "two"]
     page.send("answer", label="x")
     assert read_table(path).columns["kind"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"label_column": "guess"}, "--label-column guess: `bertkit next` writes this column itself"),
+        ({"label_column": "Reason"}, "--label-column Reason: `bertkit next` writes this column itself"),
+        ({"label_column": "text"}, "--label-column text: this column has other values than classes, such as 'where is"),
+        ({"text_columns": "guess"}, "--text-column guess: `bertkit next` writes this column itself"),
+        ({"text_columns": "label"}, "--text-column label: this column contains the labels"),
+        ({"text_columns": "body"}, "--text-column: no column 'body'"),
+    ],
+)
+def test_columns_that_answers_must_not_overwrite_are_refused(tmp_path, given, message):
+    path = proposal(tmp_path / "rows.csv")
+    before = path.read_bytes()
+    with pytest.raises(DataError, match=re.escape(message)):
+        package.label_rows(path, **given)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_is_no_file_to_label(tmp_path):
+    (tmp_path / "rows.csv").mkdir()
+    with pytest.raises(DataError, match=r"rows\.csv: is a folder; give a file that `bertkit next` has written"):
+        package.label_rows(tmp_path / "rows.csv")
 
 
 def test_a_port_in_use_is_named(bertkit, tmp_path):
