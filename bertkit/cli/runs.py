@@ -18,7 +18,7 @@ from bertkit.runtime.progress import printable
 if TYPE_CHECKING:
     from bertkit.training.runs.listing import ListedRun
 
-_COLUMNS = ("run", "state", "score", "task", "from", "date (UTC)")
+_COLUMNS = ("run", "state", "score", "rows", "task", "from", "date (UTC)")
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
 
@@ -38,11 +38,13 @@ def runs(
     from bertkit.runtime.formats import WIDEST, ResultTable
 
     rows = [_row(run, folder) for run in listed]
-    columns = {name: [row[name] for row in rows] for name in _COLUMNS}
+    columns = {
+        name: [row[name] for row in rows] for name in _COLUMNS if name != "rows" or any(run.rows for run in listed)
+    }
     table = ResultTable(
         columns,
         [asdict(run) for run in listed],
-        optional=("from", "date (UTC)", "task"),
+        optional=("from", "date (UTC)", "task", "rows"),
         styles={"state": [_COLOURS[run.state] for run in listed]},
         is_ruled=True,
     )
@@ -63,6 +65,7 @@ def _row(run: ListedRun, folder: Path) -> dict[str, str]:
         "run": printable(str(run.folder.relative_to(folder))) + ("" if run.cells is None else f" ({run.cells} runs)"),
         "state": run.state,
         "score": "" if run.score is None else f"{run.score:.4f} {run.metric}{collapsed}",
+        "rows": "" if run.rows is None else f"{run.rows:,}",
         "task": printable(run.task or ""),
         "from": printable(run.checkpoint or ""),
         "date (UTC)": run.date.replace("T", " ").removesuffix("+00:00")[:16],

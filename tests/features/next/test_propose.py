@@ -79,6 +79,7 @@ def test_the_filled_file_is_the_next_training_set(bertkit, proposed, trained, un
     done = bertkit("next", run, "--input", unlabelled, "--rows", 50, "--output", after)
     assert done.code == 0, done.err
     assert "50 rows were asked for, and 36 are there: all are proposed" in done.err
+    assert done.err.count("left out 2 of 6 proposed rows") == done.err.count("'fiar' is the label of") == 1
     rows = rows_of(after)
     assert list(rows[0]) == ["id", "text", "label", "guess", "probability", "reason"]
     assert len(rows) == 36 + 40
