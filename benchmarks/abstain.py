@@ -234,7 +234,7 @@ def probes_in_words(record: list[dict[str, Any]]) -> str:
     def kept(cells: list[dict[str, Any]]) -> str:
         return percent(mean(map(is_kept, cells))) if cells else ""
 
-    head = ["table", "promises", "supported", "kept", "of the best", "kept on the published test set"]
+    head = ["table", "promises", "supported", "kept", "answered, of the best", "kept on the published test set"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     same, published = (cells_of_probes(record, scored) for scored in ("same", "published"))
     tables, number = list(dict.fromkeys(each["table"] for each in record)), 0
@@ -249,7 +249,8 @@ def probes_in_words(record: list[dict[str, Any]]) -> str:
         f"Promises of linear probes of frozen vectors, which cost little: {number} on 100, 300 and 1,000 rows of "
         f"{len(tables)} tables, {DRAWS_OF_PROBES} draws of each. The rows support {len(same)}. On other rows of "
         f"the same table {kept(same)} are kept, and answer {best} of what the best threshold would; on the published "
-        f"test sets, some of which are unlike the table that is trained on, {kept(published)} are kept:"
+        "test sets, whose rows are the same for all draws and in some tables unlike the others, "
+        f"{kept(published)} are kept:"
     )
     return "\n".join([text, "", *lines])
 

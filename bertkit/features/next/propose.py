@@ -108,7 +108,8 @@ def _propose(
     found = read_candidates(given, task, text_columns, labelled)
     table, notes = found.table, list(found.notes)
     if len(table) < rows:
-        notes.append(f"{rows:,} rows were asked for, and {len(table):,} are there: all are proposed")
+        there = "1 is there: it is" if len(table) == 1 else f"{len(table):,} are there: all are"
+        notes.append(f"{rows:,} rows were asked for, and {there} proposed")
     for note in notes:
         say(note)
     loaded = LoadedCheckpoint(place, device, _BATCH, data, precision)

@@ -227,6 +227,7 @@ def test_columns_of_unusual_names_can_be_given(tmp_path):
         ({"label_column": "text"}, "--label-column text: this column has other values than classes, such as 'where is"),
         ({"text_columns": "guess"}, "--text-column guess: `bertkit next` writes this column itself"),
         ({"text_columns": "label"}, "--text-column label: this column contains the labels"),
+        ({"text_columns": ["text", "Text"]}, "--text-column text: given twice; a pair has two columns"),
         ({"text_columns": "body"}, "--text-column: no column 'body'"),
     ],
 )

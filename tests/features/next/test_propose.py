@@ -203,6 +203,14 @@ def test_lines_are_read_from_a_pipe(bertkit, scored, tmp_path, monkeypatch):
     assert {row["text"] for row in rows_of(tmp_path / "o.csv")[:2]} == {"a lovely plot", "the story"}
 
 
+def test_one_row_is_proposed_as_one(bertkit, scored, tmp_path):
+    (tmp_path / "one.txt").write_text("a lovely plot\n")
+    done = bertkit("next", scored, "--input", tmp_path / "one.txt", "--output", tmp_path / "o.csv")
+    assert "50 rows were asked for, and 1 is there: it is proposed" in done.err
+    assert "with 1 more row 0" in done.out
+    assert done.out.splitlines()[1].startswith("1 row to label, above the 36 labelled ones: ")
+
+
 def test_an_empty_input_is_one_line(bertkit, scored, tmp_path):
     (tmp_path / "none.csv").write_text("text\n")
     done = bertkit("next", scored, "--input", tmp_path / "none.csv", "--output", tmp_path / "o.csv")
