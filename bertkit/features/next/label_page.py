@@ -79,7 +79,7 @@ class _Page:
             "label.css",
             answers=answers,
             number=max(number, 0),
-            **self._guess(max(number, 0)),
+            guess=self._guess(max(number, 0)),
             following=answers.next_open(number + 1),
             keys=_KEYS,
             token=self._token,
@@ -137,7 +137,7 @@ class _Page:
             return {}
         guess, probability, reason = (self._answers.value(number, name) for name in (GUESS, PROBABILITY, REASON))
         share = "" if is_missing(probability) else f" ({100 * to_number(probability):.0f} %)"
-        return {"guess": str(guess), "certainty": share, "reason": "" if is_missing(reason) else str(reason)}
+        return {"name": str(guess), "share": share, "reason": "" if is_missing(reason) else str(reason)}
 
 
 def _whole(text: str, most: int) -> int:
