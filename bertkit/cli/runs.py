@@ -15,6 +15,7 @@ from bertkit.cli.printing import print_lines, print_result, print_text
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import printable
 
+_COLUMNS = ("run", "state", "score", "rows", "task", "from", "date (UTC)")
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
 
 
@@ -33,7 +34,7 @@ def runs(
         return
     from bertkit.runtime.formats import WIDEST, ResultTable
 
-    columns: dict[str, list[str]] = {name: [] for name in ("run", "state", "score", "task", "from", "date (UTC)")}
+    columns: dict[str, list[str]] = {name: [] for name in _COLUMNS}
     for run in listed:
         is_grid = run.cells is not None
         collapsed = f", {f'{run.collapsed} ' if is_grid else ''}collapsed" if run.collapsed else ""
@@ -41,16 +42,19 @@ def runs(
             printable(str(run.folder.relative_to(folder))) + (f" ({run.cells} runs)" if is_grid else ""),
             run.state,
             "" if run.score is None else f"{run.score:.4f} {run.metric}{collapsed}",
+            "" if run.rows is None else f"{run.rows:,}",
             printable(run.task or ""),
             printable(run.checkpoint or ""),
             run.date.replace("T", " ").removesuffix("+00:00")[:16],
         )
         for column, cell in zip(columns.values(), cells, strict=True):
             column.append(cell)
+    if not any(run.rows for run in listed):
+        del columns["rows"]
     table = ResultTable(
         columns,
         [asdict(run) for run in listed],
-        optional=("from", "date (UTC)", "task"),
+        optional=("from", "date (UTC)", "task", "rows"),
         styles={"state": [_COLOURS[run.state] for run in listed]},
         is_ruled=True,
     )

@@ -171,7 +171,11 @@ def read_given(texts: Any, size: int = BLOCK, what: str = "text", left_out: list
 
 
 def read_inputs(
-    input_file: Path, size: int = BLOCK, per_file: bool = False, left_out: list[str] | None = None
+    input_file: Path,
+    size: int = BLOCK,
+    per_file: bool = False,
+    left_out: list[str] | None = None,
+    may_be_empty: bool = True,
 ) -> Iterator[Block]:
     """Reads the inputs of a file: the rows of a table (see `bertkit.data.tables.is_table`), or the lines of any other
     file.
@@ -186,9 +190,10 @@ def read_inputs(
         per_file: the input is a folder, and each of its files a text, or one such file, see
             `bertkit.data.tables.documents`. The blocks are tables of ``file`` and ``text``.
         left_out: as of `bertkit.data.tables.table_files.read_table_parts`, and of `document_parts`.
+        may_be_empty: an input without texts is no error.
 
     Raises:
-        DataError: the file cannot be read or is invalid; raised after the blocks before the fault.
+        DataError: the file cannot be read, is invalid or must not be empty; raised after the blocks before the fault.
     """
     if per_file and not input_file.is_dir() and not (input_file.is_file() and input_file.suffix.lower() in FORMS):
         raise DataError(
@@ -200,7 +205,9 @@ def read_inputs(
             f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
             "for a folder of results if its files are tables or have a text a line"
         )
-    blocks = _documents(input_file, size, left_out) if per_file else _rows_or_lines(input_file, size, left_out)
+    blocks = (
+        _documents(input_file, size, left_out) if per_file else _rows_or_lines(input_file, size, left_out, may_be_empty)
+    )
     if str(input_file) == _STDIN:
         return blocks
     first = list(islice(blocks, 1))
@@ -224,7 +231,9 @@ def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[
             first += len(table)
 
 
-def _rows_or_lines(input_file: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
+def _rows_or_lines(
+    input_file: Path, size: int, left_out: list[str] | None, may_be_empty: bool = True
+) -> Iterator[Block]:
     """Yields the rows of a table, or the lines of a file or of stdin."""
     share = 0.0
 
@@ -247,7 +256,10 @@ def _rows_or_lines(input_file: Path, size: int, left_out: list[str] | None) -> I
             yield Block(inputs, first, round(done / share) if share else None)
             first = done
     if not first:
-        say(f"--input {input_file}: contains no texts")
+        empty = f"--input {input_file}: contains no texts"
+        if not may_be_empty:
+            raise DataError(empty)
+        say(empty)
 
 
 def _lines_of_stdin(size: int) -> Iterator[list[str]]:

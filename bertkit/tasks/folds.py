@@ -160,9 +160,16 @@ def scored_by_folds(task: Task, train: Split, copies: str) -> Split:
 
 
 def number_of_folds(task: Task, train: Split) -> int:
-    """Returns how many folds score a training set; 0 for a large one, and for one with too few texts to divide."""
+    """Returns how many folds score a training set.
+
+    0 for a large one, for one with too few texts to divide, and for classes of one row each, which no model of a fold
+    could know.
+    """
     if task.data.folds:
         return int(task.data.folds)
     if len(train.examples) > MOST_ROWS or "labels" not in train.examples.column_names:
+        return 0
+    labels = train.examples["labels"][:]
+    if isinstance(labels[0], int) and len(set(labels)) == len(labels):
         return 0
     return _USUAL_FOLDS if int(text_numbers(task, train.examples).max(initial=-1)) + 1 >= 2 * _USUAL_FOLDS else 0

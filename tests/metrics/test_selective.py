@@ -28,7 +28,7 @@ def test_the_lowest_threshold_with_few_enough_errors_is_taken():
     order = np.random.default_rng(0).permutation(200)
     curve = answer_curve(probabilities[order], is_wrong[order])
     assert curve.widest(0.1)[:3] == (pytest.approx(0.5), 150, 5)
-    assert curve.widest(0.03)[:3] == (pytest.approx(0.7), 100, 0)
+    assert curve.widest(0.04)[:3] == (pytest.approx(0.7), 100, 0)
     assert curve.widest(0.02) is None
     assert curve.surest()[:3] == (pytest.approx(0.7), 100, 0)
     assert curve.widest(0.999).threshold == pytest.approx(0.4)
@@ -87,8 +87,8 @@ def test_a_promise_is_kept_where_errors_grow_down_the_rows(level, rows):
 
     Where they do not grow at all, any threshold has the promised errors, and the one that is found may have a few more.
     """
-    assert broken(level, rows, 1.3) <= 1 - CONFIDENCE
-    assert broken(level, rows, 2) <= broken(level, rows, 1.3)
+    assert broken(level, rows, 1.1) <= 1 - CONFIDENCE
+    assert broken(level, rows, 2) <= broken(level, rows, 1.1)
     if rows == 1000:
         assert broken(level, rows, 1) > 1 - CONFIDENCE
 
@@ -109,7 +109,7 @@ def test_promises_are_kept_in_simulated_draws(rows, level):
             promised, kept = promised + 1, kept + (errors[number - 1] <= level)
             answered += number / len(falling)
     best = np.flatnonzero(errors <= level)[-1] / len(falling)
-    # Of all draws: those that promise nothing break nothing. 95 % are kept, with a standard error of 0.006.
-    assert 1 - (promised - kept) / draws >= CONFIDENCE + 0.02
+    # Of all draws: those that promise nothing break nothing. 97 % are kept, with a standard error of 0.005.
+    assert 1 - (promised - kept) / draws >= CONFIDENCE + 0.04
     assert promised
     assert answered / promised >= 0.5 * best

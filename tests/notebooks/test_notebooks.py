@@ -23,6 +23,7 @@ LINES_OF_COURSE = {
         "with 50 labelled rows; with 30 more rows",
         "round-4:",
         "reached:",
+        "on the last chapters:",
     ],
 }
 # Settings of a notebook, and those with which the tests run it: the same cells, with fewer steps.

@@ -91,6 +91,8 @@ def _texts(table: Table, requested: Sequence[str], label: str) -> _Found:
         found = _existing(table, requested, _TEXT_COLUMNS)
         if label in found:
             raise DataError(f"{table.source}: --text-column {label}: this column contains the labels; give another")
+        if len({*found}) < len(found):
+            raise DataError(f"{table.source}: --text-column {found[0]}: given twice; a pair has two columns")
         return _Found(found, True)
     others = [name for name in table.columns if name != label]
     if (pair := usual_pair(others)) is not None:

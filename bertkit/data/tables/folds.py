@@ -160,7 +160,8 @@ def hold_out(
     """Draws a stratified validation set; returns ascending indices of training rows and held-out rows, int64.
 
     Of a class of n units, ``fraction`` · n units (rounded) are held out; at least one remains for training. (The
-    function of the ``datasets`` library does not accept a class of one row.)
+    function of the ``datasets`` library does not accept a class of one row.) If all classes are too small for that,
+    ``fraction`` of all units (rounded down) is drawn without regard to the classes, and one of each remains.
 
     Args:
         classes: the class of every row; that of a unit is the class of its first row. None draws uniformly.
@@ -173,9 +174,10 @@ def hold_out(
     members_of: dict[Hashable, array[int]] = {}
     for row, unit in sorted(zip(first.tolist(), numbers.tolist(), strict=True)):
         members_of.setdefault(None if classes is None else classes[row], array("q")).append(unit)
-    held: list[np.ndarray] = []
-    for members in members_of.values():
-        count = min(round(len(members) * fraction), len(members) - 1)
-        held.append(generator.permutation(np.asarray(members))[:count])
+    orders = [generator.permutation(np.asarray(members)) for members in members_of.values()]
+    held = [order[: min(round(len(order) * fraction), len(order) - 1)] for order in orders]
+    if orders and not any(map(len, held)):
+        spare = np.concatenate([order[1:] for order in orders])
+        held = [generator.permutation(spare)[: int(fraction * len(numbers))]]
     is_held_out = np.isin(units, np.concatenate(held)) if held else np.zeros(len(units), dtype=bool)
     return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)

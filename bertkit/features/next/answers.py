@@ -12,9 +12,9 @@ from bertkit.data.tables import read_table
 from bertkit.data.tables.classes import class_names, is_missing, label_texts, names_of_labels
 from bertkit.data.tables.columns import text_columns
 from bertkit.data.tables.proposed import GUESS, PROPOSED, is_proposal
-from bertkit.data.tables.table import Table, existing_column
+from bertkit.data.tables.table import Table, existing_column, matching
 from bertkit.features.next.writing import check_form, write_label
-from bertkit.runtime.errors import DataError, OutputError
+from bertkit.runtime.errors import DataError, OutputError, shown
 from bertkit.runtime.files import remove_unfinished
 
 
@@ -44,6 +44,8 @@ class Answers:
         self.path = Path(file)
         self.version = 0
         self._asked = label_column, texts
+        if self.path.is_dir():
+            raise DataError(f"{file}: is a folder; give a file that `bertkit next` has written")
         check_form(self.path, str(file))
         self.read()
         place = self.path.resolve()
@@ -60,9 +62,8 @@ class Answers:
                 "next` has written"
             )
         self.label = _label_column(table, self._asked[0])
-        given = {name: values for name, values in table.columns.items() if name not in (self.label, *PROPOSED)}
-        self.texts = text_columns(replace(table, columns=given), self._asked[1])
-        self.others = [name for name in given if name not in self.texts]
+        self.texts = _text_columns(table, self._asked[1], self.label)
+        self.others = [name for name in table.columns if name not in (*self.texts, self.label, *PROPOSED)]
         self.rows = [row for row, guess in enumerate(table.columns[GUESS]) if not is_missing(guess)]
         if not self.rows:
             raise DataError(f"{self.path}: has no rows to label: its column {GUESS!r} is empty")
@@ -156,12 +157,35 @@ class Answers:
 def _label_column(table: Table, asked: str | None) -> str:
     """Returns the column of the labels: as asked, or the one before the guesses, where `bertkit next` writes it."""
     names = list(table.columns)
-    if asked is not None:
-        return existing_column(asked, names, table.source, "--label-column")
-    place = names.index(GUESS)
-    if place == 0 or names[place - 1] in PROPOSED:
-        raise DataError(f"{table.source}: there is no column of labels before {GUESS!r}; give --label-column NAME")
-    return names[place - 1]
+    if asked is None:
+        place = names.index(GUESS)
+        if place == 0 or names[place - 1] in PROPOSED:
+            raise DataError(f"{table.source}: there is no column of labels before {GUESS!r}; give --label-column NAME")
+        return names[place - 1]
+    _check_not_proposed(table, "--label-column", [asked])
+    found = existing_column(asked, names, table.source, "--label-column")
+    guesses = table.columns[GUESS]
+    pairs = zip(table.columns[found], guesses, strict=True)
+    values = list(label_texts(value for value, guess in pairs if not is_missing(guess) and not is_missing(value)))
+    if len({*values}) == len(values) > 1 and not {*values} & {*label_texts(each for each in guesses if each)}:
+        raise DataError(
+            f"{table.source}: --label-column {asked}: this column has other values than classes, such as "
+            f"{shown(values[0])}; answers would overwrite them"
+        )
+    return found
+
+
+def _text_columns(table: Table, asked: Sequence[str], label: str) -> list[str]:
+    """Returns the column of the texts, or the two of a pair: neither the labels nor what `bertkit next` writes."""
+    _check_not_proposed(table, "--text-column", asked)
+    own = {name: values for name, values in table.columns.items() if name not in PROPOSED}
+    return text_columns(replace(table, columns=own), asked, label)
+
+
+def _check_not_proposed(table: Table, option: str, asked: Sequence[str]) -> None:
+    for name in asked:
+        if matching(name, list(table.columns)) in PROPOSED:
+            raise DataError(f"{table.source}: {option} {name}: `bertkit next` writes this column itself; give another")
 
 
 def _digest(path: Path) -> bytes:

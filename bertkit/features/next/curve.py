@@ -70,7 +70,8 @@ class LearningCurve:
         """Returns the curve in words."""
         now, *later = self.points
         parts = [
-            f"with {each.rows - now.rows:,} more rows {each.accuracy:.2f} ({each.low:.2f} to {each.high:.2f})"
+            f"with {counted(each.rows - now.rows, 'more row', form=',')} {each.accuracy:.2f} ({each.low:.2f} to "
+            f"{each.high:.2f})"
             for each in later
         ]
         return [

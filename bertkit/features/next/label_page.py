@@ -67,7 +67,8 @@ class _Page:
                 answers.read()
             except BertkitError as error:
                 return PlainTextResponse(f"{error}\n\nMend the file, and reload this page.", 409, _HEADERS)
-            self._note = f"{self._note} The file was changed by another program; this is what it has now.".strip()
+            before = f"{self._note.rstrip('.')}. " if self._note else ""
+            self._note = f"{before}The file was changed by another program; this is what it has now."
         asked = request.query_params.get("row", "")
         number = min(int(asked[:9]) - 1, len(answers)) if asked.isdecimal() else answers.next_open()
         note, self._note = self._note, ""
@@ -130,13 +131,13 @@ class _Page:
         """Takes back the last answer; returns its row."""
         return self._answers.undo() if self._answers.can_undo else int(fields["row"])
 
-    def _guess(self, number: int) -> str:
-        """Returns the guess for a row, its probability and the reason, in words; empty behind the last row."""
+    def _guess(self, number: int) -> dict[str, str]:
+        """Returns the guess for a row, its probability in words and the reason; nothing behind the last row."""
         if number >= len(self._answers):
-            return ""
+            return {}
         guess, probability, reason = (self._answers.value(number, name) for name in (GUESS, PROBABILITY, REASON))
         share = "" if is_missing(probability) else f" ({100 * to_number(probability):.0f} %)"
-        return f"{guess}{share}" + ("" if is_missing(reason) else f"; {reason}")
+        return {"name": str(guess), "share": share, "reason": "" if is_missing(reason) else str(reason)}
 
 
 def _whole(text: str, most: int) -> int:

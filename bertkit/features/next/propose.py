@@ -23,7 +23,7 @@ from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
-from bertkit.runtime.progress import say
+from bertkit.runtime.progress import say, without_repetitions
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import Columns
@@ -79,6 +79,21 @@ def propose_rows(
     if target is not None:
         check_output(target)
     place = at_revision(run, None, trust_remote_code)
+    with without_repetitions():  # the labelled rows are read again for the curve
+        return _propose(str(run), place, input, rows, target, several(text_columns or []), device, precision)
+
+
+def _propose(
+    run: str,
+    place: str,
+    given: Any,
+    rows: int,
+    target: Path | None,
+    text_columns: Sequence[str],
+    device: Literal["auto", "cpu"],
+    precision: Precision,
+) -> Proposal:
+    """Returns what `propose_rows` does; ``place`` is the folder of the run."""
     data = data_of_run(place, {})
     task, _ = load_task(place, data)
     if not isinstance(task, ClassificationTask) or task.settings.problem != "single_label":
@@ -90,10 +105,11 @@ def propose_rows(
             "the table and train again"
         )
     labelled = read_labelled(task) if data else None
-    found = read_candidates(input, task, several(text_columns or []), labelled)
+    found = read_candidates(given, task, text_columns, labelled)
     table, notes = found.table, list(found.notes)
     if len(table) < rows:
-        notes.append(f"{rows:,} rows were asked for, and {len(table):,} are there: all are proposed")
+        there = "1 is there: it is" if len(table) == 1 else f"{len(table):,} are there: all are"
+        notes.append(f"{rows:,} rows were asked for, and {there} proposed")
     for note in notes:
         say(note)
     loaded = LoadedCheckpoint(place, device, _BATCH, data, precision)

@@ -17,7 +17,7 @@ from bertkit.data.tables.objects import kind_of_table, table_of
 from bertkit.data.tables.proposed import PROPOSED, answered, is_proposal
 from bertkit.data.tables.table import text_key
 from bertkit.inference.inputs import list_of_texts, read_inputs
-from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.runtime.errors import DataError, RecipeError, quoted
 from bertkit.runtime.progress import counted
 from bertkit.tasks.classification.task import ClassificationTask
 
@@ -72,7 +72,9 @@ def read_candidates(
     table = _read(given, task)
     if text_columns:
         if len(text_columns) != len(trained):
-            raise RecipeError(f"text_columns: expected {len(trained)}, as in training, got {len(text_columns)}")
+            raise RecipeError(
+                f"--text-column: expected {len(trained)}, as in training ({quoted(trained)}), got {len(text_columns)}"
+            )
         table.select(*text_columns)
         names = dict(zip(text_columns, trained, strict=True))
         table = replace(table, columns={names.get(name, name): values for name, values in table.columns.items()})
@@ -108,14 +110,16 @@ def _read(given: Any, task: ClassificationTask) -> Table:
     """Reads a file, a table object or texts."""
     if kind_of_table(given) is not None:
         return table_of(given)
-    source, blocks = "the texts", [list_of_texts(given)] if not isinstance(given, str | Path) else []
     if isinstance(given, str | Path):
-        source, blocks = str(given), [block.inputs for block in read_inputs(Path(given), sys.maxsize)]  # type: ignore[misc]
-    if not blocks:
-        raise DataError(f"{source}: no rows")
-    [found] = blocks
-    if isinstance(found, Table):
-        return found
+        if Path(given).is_dir():
+            raise DataError(f"--input {given}: is a folder; give a table, or a file with a text per line")
+        source, found = str(given), list[str]()
+        for block in read_inputs(Path(given), sys.maxsize, may_be_empty=False):
+            if isinstance(block.inputs, Table):
+                return block.inputs
+            found += block.inputs
+    else:
+        source, found = "the texts", list_of_texts(given)
     lines = [(number, line) for number, line in enumerate(found, 1) if line.strip()]
     columns = task.read_input([line for _, line in lines])
     return Table(columns, source, "", [number for number, _ in lines])

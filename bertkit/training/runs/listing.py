@@ -38,6 +38,7 @@ class ListedRun:
         collapsed: number of the runs of the score that predict the same for all validation examples; of a run 0 or 1.
         date: last change, in UTC and ISO 8601.
         cells: of a grid the number of its ended runs; None for a run.
+        rows: number of examples that a run was trained on; None before the end, and of a grid.
     """
 
     folder: Path
@@ -49,6 +50,7 @@ class ListedRun:
     date: str
     cells: int | None = None
     collapsed: int = 0
+    rows: int | None = None
 
 
 def runs(folder: str | Path) -> list[ListedRun]:
@@ -94,14 +96,18 @@ def _below(root: Path) -> Iterator[ListedRun]:
 def _run(folder: Path) -> ListedRun:
     record = read_record(folder / _RECORD)
     recipe = _recipe(folder)
-    metric, score = _score(folder, record)
+    results = read_record(folder / "all_results.json")
+    metric, score = _score(results, record)
+    rows = results.get("train_samples")
     state: State = "finished" if record.get("finished") is True else "interrupted"
     if is_locked(folder):
         state = "running"
     elif state != "finished" and "error" in read_record(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
         state = "failed"
     collapsed = int(bool(record.get("collapse")))
-    return ListedRun(folder, state, *_of_recipe(recipe), metric, score, _date(folder), collapsed=collapsed)
+    return ListedRun(
+        folder, state, *_of_recipe(recipe), metric, score, _date(folder), None, collapsed, rows and int(rows)
+    )
 
 
 def _grid(folder: Path) -> ListedRun:
@@ -133,10 +139,9 @@ def _recipe(folder: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _score(folder: Path, record: Mapping[str, Any]) -> tuple[str | None, float | None]:
+def _score(results: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str | None, float | None]:
     """Returns name and value of the main metric; without one, of the first score of the model card."""
     main = [f"eval_{record.get('main_metric')}", *((record.get("card") or {}).get("main_metrics") or ())]
-    results = read_record(folder / "all_results.json")
     for key in main:
         if isinstance(value := results.get(key), int | float):
             return key.removeprefix("eval_"), float(value)

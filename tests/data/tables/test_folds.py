@@ -146,9 +146,20 @@ def test_hold_out_is_stratified_complete_and_repeatable(classes, fraction, seed)
     assert held == sorted(held)
     assert (kept, held) == hold_out(list(classes), len(classes), fraction, seed)
     total, found = Counter(classes), Counter(classes[row] for row in held)
-    for name, count in total.items():
-        assert abs(found[name] - fraction * count) <= 0.5 or found[name] == count - 1
-        assert found[name] < count
+    assert all(found[name] < count for name, count in total.items())
+    if any(round(fraction * count) and count > 1 for count in total.values()):
+        assert all(
+            abs(found[name] - fraction * count) <= 0.5 or found[name] == count - 1 for name, count in total.items()
+        )
+    else:
+        assert len(held) == min(int(fraction * len(classes)), len(classes) - len(total))
+
+
+def test_of_classes_that_are_all_too_small_rows_are_drawn_without_regard_to_them():
+    classes = [f"pair {row // 2}" for row in range(16)] + [f"single {row}" for row in range(34)]
+    kept, held = hold_out(classes, 50, 0.1, 0)
+    assert len(held) == 5
+    assert {classes[row] for row in held} <= {classes[row] for row in kept}
 
 
 def test_the_seed_decides_which_rows():

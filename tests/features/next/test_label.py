@@ -14,6 +14,7 @@ from typing import Any
 import openpyxl
 import pytest
 
+import bertkit as package
 from bertkit.data.tables import read_table
 from bertkit.features.next.answers import Answers
 from bertkit.features.next.writing import write_rows
@@ -139,7 +140,9 @@ def test_skipped_rows_stay_empty_and_the_end_has_the_command(tmp_path):
 
 def test_a_guess_is_shown_and_no_answer(tmp_path):
     page = Page(proposal(tmp_path / "rows.csv"))
-    assert "The model's guess: refund (50 %); unsure between refund and exchange" in page.text
+    shown = re.sub("<.*?>", "", page.text)
+    assert "The model's guess: refund (50 %); unsure between refund and exchange" in shown
+    assert page.text.count('class="text" dir="auto"') == 1  # a text from right to left reads as such
     assert 'aria-current="true"' not in page.text
     assert "autofocus" not in page.text
     page.send("answer", label="refund")
@@ -172,7 +175,7 @@ def test_a_file_that_another_program_changed_is_not_overwritten(tmp_path):
     path.write_text(theirs)
     page.send("answer", label="exchange")
     assert path.read_text() == theirs
-    assert "another program has changed it, so this was not saved" in page.text
+    assert "another program has changed it, so this was not saved. The file was changed by another" in page.text
     assert 'id="undo"' not in page.text
     page.send("answer", label="exchange")
     assert read_table(path).columns["label"][:3] == ["refund", "exchange", ""]
@@ -214,6 +217,32 @@ def test_columns_of_unusual_names_can_be_given(tmp_path):
     assert re.findall("<h2>(.*)</h2>", page.text) == ["one", "two"]
     page.send("answer", label="x")
     assert read_table(path).columns["kind"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"label_column": "guess"}, "--label-column guess: `bertkit next` writes this column itself"),
+        ({"label_column": "Reason"}, "--label-column Reason: `bertkit next` writes this column itself"),
+        ({"label_column": "text"}, "--label-column text: this column has other values than classes, such as 'where is"),
+        ({"text_columns": "guess"}, "--text-column guess: `bertkit next` writes this column itself"),
+        ({"text_columns": "label"}, "--text-column label: this column contains the labels"),
+        ({"text_columns": ["text", "Text"]}, "--text-column text: given twice; a pair has two columns"),
+        ({"text_columns": "body"}, "--text-column: no column 'body'"),
+    ],
+)
+def test_columns_that_answers_must_not_overwrite_are_refused(tmp_path, given, message):
+    path = proposal(tmp_path / "rows.csv")
+    before = path.read_bytes()
+    with pytest.raises(DataError, match=re.escape(message)):
+        package.label_rows(path, **given)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_is_no_file_to_label(tmp_path):
+    (tmp_path / "rows.csv").mkdir()
+    with pytest.raises(DataError, match=r"rows\.csv: is a folder; give a file that `bertkit next` has written"):
+        package.label_rows(tmp_path / "rows.csv")
 
 
 def test_a_port_in_use_is_named(bertkit, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def test_the_filled_file_is_the_next_training_set(bertkit, proposed, trained, un
     done = bertkit("next", run, "--input", unlabelled, "--rows", 50, "--output", after)
     assert done.code == 0, done.err
     assert "50 rows were asked for, and 36 are there: all are proposed" in done.err
+    assert done.err.count("left out 2 of 6 proposed rows") == done.err.count("'fiar' is the label of") == 1
     rows = rows_of(after)
     assert list(rows[0]) == ["id", "text", "label", "guess", "probability", "reason"]
     assert len(rows) == 36 + 40
@@ -187,12 +189,42 @@ def test_with_changed_data_the_curve_says_so(trained, labelled, unlabelled, tmp_
     assert proposal.labelled == 37
 
 
+class SlowPipe(io.BytesIO):
+    """Bytes that arrive line by line."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.readline()
+
+
+def test_lines_are_read_from_a_pipe(bertkit, scored, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(SlowPipe(b"a lovely plot\n\nthe story\n")))
+    done = bertkit("next", scored, "--input", "-", "--output", tmp_path / "o.csv")
+    assert done.code == 0, done.err
+    assert {row["text"] for row in rows_of(tmp_path / "o.csv")[:2]} == {"a lovely plot", "the story"}
+
+
+def test_one_row_is_proposed_as_one(bertkit, scored, tmp_path):
+    (tmp_path / "one.txt").write_text("a lovely plot\n")
+    done = bertkit("next", scored, "--input", tmp_path / "one.txt", "--output", tmp_path / "o.csv")
+    assert "50 rows were asked for, and 1 is there: it is proposed" in done.err
+    assert "with 1 more row 0" in done.out
+    assert done.out.splitlines()[1].startswith("1 row to label, above the 36 labelled ones: ")
+
+
+def test_an_empty_input_is_one_line(bertkit, scored, tmp_path):
+    (tmp_path / "none.csv").write_text("text\n")
+    done = bertkit("next", scored, "--input", tmp_path / "none.csv", "--output", tmp_path / "o.csv")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.strip() == f"bertkit: error: --input {tmp_path}/none.csv: contains no texts"
+
+
 def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_path):
     for run, given, output, message in (
         (scored, unlabelled, "o.doc", "expected a name that ends in .csv, "),
         (scored, unlabelled, "nowhere/o.csv", "the folder"),
         (scored, labelled, "o.csv", "no unlabelled row is left; give others"),
         (scored, tmp_path / "nothing.csv", "o.csv", "nothing.csv"),
+        (scored, tmp_path, "o.csv", "is a folder; give a table, or a file with a text per line"),
         (fine_tuned("topics"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
         (fine_tuned("entities"), unlabelled, "o.csv", "next is for runs of finetune classification with one class"),
     ):
@@ -200,6 +232,8 @@ def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_
         assert (done.code, message in done.err) == (2, True), done.err
         assert done.out == ""
         assert not (tmp_path / "o.csv").exists()
+    with pytest.raises(RecipeError, match=r"--text-column: expected 1, as in training \('text'\), got 2"):
+        package.propose_rows(scored, unlabelled, text_columns=["text", "id"])
     with pytest.raises(RecipeError, match="rows 0"):
         package.propose_rows(scored, unlabelled, rows=0)
     (tmp_path / "there.csv").write_text("")

@@ -115,14 +115,14 @@ def test_rows_of_folds_decide_what_is_answered(corpus, film, tmp_path, capsys):
     predict_folder(run, path, str(tmp_path / "plain"))
     plain = lines(tmp_path / "plain" / "c.jsonl.000000.jsonl")
     one, other = sorted(row["probability"] for row in plain)[9:11]
-    rows = [{"gold": "bad", "label": "bad", "probability": other}] * 60
+    rows = [{"gold": "bad", "label": "bad", "probability": other}] * 80
     rows += [{"gold": "bad", "label": "fair", "probability": one}] * 40
     (run / "out_of_fold.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     predict_folder(run, path, str(tmp_path / "out"), max_error=0.05)
     best = [{**row, "best_label": row["label"]} for row in plain]
     kept = [row if row["probability"] > one else {**row, "label": "unsure"} for row in best]
     assert lines(tmp_path / "out" / "c.jsonl.000000.jsonl") == kept
-    assert "60 of the 100 rows that models of folds scored" in capsys.readouterr().err
+    assert "80 of the 120 rows that models of folds scored" in capsys.readouterr().err
     for _ in range(2):  # classes that are never answered are the same for the second command, which has nothing to do
         predict_folder(run, path, str(tmp_path / "classes"), max_error=0.05, by_class=True)
     with pytest.raises(RecipeError, match="do not support it"):

@@ -73,7 +73,7 @@ def run(fine_tuned, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(fine_tuned("film"), folder)
     one, other = sorted(row["probability"] for row in bertkit.load(folder, device="cpu").predict(TEXTS))[1:3]
-    rows = [{"gold": "bad", "label": "bad", "probability": other}] * 60
+    rows = [{"gold": "bad", "label": "bad", "probability": other}] * 80
     rows += [{"gold": "bad", "label": "fair", "probability": one}] * 40
     (folder / "out_of_fold.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return folder
@@ -85,7 +85,7 @@ def test_answers_say_what_is_unsure(run, capsys):
 
     loaded = bertkit.load(run, device="cpu")
     service = service_of(loaded, None, Limits(), PredictOptions(max_error=0.05))
-    assert "60 of the 100 rows that models of folds scored" in capsys.readouterr().err
+    assert "80 of the 120 rows that models of folds scored" in capsys.readouterr().err
     expected = loaded.predict(TEXTS, max_error=0.05)
     assert {row["label"] == "unsure" for row in expected} == {True, False}
     with Client(build_app(service, "run", Limits())) as client:

@@ -338,6 +338,13 @@ def test_a_column_of_other_values_has_no_classes(task, tmp_path):
     assert refused == "train.jsonl: 8 rows have 8 different labels; give the column of the classes with --label-column"
 
 
+def test_rows_are_held_out_of_a_few_rows_of_many_classes(task):
+    names = [f"class{row}" for row in range(42)]
+    _, splits = task(train_csv=many(" ".join(names), 50)).load()
+    assert {name: len(split.examples) for name, split in splits.items()} == {"train": 45, "validation": 5}
+    assert len({*splits["train"].examples["labels"][:]}) == 42
+
+
 def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
     validation = "text,label\nbad film,neg\nnew,pos\ngood film,neg\n"
     _, splits = task(train_csv=TRAIN, validation_csv=validation).load()

@@ -212,6 +212,13 @@ def test_a_class_of_one_row_is_named(train, table, tmp_path, capsys):
     assert note in json.loads((tmp_path / "run" / "run.json").read_text())["data"]["validation"]["notes"]
 
 
+def test_labels_that_are_all_different_are_no_classes(tuned, tmp_path):
+    path = tmp_path / "mails.csv"
+    path.write_text("\n".join(["text,label", *(f"mail number {day},on day {day}" for day in range(12))]))
+    with pytest.raises(DataError, match="12 rows have 12 different labels; give the column of the classes"):
+        tuned("classification", FAST, train_file=str(path))
+
+
 # ---- rivals ---------------------------------------------------------------------------------------------------------
 
 

@@ -29,7 +29,9 @@ def place(tmp_path):
         record["collapse"] = collapse
         (folder / "run.json").write_text(json.dumps(record))
         if score is not None:
-            (folder / "all_results.json").write_text(json.dumps({"eval_f1": 0.1, "eval_accuracy": score}))
+            (folder / "all_results.json").write_text(
+                json.dumps({"eval_f1": 0.1, "eval_accuracy": score, "train_samples": 1200.0})
+            )
         return folder
 
     return write
@@ -51,7 +53,7 @@ def test_runs_at_any_depth_with_their_facts(place, tmp_path):
     assert (run.state, run.task, run.checkpoint) == ("finished", "sst2", "google-bert/bert-base-cased")
     assert (run.metric, run.score, run.date) == ("accuracy", 0.875, "2026-01-02T03:04:05+00:00")
     run = found["killed"]
-    assert (run.state, run.checkpoint, run.score) == ("interrupted", "bert", None)
+    assert (run.state, run.checkpoint, run.score, run.rows) == ("interrupted", "bert", None, None)
 
 
 def test_a_run_that_holds_its_lock_is_running(place, tmp_path):
@@ -142,10 +144,10 @@ def test_the_command_prints_a_table_or_json(place, tmp_path):
     place("here/done", score=0.875)
     shown = CliRunner().invoke(app, ["runs", str(tmp_path)])
     assert shown.exit_code == 0
-    for part in ("here/done", "finished", "0.8750 accuracy", "sst2", "google-bert/bert-base-cased"):
+    for part in ("here/done", "finished", "0.8750 accuracy", "1,200", "sst2", "google-bert/bert-base-cased"):
         assert part in shown.stdout
     [row] = json.loads(CliRunner().invoke(app, ["runs", str(tmp_path), "--json"]).stdout)
-    assert (row["folder"], row["score"]) == (str(tmp_path / "here" / "done"), 0.875)
+    assert (row["folder"], row["score"], row["rows"]) == (str(tmp_path / "here" / "done"), 0.875, 1200)
     assert CliRunner().invoke(app, ["runs", str(tmp_path / "here" / "done" / "nothing")]).exit_code != 0
 
 
