@@ -28,6 +28,7 @@ from transformers.trainer_utils import (
 
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
+from bertkit.runtime.placement.resolve import JOINED
 from bertkit.training.batches import GlobalBatches, num_tokens, part_of_batch, training_order, unlabelled
 from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
@@ -113,6 +114,11 @@ class BertkitTrainer(Trainer):
         # The callback on equals is the last: early stopping compares scores alone.
         all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
         in_order = None if scores is None else self._scores_in_order
+        self._joins = model.config._attn_implementation == JOINED
+        if self._joins:
+            from bertkit.model.joined import with_lengths
+
+            kwargs["data_collator"] = with_lengths(kwargs["data_collator"])
         super().__init__(model=model, args=args, callbacks=all_callbacks, compute_metrics=in_order, **kwargs)
         self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
@@ -202,6 +208,10 @@ class BertkitTrainer(Trainer):
 
     def contexts_of_layers(self) -> Iterator[contextlib.AbstractContextManager[None]]:
         """Returns contexts of a training that change how the layers of the encoder are computed."""
+        if self._joins:
+            from bertkit.model.joined import joined_sequences
+
+            yield joined_sequences(self.model)
         if self.args.torch_compile:
             from bertkit.training.compiled import compiled_layers
 
@@ -233,8 +243,13 @@ class BertkitTrainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a batch without what only the loss reads."""
-        return {name: values for name, values in inputs.items() if name not in self.objective.label_columns}
+        """Returns a batch without what only the loss reads; an evaluation has no use for the list of lengths either."""
+        tells_lengths = self._joins and self._evaluation is None
+        return {
+            name: values
+            for name, values in inputs.items()
+            if name not in self.objective.label_columns and (tells_lengths or not isinstance(values, list))
+        }
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         is_new = self.optimizer is None

@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import TrainerCallback
 
 import bertkit
+from bertkit.model.joined import JOINED, LENGTHS, joined_sequences
 from bertkit.training.casts import cast_by_layer
 
 from .conftest import finetune
@@ -72,6 +74,8 @@ RUN = {
 }
 LIMIT = {"of a layer": 44, "fine-tuning": 110, "pre-training": 160}
 """Kernels of a layer, and of all else."""
+LIMIT_WITHOUT_PADDING = {"of a layer": 38, "joining": 12, "others": 36}
+"""The same for the forward and backward pass of joined sequences, and what joining them adds."""
 
 
 def assert_few(counts: Counter[str], of_others: int) -> None:
@@ -84,6 +88,25 @@ def test_finetuning(tmp_path: Path, checkpoint: Path):
     cold = {"train.head": "random", "train.contrast_steps": 0, "train.eval_strategy": "no", "data.folds": 0}
     finetune("classification", tmp_path, checkpoint, {**RUN, **cold}, callbacks=[launches])
     assert_few(launches.counts, LIMIT["fine-tuning"])
+
+
+def test_joined_sequences_start_few_kernels_besides_their_layers():
+    """On torch's device without values, which calls the attention of a GPU."""
+    counts = []
+    for layers in (1, 3):
+        sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "hidden_dropout_prob": 0.0}
+        model = bertkit.BertForSequenceClassification(bertkit.BertConfig(num_hidden_layers=layers, **sizes))
+        model.set_attn_implementation(JOINED)
+        model = model.to("meta", torch.bfloat16)
+        ids = torch.zeros(4, 9, dtype=torch.long, device="meta")
+        with joined_sequences(model), _Calls() as calls:
+            lengths = {LENGTHS: [9, 6, 4, 1]}
+            outputs = model(input_ids=ids, attention_mask=ids, token_type_ids=ids, **lengths)
+            outputs.logits.sum().backward()
+        counts.append(calls.counts)
+    of_layer, *others = LIMIT_WITHOUT_PADDING.values()
+    assert counts[1].total() - counts[0].total() <= 2 * of_layer, counts[1] - counts[0]
+    assert counts[0].total() <= of_layer + sum(others), counts[0]
 
 
 def test_pretraining(tmp_path: Path, checkpoint: Path, corpus: Path):
