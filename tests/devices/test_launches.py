@@ -6,6 +6,7 @@ computes by one kernel and a CPU by three.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -61,6 +62,18 @@ class Launches(TrainerCallback):
             self._calls.__exit__(None, None, None)
 
 
+class Kept(TrainerCallback):
+    """Notes the tensors that there are after each step: a graph of CUDA plays a step at the same addresses again."""
+
+    def __init__(self) -> None:
+        self.after: list[Counter[tuple[torch.dtype, torch.Size]]] = []
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        gc.collect()
+        tensors = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
+        self.after.append(Counter((each.dtype, each.shape) for each in tensors if each.numel() > 1))
+
+
 RUN = {
     "train.max_steps": 4,
     "train.logging_steps": 4,
@@ -78,6 +91,19 @@ LIMIT_WITHOUT_PADDING = {"of a layer": 38, "joining": 12, "others": 36}
 """The same for the forward and backward pass of joined sequences, and what joining them adds."""
 
 
+COLD = {"train.head": "random", "train.contrast_steps": 0, "train.eval_strategy": "no", "data.folds": 0}
+
+
+def test_a_step_leaves_no_tensors_behind(tmp_path: Path, checkpoint: Path):
+    kept = Kept()
+    of_run = {**RUN, **COLD, "placement.fixed_shapes": True}
+    finetune("classification", tmp_path, checkpoint, of_run, callbacks=[kept])
+    assert len(kept.after) == 4
+    assert (
+        kept.after[1] == kept.after[2]
+    )  # the first step makes the state of the optimizer, the last has no batch after it
+
+
 def assert_few(counts: Counter[str], of_others: int) -> None:
     limit = LIMIT["of a layer"] * LAYERS + of_others
     assert 50 < counts.total() <= limit, f"{counts.total()} kernels in a step: {counts.most_common()}"
@@ -85,8 +111,7 @@ def assert_few(counts: Counter[str], of_others: int) -> None:
 
 def test_finetuning(tmp_path: Path, checkpoint: Path):
     launches = Launches()
-    cold = {"train.head": "random", "train.contrast_steps": 0, "train.eval_strategy": "no", "data.folds": 0}
-    finetune("classification", tmp_path, checkpoint, {**RUN, **cold}, callbacks=[launches])
+    finetune("classification", tmp_path, checkpoint, {**RUN, **COLD}, callbacks=[launches])
     assert_few(launches.counts, LIMIT["fine-tuning"])
 
 
