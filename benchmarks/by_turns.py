@@ -133,7 +133,8 @@ def step_clock() -> Steps:
 
     class Clock(TrainerCallback):
         def on_train_begin(self, *args: Any, model: Any, **kwargs: Any) -> None:
-            model.register_forward_pre_hook(self.note_lengths, with_kwargs=True)
+            note = torch.compiler.disable(self.note_lengths)  # else the model would be compiled again in each step
+            model.register_forward_pre_hook(note, with_kwargs=True)
 
         def note_lengths(self, model: Any, args: Any, inputs: dict[str, Any]) -> None:
             if model.training:
