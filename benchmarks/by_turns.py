@@ -133,7 +133,8 @@ def step_clock() -> Steps:
 
     class Clock(TrainerCallback):
         def on_train_begin(self, *args: Any, model: Any, **kwargs: Any) -> None:
-            model.register_forward_pre_hook(self.note_lengths, with_kwargs=True)
+            note = torch.compiler.disable(self.note_lengths)  # else the model would be compiled again in each step
+            model.register_forward_pre_hook(note, with_kwargs=True)
 
         def note_lengths(self, model: Any, args: Any, inputs: dict[str, Any]) -> None:
             if model.training:
@@ -178,29 +179,9 @@ def of_layers(layers: int, width: int, lengths: Iterable[int], read: int | None 
     return total
 
 
-DEVICES = ("cpu", "cuda", "auto")
-"""Values of ``--device``; ``auto`` is the accelerator of the machine."""
-
-
-def device_of(choice: str) -> str:
-    """The device that one of `DEVICES` means, by torch's name.
-
-    Raises:
-        SystemExit: it is not there.
-    """
-    if choice == "cpu":
-        return choice
-    import torch
-
-    device = torch.accelerator.current_accelerator()
-    if device is None or (choice == "cuda" and device.type != "cuda") or not torch.accelerator.is_available():
-        raise SystemExit(f"--device {choice}: torch finds no such device on this machine")
-    return str(device.type)
-
-
-def placement_of(choice: str) -> dict[str, Any]:
-    """Settings of bertkit for one of `DEVICES`, and one process where several GPUs are visible."""
-    return {"placement.device": "cpu" if choice == "cpu" else "gpu", "placement.num_processes": 1}
+def placement_of(device: str) -> dict[str, Any]:
+    """Settings of bertkit for ``cpu`` or ``cuda``, and one process where several GPUs are visible."""
+    return {"placement.device": "cpu" if device == "cpu" else "gpu", "placement.num_processes": 1}
 
 
 def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:

@@ -1,7 +1,7 @@
 """Fine-tuning on SST-2 beside transformers: the same examples, sizes and batch.
 
     python benchmarks/finetuning_speed.py sst2 --model CHECKPOINT --data-dir GLUE [--count 19200] [--rounds 3]
-                                               [--precisions no|bf16] [--batch-size 32] [--device cpu|cuda|auto]
+                                               [--precisions no|bf16] [--batch-size 32]
 
 ``example`` is transformers' example with its defaults: padded to 128, float32; its steps are all alike, so it trains
 for at most sixteen, of which four are not timed. ``stock`` is the best that its Trainer can be told: padded to the
@@ -24,9 +24,7 @@ from typing import Any
 
 import plain_finetuning
 from by_turns import (
-    DEVICES,
     by_turns,
-    device_of,
     machine,
     of_layers,
     placement_of,
@@ -60,7 +58,7 @@ def stock(args: argparse.Namespace) -> None:
 
     from bertkit.runtime.placement.resolve import computes_bf16_fast
 
-    is_bf16 = args.mixed_precision == "bf16" if args.mixed_precision else computes_bf16_fast(device_of(args.device))
+    is_bf16 = args.mixed_precision == "bf16" if args.mixed_precision else computes_bf16_fast(args.device)
     collator: Any = transformers.default_data_collator
     if args.side == "stock":
         collator = transformers.DataCollatorWithPadding(transformers.AutoTokenizer.from_pretrained(args.model))
@@ -70,14 +68,15 @@ def stock(args: argparse.Namespace) -> None:
         "train_sampling_strategy": "random" if args.side == "example" else "group_by_length",
         "per_device_train_batch_size": args.batch_size,
         "learning_rate": 2e-5,
-        "num_train_epochs": 1,
+        "num_train_epochs": args.epochs,
+        "torch_compile_backend": args.compiler,
     }
     model = transformers.AutoModelForSequenceClassification.from_pretrained(args.model, dtype="float32")
     plain_finetuning.trained(args, SEED, model, Dataset.from_dict(sentences(args)), collator, **values)
 
 
-def bertkit(args: argparse.Namespace) -> None:
-    """Trains as bertkit's command does, in this process."""
+def bertkit(args: argparse.Namespace, run: Path | None = None) -> None:
+    """Trains as bertkit's command does, in this process; the run is a folder to keep, or a temporary one."""
     import bertkit
 
     overrides: dict[str, Any] = {
@@ -92,11 +91,14 @@ def bertkit(args: argparse.Namespace) -> None:
         "data.max_seq_length": 128,
         "data.data_dir": str(args.data_dir),
         **placement_of(args.device),
+        **args.overrides,
     }
     if args.mixed_precision is not None:
         overrides["placement.mixed_precision"] = args.mixed_precision
     with tempfile.TemporaryDirectory() as folder:
-        bertkit.finetune("finetune/glue/sst2", model=args.model, output_dir=Path(folder) / "run", overrides=overrides)
+        bertkit.finetune(
+            "finetune/glue/sst2", model=args.model, output_dir=run or Path(folder) / "run", overrides=overrides
+        )
 
 
 def one_side(args: argparse.Namespace) -> None:
@@ -129,14 +131,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--count", type=int, default=19_200, help="examples")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--side", help="this side alone, in this process")
+    parser.set_defaults(device="cpu", compiler=None, overrides={}, epochs=1)  # of `gpu.py`
     args = parser.parse_args()
     if args.side is not None:
         one_side(args)
         return
     shared = [__file__, args.what, "--data-dir", str(args.data_dir), "--count", str(args.count)]
-    shared += ["--batch-size", str(args.batch_size), "--device", args.device]
+    shared += ["--batch-size", str(args.batch_size)]
     shared += ["--precisions", *args.precisions] if args.precisions else []
     from bertkit.runtime.placement.resolve import computes_bf16_fast
 
@@ -148,9 +150,9 @@ def main() -> None:
         f"times_{side}": round(own["examples_a_second"] / results[side]["examples_a_second"], 2)
         for side in ("example", "stock")
     }
-    device, tokens = device_of(args.device), args.batch_size * own["tokens_a_second"] / own["examples_a_second"]
-    precision = args.precisions[0] if args.precisions else "bf16" if computes_bf16_fast(device) else "no"
-    rate = rate_alone(precision, device, size_of(args.model)[1], round(tokens))
+    tokens = args.batch_size * own["tokens_a_second"] / own["examples_a_second"]
+    precision = args.precisions[0] if args.precisions else "bf16" if computes_bf16_fast(args.device) else "no"
+    rate = rate_alone(precision, args.device, size_of(args.model)[1], round(tokens))
     times |= {"rate": round(products / rate, 3), "gflops_alone": round(rate / 1e9, 1)}
     print(json.dumps({**rounded(results, 1), **times, "count": args.count, **machine()}))
 

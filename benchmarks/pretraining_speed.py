@@ -2,7 +2,7 @@
 
     python benchmarks/pretraining_speed.py pairs --corpus BOOKS --tokenizer DIR [--models tiny mini 6x384 base large]
                                                  [--lengths 128 512] [--precisions no bf16] [--batch-size 32]
-                                                 [--steps 12] [--rounds 3] [--device cpu|cuda|auto]
+                                                 [--steps 12] [--rounds 3]
 
 ``pairs`` is masked LM and next sentence: ``stock`` is transformers' BertForPreTraining, on pairs by the same rules that
 are tokenized and cut before the clock starts, masked anew for each batch by ``DataCollatorForLanguageModeling``, with
@@ -30,10 +30,8 @@ from typing import Any
 
 import plain_pretraining_data as plain
 from by_turns import (
-    DEVICES,
     SIZES,
     by_turns,
-    device_of,
     machine,
     measured,
     of_layers,
@@ -111,6 +109,7 @@ def stock(args: argparse.Namespace) -> None:
                 report_to="none",
                 disable_tqdm=True,
                 use_cpu=args.device == "cpu",
+                torch_compile_backend=args.compiler,
                 seed=args.seed,
             ),
             train_dataset=Dataset.from_list(rows),
@@ -139,6 +138,7 @@ def bertkit(args: argparse.Namespace) -> None:
         "model.hidden_dropout_prob": 0.1,
         "model.attention_probs_dropout_prob": 0.1,
         **{f"model.{name}": value for name, value in shape_of(args.model).items()},
+        **args.overrides,
     }
     with tempfile.TemporaryDirectory() as folder:
         corpus = list(map(str, book_files(args.corpus)))
@@ -165,7 +165,7 @@ def compare(args: argparse.Namespace, of_model: list[str], vocab_size: int) -> d
     own, other = results["bertkit"], results["stock"]
     width = SIZES[args.model][1]
     heads = 2 * args.batch_size * (PREDICTED[args.length] * (width**2 + width * vocab_size) + width**2)
-    rate = rate_alone(args.precision, device_of(args.device), width, args.batch_size * args.length)
+    rate = rate_alone(args.precision, args.device, width, args.batch_size * args.length)
     ratios = {
         "times_stock": round(own["tokens_a_second"] / other["tokens_a_second"], 2),
         "memory_stock": round(own["peak_mib"] / other["peak_mib"], 2),
@@ -188,8 +188,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--side", help="this side alone, in this process")
+    parser.set_defaults(device="cpu", compiler=None, overrides={})  # of `gpu.py`
     args = parser.parse_args()
     if args.side is not None:
         [args.model], [args.length], [args.precision] = args.models, args.lengths, args.precisions
@@ -199,7 +199,7 @@ def main() -> None:
     from transformers import AutoTokenizer
 
     shared = [__file__, args.what, "--corpus", *map(str, args.corpus), "--tokenizer", args.tokenizer]
-    shared += ["--batch-size", str(args.batch_size), "--seed", str(args.seed), "--device", args.device]
+    shared += ["--batch-size", str(args.batch_size), "--seed", str(args.seed)]
     vocab_size = len(AutoTokenizer.from_pretrained(args.tokenizer))
     with tempfile.TemporaryDirectory() as home:
         os.environ["HF_HOME"] = home  # the corpus is tokenized once, before the clock starts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ OTHERS = {
     "abstain": abstain.FILE,
     "next": HERE / "NEXT.json",
 }
+GPU = HERE / "GPU.json"
+"""What ``scripts/gpu_campaign.sh`` wrote; missing until a GPU has run it."""
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."
@@ -195,6 +198,47 @@ def next_rows(results: dict[str, Any]) -> str:
     return next_page.section(results["next"])
 
 
+def gpu(results: dict[str, Any]) -> list[str]:
+    """A section of the rows of ``gpu.py``: medians of the rounds, beside transformers as it is and in the same way."""
+    head = [
+        "## On a GPU\n",
+        "`scripts/gpu_campaign.sh DATA CHECKPOINT OUT` measures these rows, by `benchmarks/gpu.py`.\n",
+    ]
+    if (measured := results.get("gpu")) is None:
+        return [*head, "Not measured yet with this version.\n"]
+    machine = measured["machine"]
+    versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
+    head.append(
+        f"{machine['device']}, {versions}; commit {machine['commit']}, {machine['date']}. bf16, predictions fp16.\n"
+    )
+    columns = (
+        "side, way",
+        "speed",
+        "share of the matrix rate",
+        "first step",
+        "times plain stock",
+        "times stock this way",
+    )
+    lines = [f"| {' | '.join(('', *columns))} |", f"|{' --- |' * (len(columns) + 1)}"]
+    for row, sides in measured["rows"].items():
+        medians = {
+            side: {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+            for side, rounds in sides.items()
+        }
+        speeds = {side: each.get("tokens_a_second") or each.get("texts_a_second") for side, each in medians.items()}
+        for side, each in medians.items():
+            speed, peers = speeds[side], ("stock, plain", f"stock, {side.partition(', ')[2]}")
+            unit = "tokens/s" if "tokens_a_second" in each else "texts/s"
+            cells = [row, side, f"accuracy {each['accuracy']:.4f}" if speed is None else f"{number(speed)} {unit}"]
+            cells += [f"{each['rate']:.1%}" if "rate" in each else ""]
+            cells += [f"{number(each['first_step'])} s" if "first_step" in each else ""]
+            cells += [
+                f"{speed / speeds[peer]:.2f}" if speed and side[0] == "b" and speeds.get(peer) else "" for peer in peers
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return [*head, "\n".join(lines) + "\n"]
+
+
 def mean_scores(results: dict[str, Any]) -> str:
     """Means and standard deviations of both libraries, one line for each task."""
     lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
@@ -326,6 +370,7 @@ def page(results: dict[str, Any]) -> str:
         "The products of bertkit's side, at the rate that they reach alone. The last column is the ratio if all else "
         "took no time.\n",
         *bounds(results),
+        *gpu(results),
         "## Each row\n",
         *row_details(results),
     ]
@@ -335,7 +380,8 @@ def page(results: dict[str, Any]) -> str:
 def read_results() -> dict[str, Any]:
     """RESULTS.json, with the other files under the names of `OTHERS`."""
     results: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
-    read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in OTHERS.items()}
+    files = {**OTHERS, **({"gpu": GPU} if GPU.exists() else {})}
+    read = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items()}
     return {**results, **read}
 
 

@@ -70,6 +70,7 @@ USED = {
         "_C": "whether torch was built with oneDNN",
         "_has_mkldnn": "whether torch was built with oneDNN",
         "_dynamo": "number of graphs of a compiled layer; its only setting, and documented",
+        "_flash_attention_forward": "attention of joined sequences; its public form, `varlen`, has no dropout",
         "_foreach_copy_": 'casts many weights by one kernel; torch\'s "foreach functions" have no other names',
         "_forward_hooks": "hooks that keep values of a batch allow one batch at a time",
         "_forward_pre_hooks": "as `_forward_hooks`; a model must not pool windows twice",

@@ -290,7 +290,7 @@ def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str]) -> dic
     Integer labels become -100, floating-point labels NaN. [CLS] stays unmasked, since a softmax over no positions is
     NaN; `num_tokens` recognises such rows by it, since every input has a [SEP] too.
     """
-    changed = dict(batch)
+    changed = {name: values for name, values in batch.items() if isinstance(values, Tensor)}  # others tell of tokens
     for name in batch.keys() & set(label_columns):
         labels = batch[name]
         changed[name] = torch.full_like(labels, float("nan") if labels.is_floating_point() else IGNORE_INDEX)

@@ -28,6 +28,7 @@ from transformers import (
 from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.resolve import JOINED
 
 _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
@@ -155,16 +156,17 @@ def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
 def in_float32(model: PreTrainedModel) -> Iterator[None]:
     """Context in which a model computes in float32, the ``EVALUATION_PRECISION`` of a run.
 
-    TF32 is off, and sdpa replaces flash attention, which has no float32.
+    TF32 is off, and sdpa replaces flash attention, which has no float32, and so the joined form.
     """
     kernel = str(model.config._attn_implementation)
-    if "flash" in kernel:
+    is_flash = "flash" in kernel or kernel == JOINED
+    if is_flash:
         model.set_attn_implementation("sdpa")
     try:
         with float32_products("ieee"):
             yield
     finally:
-        if "flash" in kernel:
+        if is_flash:
             model.set_attn_implementation(kernel)
 
 

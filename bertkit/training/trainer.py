@@ -23,6 +23,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, Ev
 
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
+from bertkit.runtime.placement.resolve import JOINED
 from bertkit.training.batches import GlobalBatches, part_of_batch, training_order, unlabelled
 from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
@@ -104,6 +105,11 @@ class BertkitTrainer(Trainer):
         self._outputs: Any = None
         # The callback on equals is the last: early stopping compares scores alone.
         all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
+        self._joins = model.config._attn_implementation == JOINED
+        if self._joins:
+            from bertkit.model.joined import with_lengths
+
+            kwargs["data_collator"] = with_lengths(kwargs["data_collator"])
         kwargs["compute_metrics"] = None if scores is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=all_callbacks, **kwargs)
         self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
@@ -192,6 +198,10 @@ class BertkitTrainer(Trainer):
 
     def contexts_of_layers(self) -> Iterator[contextlib.AbstractContextManager[None]]:
         """Returns contexts of a training that change how the layers of the encoder are computed."""
+        if self._joins:
+            from bertkit.model.joined import joined_sequences
+
+            yield joined_sequences(self.model)
         if self.args.torch_compile:
             from bertkit.training.compiled import compiled_layers
 
@@ -223,8 +233,13 @@ class BertkitTrainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a batch without what only the loss reads."""
-        return {name: values for name, values in inputs.items() if name not in self.objective.label_columns}
+        """Returns a batch without what only the loss reads; an evaluation has no use for the list of lengths either."""
+        tells_lengths = self._joins and self._evaluation is None
+        return {
+            name: values
+            for name, values in inputs.items()
+            if name not in self.objective.label_columns and (tells_lengths or not isinstance(values, list))
+        }
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         is_new = self.optimizer is None

@@ -42,6 +42,7 @@ DATA: dict[str, Callable[[int, str], dict[str, Any]]] = {
     "multi-label": lambda n, text: {"text": text, "label": ["a", "b"][: n % 3]},
     "ner": lambda n, text: {"tokens": text.split(), "tags": ["B-X", *["O"] * text.count(" ")]},
     "multiple-choice": lambda n, text: {"context": text, "endings": ["good", "bad"], "label": n % 2},
+    "similarity": lambda n, text: {"sentence1": text, "sentence2": text[::-1], "score": n / 24},
     "squad": lambda n, text: {
         "id": str(n),
         "context": text,

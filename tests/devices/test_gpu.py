@@ -172,7 +172,7 @@ def test_resumed_run_equals_undisturbed(tmp_path: Path, checkpoint: Path):
     assert losses(out) == pytest.approx(losses(whole), rel=ROUNDING)
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "eager", "flash_attention_2"])
+@pytest.mark.parametrize("kernel", ["sdpa", "eager", "flash_attention_2", "joined"])
 def test_kernels_train_evaluate_and_predict(tmp_path: Path, checkpoint: Path, kernel: str):
     if kernel == "flash_attention_2":
         pytest.importorskip("flash_attn", reason="flash-attn is not installed")
@@ -184,6 +184,20 @@ def test_kernels_train_evaluate_and_predict(tmp_path: Path, checkpoint: Path, ke
     assert results(out)["eval_loss"] > 0
     [prediction] = bertkit.load(out).predict(["a lovely film"])
     assert prediction["label"] in ("a", "b")
+
+
+def test_losses_without_padding_are_near(tmp_path: Path, checkpoint: Path):
+    overrides = {
+        **RUN,
+        **NO_DROPOUT,
+        "train.logging_steps": 1,
+        "train.max_steps": 4,
+        "placement.mixed_precision": "bf16",
+    }
+    expected = finetune("classification", tmp_path, checkpoint, overrides, name="padded")
+    settings = {**overrides, "placement.attn_implementation": "joined"}
+    out = finetune("classification", tmp_path, checkpoint, settings, name="joined")
+    assert losses(out) == pytest.approx(losses(expected), rel=5e-2)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="torch.compile needs a C compiler")

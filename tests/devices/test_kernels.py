@@ -35,7 +35,10 @@ def test_kernel_is_refused_before_the_run(tmp_path: Path, checkpoint: Path, sett
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("kernel", "expected"), [("flash_attention_2", ["sdpa", "flash_attention_2"]), ("eager", [])])
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [("flash_attention_2", ["sdpa", "flash_attention_2"]), ("joined", ["sdpa", "joined"]), ("eager", [])],
+)
 def test_evaluations_leave_flash_attention(kernel: str, expected: list[str]):
     kernels: list[str] = []
     model: Any = SimpleNamespace(

@@ -6,15 +6,18 @@ computes by one kernel and a CPU by three.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import TrainerCallback
 
 import bertkit
+from bertkit.model.joined import JOINED, LENGTHS, joined_sequences
 from bertkit.training.casts import cast_by_layer
 
 from .conftest import finetune
@@ -59,6 +62,18 @@ class Launches(TrainerCallback):
             self._calls.__exit__(None, None, None)
 
 
+class Kept(TrainerCallback):
+    """Notes the tensors that there are after each step: a graph of CUDA plays a step at the same addresses again."""
+
+    def __init__(self) -> None:
+        self.after: list[Counter[tuple[torch.dtype, torch.Size]]] = []
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        gc.collect()
+        tensors = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
+        self.after.append(Counter((each.dtype, each.shape) for each in tensors if each.numel() > 1))
+
+
 RUN = {
     "train.max_steps": 4,
     "train.logging_steps": 4,
@@ -72,6 +87,21 @@ RUN = {
 }
 LIMIT = {"of a layer": 44, "fine-tuning": 110, "pre-training": 160}
 """Kernels of a layer, and of all else."""
+LIMIT_WITHOUT_PADDING = {"of a layer": 38, "joining": 12, "others": 36}
+"""The same for the forward and backward pass of joined sequences, and what joining them adds."""
+
+
+COLD = {"train.head": "random", "train.contrast_steps": 0, "train.eval_strategy": "no", "data.folds": 0}
+
+
+def test_a_step_leaves_no_tensors_behind(tmp_path: Path, checkpoint: Path):
+    kept = Kept()
+    of_run = {**RUN, **COLD, "placement.fixed_shapes": True}
+    finetune("classification", tmp_path, checkpoint, of_run, callbacks=[kept])
+    assert len(kept.after) == 4
+    assert (
+        kept.after[1] == kept.after[2]
+    )  # the first step makes the state of the optimizer, the last has no batch after it
 
 
 def assert_few(counts: Counter[str], of_others: int) -> None:
@@ -81,9 +111,27 @@ def assert_few(counts: Counter[str], of_others: int) -> None:
 
 def test_finetuning(tmp_path: Path, checkpoint: Path):
     launches = Launches()
-    cold = {"train.head": "random", "train.contrast_steps": 0, "train.eval_strategy": "no", "data.folds": 0}
-    finetune("classification", tmp_path, checkpoint, {**RUN, **cold}, callbacks=[launches])
+    finetune("classification", tmp_path, checkpoint, {**RUN, **COLD}, callbacks=[launches])
     assert_few(launches.counts, LIMIT["fine-tuning"])
+
+
+def test_joined_sequences_start_few_kernels_besides_their_layers():
+    """On torch's device without values, which calls the attention of a GPU."""
+    counts = []
+    for layers in (1, 3):
+        sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64, "hidden_dropout_prob": 0.0}
+        model = bertkit.BertForSequenceClassification(bertkit.BertConfig(num_hidden_layers=layers, **sizes))
+        model.set_attn_implementation(JOINED)
+        model = model.to("meta", torch.bfloat16)
+        ids = torch.zeros(4, 9, dtype=torch.long, device="meta")
+        with joined_sequences(model), _Calls() as calls:
+            lengths = {LENGTHS: [9, 6, 4, 1]}
+            outputs = model(input_ids=ids, attention_mask=ids, token_type_ids=ids, **lengths)
+            outputs.logits.sum().backward()
+        counts.append(calls.counts)
+    of_layer, *others = LIMIT_WITHOUT_PADDING.values()
+    assert counts[1].total() - counts[0].total() <= 2 * of_layer, counts[1] - counts[0]
+    assert counts[0].total() <= of_layer + sum(others), counts[0]
 
 
 def test_pretraining(tmp_path: Path, checkpoint: Path, corpus: Path):

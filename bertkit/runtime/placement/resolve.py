@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # Default tokens per device and forward pass: 32 and 256 sequences of 128 tokens, enough to utilize the device.
 _USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
 
+JOINED = "joined"
+"""Value of ``attn_implementation``: sequences without padding, see `bertkit.model.joined`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSettings:
@@ -78,8 +81,9 @@ class PlacementSettings:
         default=None,
     )
     attn_implementation: str | None = setting(
-        "Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, `flex_attention`); "
-        "`null` for the default of transformers.",
+        "Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, `flex_attention`), or "
+        "`joined`: the sequences of a batch in one row, without padding, on a CUDA GPU. `null` for the default of "
+        "transformers.",
         default=None,
     )
     cpu_speed_ups: bool = setting(

@@ -155,12 +155,13 @@ class SimilarityTask(TableTask, PerExampleTask):
         if "loss" in outputs:
             mean = outputs["loss"]
         else:
-            is_labelled = ~batch["labels"].isnan()
-            if not is_labelled.any():  # a filler, see `bertkit.training.batches`
-                return outputs["embeddings"].sum() * 0
-            mean = loss_of_vectors(
-                self.settings, outputs["embeddings"][is_labelled].float(), batch["labels"][is_labelled]
-            )
+            vectors, labels = outputs["embeddings"].float(), batch["labels"]
+            if not vectors.requires_grad:  # rows that are trained all have labels, and to look would wait for a GPU
+                is_labelled = ~labels.isnan()
+                if not is_labelled.any():
+                    return vectors.sum() * 0
+                vectors, labels = vectors[is_labelled], labels[is_labelled]
+            mean = loss_of_vectors(self.settings, vectors, labels)
         return mean * self.count(batch) / count
 
     def _vectors(self, outputs: Outputs) -> np.ndarray:

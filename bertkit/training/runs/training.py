@@ -15,7 +15,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import PlacementError, RecipeError
 from bertkit.runtime.files import disk_faults, write_json
 from bertkit.runtime.placement.processes import failing_together, from_main_process, is_main_process
-from bertkit.runtime.placement.resolve import Placement, place
+from bertkit.runtime.placement.resolve import JOINED, Placement, place
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.training.arguments import training_arguments, validate_training_arguments
@@ -93,7 +93,19 @@ def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) 
     if implementation is None:
         return
     what = f"placement.attn_implementation: {implementation!r}"
-    if implementation.startswith("flash") and placement.mixed_precision == "no":
+    if implementation == JOINED:
+        from bertkit.model.joined import missing_on_device, reason_not_to_join
+
+        if missing := missing_on_device(placement.device):
+            say(f"{what} needs {missing}; this run computes padded sequences")
+            return
+        if reason := reason_not_to_join(model):
+            raise PlacementError(f"{what} is not possible: {reason}; use sdpa")
+        others = {"train.torch_compile": recipe.train.get("torch_compile"), "a teacher": recipe.has_teacher}
+        others["placement.strategy=fsdp"] = placement.strategy == "fsdp"
+        if excluded := [name for name, is_on in others.items() if is_on]:
+            raise PlacementError(f"{what} does not work with {excluded[0]}; remove one of both")
+    if implementation.startswith(("flash", JOINED)) and placement.mixed_precision == "no":
         raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
     dropout = next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None)
     if implementation.startswith("flex") and dropout:

@@ -102,8 +102,8 @@ def test_collapsed_runs_are_named_beside_their_score(place, tmp_path):
     (tmp_path / "grid" / "grid_results.json").write_text(json.dumps(results))
     shown = re.sub(" +", " ", CliRunner().invoke(app, ["runs", str(tmp_path / "grid")]).stdout)
     assert " 0.5500 accuracy, 1 collapsed sst2" in shown
-    assert "runs/01-seed=1 finished 0.5000 accuracy, collapsed sst2" in shown
-    assert "runs/01-seed=2 finished 0.6000 accuracy sst2" in shown
+    assert "runs/01-seed=1 finished 0.5000 accuracy, collapsed 1,200 sst2" in shown
+    assert "runs/01-seed=2 finished 0.6000 accuracy 1,200 sst2" in shown
 
 
 def test_a_relative_folder(place, tmp_path, monkeypatch):
