@@ -129,7 +129,8 @@ def _contrast_classes(
         say("no contrast: fewer than two classes have two rows")
         return
     known = None
-    if len(texts) == 1 and len(counts) > MANY_CLASSES:  # few classes have rows enough, and learn faster without
+    # Few classes have rows enough, and learn faster without; so do several labels.
+    if len(texts) == 1 and classes.ndim == 1 and len(counts) > MANY_CLASSES:
         known = means_of_texts(trainer.model, trainer.processing_class, texts[0], recipe.data.max_seq_length)
     contrast(
         trainer.model,
