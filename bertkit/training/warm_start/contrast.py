@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ def contrast(
     size: int,
     optimizer: torch.optim.Optimizer,
     seed: int,
-    known: np.ndarray | None = None,
+    known: Callable[[np.ndarray], np.ndarray] | None = None,
     precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> None:
     """Trains the weights below the head by `contrast_loss` and `kept_loss`, at a rate that rises and falls linearly.
@@ -153,15 +154,17 @@ def contrast(
         size: rows of a batch.
         optimizer: of the weights of the model, at its highest rate.
         seed: of the batches.
-        known: vectors of the rows whose neighbours are to be kept, (N, H); None to keep nothing.
+        known: returns vectors (M, H) of M rows, by their numbers, whose neighbours are to be kept; None to keep none.
         precision: context of the forward pass.
     """
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    batches = pairs_of_classes(classes, size, seed)
+    batches = list(islice(pairs_of_classes(classes, size, seed), steps))
+    drawn = np.unique(np.concatenate(batches))
+    kept = None if known is None else torch.from_numpy(known(drawn)).to(model.device)
     model.train()
     with captured(layer) as seen:
-        for _ in optimizer_steps(optimizer, weights, steps, "contrast"):
-            numbers = next(batches)
+        for step in optimizer_steps(optimizer, weights, steps, "contrast"):
+            numbers = batches[step]
             batch = {name: values.to(model.device) for name, values in collate([rows[n] for n in numbers]).items()}
             batch.pop("labels")
             with precision():
@@ -173,6 +176,7 @@ def contrast(
                 places = places.repeat_interleave(windows, output_size=len(vectors))
             means = means_of_tokens(states, batch["attention_mask"], windows)
             loss = contrast_loss(vectors, of_rows[places]) + contrast_loss(means, of_rows)
-            if known is not None:
-                loss = loss + _KEPT * kept_loss(vectors, torch.from_numpy(known[numbers]).to(model.device)[places])
+            if kept is not None:
+                of_batch = torch.from_numpy(np.searchsorted(drawn, numbers)).to(model.device)
+                loss = loss + _KEPT * kept_loss(vectors, kept[of_batch][places])
             torch.autograd.backward(loss)

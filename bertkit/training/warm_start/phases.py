@@ -24,6 +24,7 @@ from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH, learn_from_texts_a
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
 _CONTRASTED = ("single_label_classification", "multi_label_classification")
 _BATCH = 64  # rows whose vectors are computed at once
+_MOST_PROBED = 10_000  # rows that the probe is fitted to; those of many labels take long, and training sees them all
 _LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no better, and took twice the time
 
 
@@ -128,10 +129,13 @@ def _contrast_classes(
     if not can_contrast(counts):
         say("no contrast: fewer than two classes have two rows")
         return
-    known = None
+
+    def known(numbers: np.ndarray) -> np.ndarray:
+        of_rows = [texts[0][number] for number in numbers.tolist()]
+        return means_of_texts(trainer.model, trainer.processing_class, of_rows, recipe.data.max_seq_length)
+
     # Few classes have rows enough, and learn faster without; so do several labels.
-    if len(texts) == 1 and classes.ndim == 1 and len(counts) > MANY_CLASSES:
-        known = means_of_texts(trainer.model, trainer.processing_class, texts[0], recipe.data.max_seq_length)
+    keeps = len(texts) == 1 and classes.ndim == 1 and len(counts) > MANY_CLASSES
     contrast(
         trainer.model,
         head.reads,
@@ -142,7 +146,7 @@ def _contrast_classes(
         size=size_of_contrast(recipe, len(counts)),
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
-        known=known,
+        known=known if keeps else None,
         precision=trainer.autocast,
     )
     trainer.optimizer = None  # the training begins with one of its own
@@ -152,6 +156,8 @@ def _contrast_classes(
 def _write_probe(trainer: BertkitTrainer, head: Head) -> None:
     """Fits a linear probe to what the classifier reads of the training rows, and writes it into the head."""
     rows, collate, model, name = trainer.train_dataset, trainer.data_collator, trainer.model, trainer.progress.what
+    if len(rows) > _MOST_PROBED:
+        rows = rows.select(np.sort(np.random.default_rng(0).permutation(len(rows))[:_MOST_PROBED]))
     if head.dense is not None:
         standardize(head, read_vectors(model, head.dense, rows, collate, _BATCH, name)[0])
     vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, name)

@@ -188,6 +188,23 @@ def test_a_run_begins_with_contrast_and_probe(tuned, table, capsys):
     assert cold.metrics["eval_loss"] > 2 * run.metrics["eval_loss"]
 
 
+def test_the_probe_of_a_large_table_reads_a_part_of_its_rows(tuned, table, capsys, monkeypatch):
+    monkeypatch.setattr("bertkit.training.warm_start.phases._MOST_PROBED", 30)
+    run = tuned("classification", RUN | {"train.head": "probe"}, train_file=table)
+    assert "head: a linear probe of 30 vectors" in capsys.readouterr().err
+    assert run.metrics["eval_accuracy"] == 1.0
+
+
+def test_several_labels_begin_with_contrast(tuned, tmp_path, capsys):
+    kinds = [(a, b) for a in ("lovely", "awful") for b in ("love", "war", "plot")]
+    lines = [f"a {a} film of {b} {place},{a}|{b}" for place in range(8) for a, b in kinds]
+    (tmp_path / "labels.csv").write_text("text,label\n" + "\n".join(lines))
+    warm = RUN | {"train.head": "probe", "train.contrast_steps": 6}
+    run = tuned("classification", warm, train_file=tmp_path / "labels.csv", label_separator="|")
+    assert "contrast: 6 steps" in capsys.readouterr().err
+    assert run.metrics["eval_average_precision"] > 0.9
+
+
 def test_several_labels_and_numbers_begin_with_a_probe(tuned, tmp_path):
     kinds = [(a, b) for a in ("lovely", "awful") for b in ("love", "war", "plot")]
     lines = [f"a {a} film of {b} {place},{a}|{b}" for place in range(8) for a, b in kinds]
