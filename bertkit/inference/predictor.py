@@ -12,6 +12,7 @@ import numpy as np
 from bertkit.data.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts, with_words
+from bertkit.inference.joining import asks_to_join, join_sequences
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
@@ -231,6 +232,7 @@ def build_predictor(
         raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
     where = inference_device(device)
     dtype = inference_dtype(precision, where)
+    joins = asks_to_join(where, dtype)
     tokenizer = load_tokenizer(checkpoint, config=config)
 
     def network(place: str) -> PreTrainedModel | PlainBert:
@@ -244,6 +246,8 @@ def build_predictor(
         with without_library_bars():
             model, _ = load_model(task.head, place, config, new_head=False)
         task.prepare(model)
+        if joins:
+            join_sequences(model)
         return model.to(where, dtype)
 
     model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel
