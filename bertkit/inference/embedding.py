@@ -9,15 +9,15 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.forward import computes_beside_cores, forward_in_batches, one_ahead
 from bertkit.inference.options import EmbedOptions
 from bertkit.inference.pooling import Pooling, recorded_pooling
 from bertkit.model.checkpoint.encoders import longest_input, model_inputs
@@ -165,10 +165,17 @@ class Embedder:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
             )
-        with Bar("embedding", "texts") if on_progress is None else nullcontext(on_progress) as progress:
-            for start in range(0, len(texts), TEXTS_AT_ONCE):
-                in_windows = encode_in_windows(texts[start : start + TEXTS_AT_ONCE], self.tokenizer, length, overlap)
-                block = [self._windows(text) for text in in_windows]
+        with ExitStack() as contexts:
+            progress = contexts.enter_context(Bar("embedding", "texts")) if on_progress is None else on_progress
+            starts = range(0, len(texts), TEXTS_AT_ONCE)
+            some = (texts[start : start + TEXTS_AT_ONCE] for start in starts)
+            blocks: Generator[list[list[_Window]]] = (
+                [self._windows(text) for text in encode_in_windows(each, self.tokenizer, length, overlap)]
+                for each in some
+            )
+            if len(starts) > 1 and computes_beside_cores(self.model):
+                blocks = contexts.enter_context(closing(one_ahead(blocks)))
+            for start, block in zip(starts, blocks, strict=True):
                 states = iter(self._states([window for windows in block for window in windows], layers))
                 for windows in block:
                     yield windows, [next(states) for _ in windows]

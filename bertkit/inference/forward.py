@@ -162,6 +162,24 @@ def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], thread
         torch.set_num_threads(of_torch)  # this thread has them still; those that begin later take the last number set
 
 
+def computes_beside_cores(model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel) -> bool:
+    """Returns whether a device such as a GPU computes a model, so that the cores can tokenize meanwhile."""
+    return bool(model.device.type != "cpu")
+
+
+def one_ahead(items: Iterator[Item]) -> Generator[Item]:
+    """Yields items; while the caller uses one, a thread makes the next, such as tokens for a GPU that computes.
+
+    An exception is raised in the place of its item. To close it waits for the item that is being made.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "bertkit") as pool:
+        following: Future[Any] = pool.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = pool.submit(next, items, end)
+            yield item
+
+
 def _tensors(outputs: Any) -> Iterator[Tensor]:
     """Yields the tensors of a model's outputs, which may be nested: a mapping of tensors and of tuples of them."""
     if isinstance(outputs, Mapping):

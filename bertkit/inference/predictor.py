@@ -125,10 +125,19 @@ class Predictor:
 
         ``on_progress`` is called with the number of inputs done and of all; without it a bar is shown.
         """
+        return self.predict_encoded(columns, self.encode(columns), on_progress)
+
+    def encode(self, columns: Mapping[str, Sequence[str]]) -> Columns:
+        """Tokenizes the columns of a table; returns no inputs for none."""
         if not any(map(len, columns.values())):
-            return []
-        features = self.task.encode(task_inference(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
-        return self.task.decode(self.outputs(features, on_progress), features, columns)
+            return {}
+        return self.task.encode(task_inference(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
+
+    def predict_encoded(
+        self, columns: Mapping[str, Sequence[str]], features: Columns, on_progress: Reached | None = None
+    ) -> list[dict[str, Any]]:
+        """Predicts for columns and what `encode` returned for them, as `predict_columns`."""
+        return self.task.decode(self.outputs(features, on_progress), features, columns) if features else []
 
     def outputs(self, features: Columns, on_progress: Reached | None = None) -> Outputs:
         """Returns the model's outputs for N encoded inputs, float32, in the order given.
