@@ -170,17 +170,11 @@ def inference(args: argparse.Namespace, work: Path) -> dict[str, dict[str, Side]
         return {"texts_a_second": len(texts) / (time.perf_counter() - started)}
 
     def own(verb: str) -> Result:
-        from contextlib import nullcontext
-
-        from bertkit.model.joined import joined_sequences
-
         bert = bertkit.load(folder, device="cpu" if args.small else "auto")
         network: Any = bert.predictor.model if verb == "predict" else bert.embedder.model
-        joins = args.way == "joined" and not args.small
-        if joins:
+        if args.way == "joined" and not args.small:
             network.set_attn_implementation("joined")
-        with joined_sequences(network) if joins else nullcontext():
-            return timed(getattr(bert, verb))
+        return timed(getattr(bert, verb))
 
     def pipeline() -> Result:
         classify = transformers.pipeline("text-classification", folder, device=args.device, dtype=half, batch_size=64)

@@ -9,15 +9,15 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.forward import computes_beside_cores, forward_in_batches, one_ahead
 from bertkit.inference.options import EmbedOptions
 from bertkit.inference.pooling import Pooling, recorded_pooling
 from bertkit.model.checkpoint.encoders import longest_input, model_inputs
@@ -128,7 +128,7 @@ class Embedder:
             raise RecipeError(f"pooling {options.pooling!r}: expected cls, mean, max or none")
         how = options.pooling or self.pooling
         found: list[Any] = []
-        for text, (windows, states) in zip(texts, self._encode(texts, options, on_progress), strict=True):
+        for text, (windows, states) in zip(texts, self._encode(texts, options, how, on_progress), strict=True):
             if how == "none":
                 own = [window.is_own & ~window.is_special for window in windows]
                 ids = [np.asarray(window.inputs["input_ids"])[mask] for window, mask in zip(windows, own, strict=True)]
@@ -136,19 +136,19 @@ class Embedder:
                 offsets = np.concatenate([window.offsets[mask] for window, mask in zip(windows, own, strict=True)])
                 vectors = np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)])
                 found.append(TokenEmbeddings(text, tokens, offsets, vectors))
-            elif how == "cls":
-                found.append(np.mean([state[0] for state in states], axis=0))
-            else:  # every token once, [CLS] and [SEP] included
-                whole = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])
-                found.append(whole.mean(axis=0) if how == "mean" else whole.max(axis=0))
+            elif how == "max":
+                found.append(np.max(states, axis=0))
+            else:  # the mean of [CLS] of each window, or of every token once, [CLS] and [SEP] included
+                number = len(windows) if how == "cls" else sum(int(window.is_own.sum()) for window in windows)
+                found.append(np.sum(states, axis=0) / number)
         if how == "none":
             return found
         return np.stack(found) if found else np.zeros((0, self.size(options.layers)), np.float32)
 
     def _encode(
-        self, texts: Sequence[str], options: EmbedOptions, on_progress: Reached | None
+        self, texts: Sequence[str], options: EmbedOptions, how: Pooling | Literal["none"], on_progress: Reached | None
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
-        """Yields for each text its windows and the chosen layers' states of each window, (S, K * H)."""
+        """Yields for each text its windows and what `_states` returns for them."""
         layers, count = options.layers, self.model.config.num_hidden_layers
         if not layers or any(not -count - 1 <= layer <= count for layer in layers):
             raise RecipeError(
@@ -165,11 +165,18 @@ class Embedder:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
             )
-        with Bar("embedding", "texts") if on_progress is None else nullcontext(on_progress) as progress:
-            for start in range(0, len(texts), TEXTS_AT_ONCE):
-                in_windows = encode_in_windows(texts[start : start + TEXTS_AT_ONCE], self.tokenizer, length, overlap)
-                block = [self._windows(text) for text in in_windows]
-                states = iter(self._states([window for windows in block for window in windows], layers))
+        with ExitStack() as contexts:
+            progress = contexts.enter_context(Bar("embedding", "texts")) if on_progress is None else on_progress
+            starts = range(0, len(texts), TEXTS_AT_ONCE)
+            some = (texts[start : start + TEXTS_AT_ONCE] for start in starts)
+            blocks: Generator[list[list[_Window]]] = (
+                [self._windows(text) for text in encode_in_windows(each, self.tokenizer, length, overlap)]
+                for each in some
+            )
+            if len(starts) > 1 and computes_beside_cores(self.model):
+                blocks = contexts.enter_context(closing(one_ahead(blocks)))
+            for start, block in zip(starts, blocks, strict=True):
+                states = iter(self._states([window for windows in block for window in windows], layers, how))
                 for windows in block:
                     yield windows, [next(states) for _ in windows]
                 progress(start + len(block), len(texts))
@@ -191,8 +198,13 @@ class Embedder:
             )
         return windows
 
-    def _states(self, windows: Sequence[_Window], layers: Sequence[int]) -> list[np.ndarray]:
-        """Returns the chosen layers' states of each window, (S, K * H) float32."""
+    def _states(
+        self, windows: Sequence[_Window], layers: Sequence[int], how: Pooling | Literal["none"]
+    ) -> list[np.ndarray]:
+        """Returns of each window the chosen layers' states, float32: (S, K * H), or with a pooling (K * H).
+
+        That of the mean is the sum. It is computed on the device, so that the states of all tokens stay there.
+        """
         import torch
 
         only_last = set(layers) <= {-1, self.model.config.num_hidden_layers}
@@ -202,11 +214,19 @@ class Embedder:
 
         def keep(numbers: list[int], outputs: Any) -> list[np.ndarray]:
             states = [outputs.last_hidden_state if only_last else outputs.hidden_states[layer] for layer in layers]
-            joined = torch.cat(states, dim=-1).float().cpu().numpy()
+            joined = torch.cat(states, dim=-1).float()
+            if how == "cls":
+                return list(joined[:, 0].cpu().numpy())
+            if how != "none":
+                is_own = np.zeros(joined.shape[:2], bool)
+                for row, number in zip(is_own, numbers, strict=True):
+                    row[: len(windows[number].is_own)] = windows[number].is_own
+                is_other = torch.from_numpy(~is_own).to(joined.device).unsqueeze(-1)
+                joined.masked_fill_(is_other, 0.0 if how == "mean" else -torch.inf)
+                return list((joined.sum(dim=1) if how == "mean" else joined.amax(dim=1)).cpu().numpy())
             # Copies, so that the padding of the whole batch is not kept with them.
-            return [
-                values[: len(windows[number].offsets)].copy() for number, values in zip(numbers, joined, strict=True)
-            ]
+            rows = zip(numbers, joined.cpu().numpy(), strict=True)
+            return [values[: len(windows[number].offsets)].copy() for number, values in rows]
 
         lengths = [len(window.offsets) for window in windows]
         return forward_in_batches(

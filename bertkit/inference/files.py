@@ -11,6 +11,7 @@ from bertkit.data.tables import Table, is_table, read_table
 from bertkit.data.tables.documents import is_document
 from bertkit.data.tables.objects import kind_of_table, some_rows, table_of
 from bertkit.inference.evaluation import unsure_on_validation
+from bertkit.inference.forward import computes_beside_cores
 from bertkit.inference.inputs import (
     Block,
     inputs_at_once,
@@ -158,14 +159,21 @@ def predict_stream(
     read = readable(lambda block: given.columns(task, block, keeps_all=form is None), given.skipped)
     found: list[dict[str, Any]] = []  # predictions alone, for a table object
 
-    def predict(block: Block, on_progress: Reached) -> Predictions:
+    def prepare(block: Block) -> tuple[Columns, Columns, Columns, Columns]:
         columns, shown, kept = read(block)
-        predictions = options.mark_unsure(predictor.predict_columns(columns, on_progress))
+        return columns, shown, kept, predictor.encode(columns)
+
+    def predict(prepared: tuple[Columns, Columns, Columns, Columns], on_progress: Reached) -> Predictions:
+        columns, shown, kept, features = prepared
+        predictions = options.mark_unsure(predictor.predict_encoded(columns, features, on_progress))
         if given.table is not None:
             found.extend(predictions)
         return output.predictions(how, shown, kept, predictions)
 
-    stream = output.write(process_blocks(blocks, "predicting", predict), how.leaves_out_labels)
+    is_file = input_file is not None and Path(input_file).is_file()  # a pipe may wait for its next line
+    is_ahead = is_file and computes_beside_cores(predictor.model)
+    predicted = process_blocks(blocks, "predicting", predict, prepare, is_ahead=is_ahead)
+    stream = output.write(predicted, how.leaves_out_labels)
     stream = listing_skipped(stream, given.skipped, lambda block: len(block.rows))
     if given.table is None:
         return stream

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from bertkit.inference.networks import OnnxModel
 from bertkit.model.checkpoint.faults import not_finite
+from bertkit.runtime.placement.resolve import JOINED
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +45,8 @@ def forward_in_batches(
 
     Inputs of similar length share a batch, so that little is computed on padding; the longest come first, so that
     memory runs out at once or not at all. On a CPU several batches are computed at once, each by some of the threads:
-    threads that share the operations of one batch wait for each other after each of them.
+    threads that share the operations of one batch wait for each other after each of them. A model with the attention
+    `JOINED` computes no padding, and gets the lengths of each batch, for which it would have to wait.
 
     Args:
         model: switched to evaluation; batches are moved to its device.
@@ -70,7 +72,12 @@ def forward_in_batches(
     # Hooks may keep values of a batch, and onnxruntime, which has no modules, has threads of its own.
     modules = list(model.modules())
     has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and modules and not has_hooks else 1
+    contexts = ExitStack()
+    if joins := getattr(getattr(model, "config", None), "_attn_implementation", "") == JOINED:
+        from bertkit.model.joined import joined_sequences, with_lengths  # imports all that trainings need
+
+        collate = with_lengths(collate)
+    at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and modules and not (has_hooks or joins) else 1
     size = min(batch_size, max(_SMALLEST_AT_ONCE, -(-min(batch_size, len(lengths)) // at_once)))
     batches = _batches(lengths, size, is_padding_slow=is_cpu)
     kept: list[Any] = [None] * len(lengths)
@@ -87,9 +94,16 @@ def forward_in_batches(
                     raise not_finite(name, str(values.dtype).removeprefix("torch."))
         return outputs
 
-    collated = ({name: values.to(model.device) for name, values in collate(each.tolist()).items()} for each in batches)
-    computed = _in_threads(outputs_of, collated, min(at_once, len(batches)))
-    with fast_products(modules if is_cpu else ()), closing(computed):
+    def inputs_of(numbers: np.ndarray) -> dict[str, Any]:
+        inputs = collate(numbers.tolist())
+        return {name: each if isinstance(each, list) else each.to(model.device) for name, each in inputs.items()}
+
+    computed = _in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
+    with contexts:
+        for member in getattr(model, "members", [model]) if joins else ():
+            contexts.enter_context(joined_sequences(member))
+        contexts.enter_context(fast_products(modules if is_cpu else ()))
+        contexts.enter_context(closing(computed))
         for batch, outputs in zip(batches, computed, strict=True):
             numbers = batch.tolist()
             with torch.inference_mode():
@@ -146,6 +160,24 @@ def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], thread
                     future.cancel()
     finally:
         torch.set_num_threads(of_torch)  # this thread has them still; those that begin later take the last number set
+
+
+def computes_beside_cores(model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel) -> bool:
+    """Returns whether a device such as a GPU computes a model, so that the cores can tokenize meanwhile."""
+    return bool(model.device.type != "cpu")
+
+
+def one_ahead(items: Iterator[Item]) -> Generator[Item]:
+    """Yields items; while the caller uses one, a thread makes the next, such as tokens for a GPU that computes.
+
+    An exception is raised in the place of its item. To close it waits for the item that is being made.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "bertkit") as pool:
+        following: Future[Any] = pool.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = pool.submit(next, items, end)
+            yield item
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

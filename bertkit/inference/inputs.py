@@ -1,8 +1,8 @@
 """Inputs: texts from Python, and in blocks the lines of a file or a pipe, or the rows of a table.
 
 Within a block, inputs of similar length share a batch. The results of a block are returned before the next block is
-read, so memory does not grow with the number of inputs, and their order is kept. Inputs that cannot be read are left
-out and listed, if that is asked for.
+read, or where a thread reads ahead before the one after it, so memory does not grow with the number of inputs, and
+their order is kept. Inputs that cannot be read are left out and listed, if that is asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from bertkit.data.tables.documents import FORMS, document_parts
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.objects import refuse_unfinished
 from bertkit.data.tables.table_files import read_table_parts
+from bertkit.inference.forward import one_ahead
 from bertkit.runtime.errors import DataError, raise_all, raise_listed
 from bertkit.runtime.progress import Bar, Reached, counted, say
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
@@ -292,13 +294,22 @@ def _lines_of_pieces(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
         yield waiting
 
 
-def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Reached], Result]) -> Iterator[Result]:
+def process_blocks(
+    blocks: Iterable[Block],
+    what: str,
+    work: Callable[[Any, Reached], Result],
+    prepare: Callable[[Block], Any] = lambda block: block,
+    *,
+    is_ahead: bool = False,
+) -> Iterator[Result]:
     """Yields the result of ``work`` for each block in turn, with a progress bar on stderr.
 
     Args:
         blocks: from `read_inputs`.
         what: name of the work for the bar, one word.
-        work: called with a block and a callback for progress within it.
+        work: called with what ``prepare`` makes of a block, and a callback for progress within it.
+        prepare: called with a block.
+        is_ahead: the next block is read and prepared in a thread during the work, as for a GPU.
 
     Raises:
         DataError: a block is invalid; the message has the number of inputs before it.
@@ -306,13 +317,16 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
     done = 0
     with Bar(what, "inputs") as bar:
         try:
-            with iterating(blocks) as remaining:
-                for block in remaining:
+            with ExitStack() as contexts:
+                prepared = ((block, prepare(block)) for block in contexts.enter_context(iterating(blocks)))
+                if is_ahead:
+                    prepared = contexts.enter_context(closing(one_ahead(prepared)))
+                for block, ready in prepared:
 
                     def reached(done: int, of: int, block: Block = block) -> None:
                         bar(block.first + len(block.inputs) * done // of, block.total)
 
-                    result = work(block, reached)
+                    result = work(ready, reached)
                     bar.clear()
                     yield result
                     done = block.first + len(block.inputs)

@@ -15,6 +15,7 @@ from bertkit.data.tables.objects import kind_of_table, table_of, with_columns
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.inputs import list_of_texts, with_words
+from bertkit.inference.joining import asks_to_join, join_sequences
 from bertkit.inference.options import EmbedOptions, PredictOptions
 from bertkit.inference.pooling import Pooling
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
@@ -264,4 +265,7 @@ class LoadedCheckpoint(Summarized):
 
     def _place(self, model: PreTrainedModel) -> PreTrainedModel:
         device = inference_device(self.device_setting)
-        return model.to(device, inference_dtype(self._precision, device))
+        dtype = inference_dtype(self._precision, device)
+        if asks_to_join(device, dtype):
+            join_sequences(model)
+        return model.to(device, dtype)

@@ -12,6 +12,7 @@ import numpy as np
 from bertkit.data.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts, with_words
+from bertkit.inference.joining import asks_to_join, join_sequences
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
@@ -124,10 +125,19 @@ class Predictor:
 
         ``on_progress`` is called with the number of inputs done and of all; without it a bar is shown.
         """
+        return self.predict_encoded(columns, self.encode(columns), on_progress)
+
+    def encode(self, columns: Mapping[str, Sequence[str]]) -> Columns:
+        """Tokenizes the columns of a table; returns no inputs for none."""
         if not any(map(len, columns.values())):
-            return []
-        features = self.task.encode(task_inference(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
-        return self.task.decode(self.outputs(features, on_progress), features, columns)
+            return {}
+        return self.task.encode(task_inference(self.task).cut_texts(columns, self.tokenizer), self.tokenizer)
+
+    def predict_encoded(
+        self, columns: Mapping[str, Sequence[str]], features: Columns, on_progress: Reached | None = None
+    ) -> list[dict[str, Any]]:
+        """Predicts for columns and what `encode` returned for them, as `predict_columns`."""
+        return self.task.decode(self.outputs(features, on_progress), features, columns) if features else []
 
     def outputs(self, features: Columns, on_progress: Reached | None = None) -> Outputs:
         """Returns the model's outputs for N encoded inputs, float32, in the order given.
@@ -231,6 +241,7 @@ def build_predictor(
         raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
     where = inference_device(device)
     dtype = inference_dtype(precision, where)
+    joins = asks_to_join(where, dtype)
     tokenizer = load_tokenizer(checkpoint, config=config)
 
     def network(place: str) -> PreTrainedModel | PlainBert:
@@ -244,6 +255,8 @@ def build_predictor(
         with without_library_bars():
             model, _ = load_model(task.head, place, config, new_head=False)
         task.prepare(model)
+        if joins:
+            join_sequences(model)
         return model.to(where, dtype)
 
     model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel

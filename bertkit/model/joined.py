@@ -4,7 +4,7 @@ The padding is removed behind the embeddings and put back, as zeros, behind the 
 heads and losses are those of the padded form. The layers are the same modules, and compute (1, T, H) instead of
 (B, S, H); only their attention knows where a sequence ends. It is torch's flash attention, which computes in half
 precision on GPUs; on a CPU a plain reference stands in for it. Measured on no GPU, and therefore off by default:
-``placement.attn_implementation=joined``.
+``placement.attn_implementation=joined``, and for inference `bertkit.inference.joining`.
 
 B sequences, S tokens of the longest one, T tokens of all of them, P tokens that are read, H hidden size, A heads,
 D width of a head.
@@ -160,7 +160,7 @@ class _Hooks:
     def _join(self, encoder: nn.Module, args: tuple[Any, ...]) -> Any:
         self._of_call = None
         states, mask, output_attentions, *read = args
-        joins = self._model.config._attn_implementation == JOINED and mask is not None and not self._returns_all
+        joins = self._model.config._attn_implementation == JOINED and isinstance(mask, Tensor) and not self._returns_all
         if not joins or not self._model.encoder.skips_unread or not _is_in_half_on_gpu(self._model, states.device):
             return None
         mask = mask[:, 0, 0]  # (B, S)
@@ -202,7 +202,8 @@ def _flat(lengths: Any) -> list[int]:
 def joined_sequences(model: PreTrainedModel) -> Iterator[None]:
     """Context in which the encoder of a model with the attention `JOINED` computes without padding.
 
-    Weights and their names stay. A batch without `LENGTHS` is waited for on a GPU.
+    Weights and their names stay. A batch without `LENGTHS` is waited for on a GPU. A context within another one does
+    nothing.
 
     Args:
         model: BERT with any head, for which `reason_not_to_join` is empty.

@@ -29,6 +29,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import started_processes
 from bertkit.runtime.progress import counted
+from bertkit.tasks.base import paddings_of
 
 Collate = Callable[..., Mapping[str, Tensor]]
 
@@ -274,8 +275,7 @@ def lengthened(
         label_columns: the tensors that hold labels.
     """
     shape = batch["input_ids"].shape
-    padding = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
-    padding |= dict.fromkeys(label_columns, IGNORE_INDEX)
+    padding = paddings_of(tokenizer) | dict.fromkeys(label_columns, IGNORE_INDEX)
     return {
         name: F.pad(values, (0, length - shape[-1]), value=padding.get(name, 0))
         if values.shape == shape and not values.is_floating_point()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bertkit
-from bertkit.inference import vector_files
+from bertkit.inference import embedding, vector_files
 from bertkit.inference.vector_files import embed_texts
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
@@ -48,6 +48,15 @@ def test_pooling_ignores_what_shares_the_batch(bert, checkpoint):
         assert (found.shape, found.dtype) == ((3, 32), np.float32)
         for text, vector in zip(TEXTS, found, strict=True):
             close(vector, of(states(checkpoint, text)[-1]))
+
+
+def test_texts_that_are_tokenized_during_the_work_of_a_gpu_keep_their_places(bert, monkeypatch):
+    texts = ["a good film", "bad", "the plot is lovely or awful", "a film", "story"]
+    expected = bert.embed(texts)
+    monkeypatch.setattr(embedding, "TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr(embedding, "computes_beside_cores", lambda model: True)
+    np.testing.assert_allclose(bert.embed(texts), expected, rtol=1e-3, atol=1e-5)
+    assert bert.embed([]).shape == (0, expected.shape[1])
 
 
 def test_layers_are_joined_in_the_order_given(bert, checkpoint):

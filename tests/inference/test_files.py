@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,7 +38,13 @@ class Echo:
     def columns_of(self, table):
         return {"review": table.column("review")}
 
-    def predict_columns(self, columns, reached):
+    model = SimpleNamespace(device=SimpleNamespace(type="cpu"))
+
+    def encode(self, columns):
+        return columns
+
+    def predict_encoded(self, columns, features, reached):
+        assert features is columns
         (texts,) = columns.values()
         return [{"label": str(len(text)), "probability": 1.0, "probabilities": {"a": 0.5, "b": 0.5}} for text in texts]
 
@@ -181,7 +188,40 @@ def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):
         assert [len(block.rows) for block in predict_stream("x", **given)] == [2, 1]
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 class TestBlocks:
+    """On a GPU a thread reads and tokenizes the next block."""
+
+    @pytest.fixture(autouse=True)
+    def _device(self, device, monkeypatch):
+        monkeypatch.setattr(Echo, "model", SimpleNamespace(device=SimpleNamespace(type=device)))
+
+    def test_the_next_block_is_made_during_the_work_of_a_gpu(self, tmp_path, small_blocks, monkeypatch, device):
+        (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
+        begun, predict = threading.Event(), Echo.predict_encoded
+
+        def encode(self, columns):
+            if "ccc" in columns["text"]:
+                begun.set()
+            return columns
+
+        def waiting(self, columns, features, reached):
+            is_begun = device == "cuda" or "ccc" in columns["text"]
+            assert begun.wait(60 if is_begun else 0) is is_begun
+            return predict(self, columns, features, reached)
+
+        monkeypatch.setattr(Echo, "encode", encode)
+        monkeypatch.setattr(Echo, "predict_encoded", waiting)
+        found = labels(predict_stream("x", input_file=tmp_path / "in.txt"))
+        assert found == [("a", "1"), ("bb", "2"), ("ccc", "3")]
+
+    def test_a_stream_that_is_left_ends_its_thread(self, tmp_path, small_blocks):
+        (tmp_path / "in.txt").write_text("a\n" * 50)
+        stream = predict_stream("x", input_file=tmp_path / "in.txt")
+        next(stream)
+        stream.close()
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("bertkit")]
+
     def test_blocks_are_written_one_by_one(self, tmp_path, small_blocks):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
         for output, header in (("out.csv", 1), ("out.jsonl", 0)):

@@ -123,7 +123,7 @@ def test_texts_have_the_same_vectors(checkpoint: Path):
     expected = bert.embed(texts)
     model: Any = bert.embedder.model
     model.set_attn_implementation(JOINED)
-    with joined_sequences(model):
+    with joined_sequences(model):  # and once more where batches are computed
         found = bert.embed(texts)
     assert found == pytest.approx(expected, abs=1e-5)
 

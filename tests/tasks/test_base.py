@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
+from transformers import AutoTokenizer
 
 from bertkit.tasks import encoding
-from bertkit.tasks.base import Task, one_array
+from bertkit.tasks.base import Task, one_array, padded
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.encoding import encode_split
@@ -25,6 +28,21 @@ class InPieces(ClassificationTask):
         return {"input_ids": [[int(word)] for word in words], "example": owners} | {
             name: [1] * len(words) for name in ("length", "full_length")
         }
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_inputs_are_padded_as_by_the_tokenizer(stock_models: Any, tmp_path: Path, family: str):
+    tokenizer = AutoTokenizer.from_pretrained(stock_models.stock_checkpoint(tmp_path, family, "AutoModel"))
+    texts = ["a film", "a good film story", "bad"]
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    encoded = tokenizer(texts, [*texts[1:], "awful"], return_token_type_ids=True)
+    rows = [{name: encoded[name][number] for name in names} for number in range(3)]
+    expected = tokenizer.pad({name: encoded[name] for name in names}, padding_side="right", return_tensors="pt")
+    found = padded(rows, tokenizer, names)
+    assert list(found) == names
+    for name in names:
+        assert found[name].dtype == torch.int64
+        assert torch.equal(found[name], expected[name])
 
 
 def test_an_example_may_become_several_inputs_and_keeps_its_index_over_batches_of_the_library():

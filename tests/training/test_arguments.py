@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainingArguments
+from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
 
@@ -52,6 +52,14 @@ def test_copies_from_pinned_memory_do_not_wait(tmp_path, is_pinned):
     values = {**place(recipe.placement, 32).training_arguments(), "use_cpu": False, "dataloader_pin_memory": is_pinned}
     placement = SimpleNamespace(device="cpu", strategy="single", training_arguments=lambda: values)
     assert training_arguments(recipe, placement, tmp_path).accelerator_config.non_blocking == is_pinned
+
+
+def test_on_a_gpu_adamw_is_the_fused_one(tmp_path):
+    recipe = load_recipe({"task": {"kind": "classification"}}, CPU)
+    placement = dataclasses.replace(place(recipe.placement, 32), device="cuda")
+    kind, values = Trainer.get_optimizer_cls_and_kwargs(training_arguments(recipe, placement, tmp_path))
+    assert kind is torch.optim.AdamW
+    assert values["fused"]
 
 
 def test_outputs_of_evaluations_leave_a_gpu(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from transformers import AutoModelForSequenceClassification, TrainerCallback
 
 import bertkit
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.placement.processes import INTERRUPTED
 from bertkit.training.batches import compiled_length
 from bertkit.training.compiled import compiled_layers
+from bertkit.training.recovery import Preemption
+from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, arguments_for, logged
 
 pytestmark = [
@@ -97,6 +101,40 @@ def test_a_resumed_run_is_the_same(tmp_path: Path, checkpoint: Path):
     expected = finetuned(tmp_path, checkpoint, "plain", overrides=overrides)
     overrides |= COMPILED
     finetuned(tmp_path, checkpoint, "compiled", overrides=overrides, callbacks=[Stop()])
+    out = finetuned(tmp_path, checkpoint, "compiled", overrides=overrides, resume=True)
+    assert logged(out) == pytest.approx(logged(expected), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_continues_to_the_same_result(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Preempted(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # signals that are ignored, as under nohup, stay ignored
+    overrides = {"train.save_strategy": "steps", "train.save_steps": 100}
+    expected = finetuned(tmp_path, checkpoint, "plain", overrides=overrides)
+    overrides |= COMPILED
+    added = BertkitTrainer.add_callback
+
+    def with_signal(self: Any, callback: Any) -> None:
+        added(self, callback)
+        if isinstance(callback, Preemption):  # signals are listened to
+            added(self, Preempted())
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(BertkitTrainer, "add_callback", with_signal)
+            with pytest.raises(SystemExit) as ended:
+                finetuned(tmp_path, checkpoint, "compiled", overrides=overrides)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == INTERRUPTED
+    assert graphs() > 1
+    assert [path.name for path in (tmp_path / "compiled").glob("checkpoint-*")] == ["checkpoint-3"]
     out = finetuned(tmp_path, checkpoint, "compiled", overrides=overrides, resume=True)
     assert logged(out) == pytest.approx(logged(expected), rel=1e-4)
 
