@@ -68,6 +68,7 @@ class BertkitTrainer(Trainer):
 
     Attributes:
         batches: the batch sampler of this process.
+        collate: makes a batch for the model outside of a training step, from rows.
         progress: prints the lines of the run.
         record: what is known of the steps.
         evaluated: the data set of the last evaluation.
@@ -105,6 +106,7 @@ class BertkitTrainer(Trainer):
         self._outputs: Any = None
         # The callback on equals is the last: early stopping compares scores alone.
         all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
+        self.collate: Any = kwargs.get("data_collator")
         self._joins = model.config._attn_implementation == JOINED
         if self._joins:
             from bertkit.model.joined import with_lengths

@@ -120,7 +120,7 @@ FINE_TUNED = {
     "long documents": ("classification", {**COLD, "data.long_text": "chunk", "data.max_seq_length": 8}),
     "lora": ("classification", {**COLD, "model.lora": {"r": 2}}),
     "regression": ("regression", {}),
-    "multi-label": ("multi-label", {}),
+    "multi-label": ("multi-label", COLD),
     "ner": ("ner", {}),
     "multiple-choice": ("multiple-choice", {}),
     "squad": ("squad", {}),

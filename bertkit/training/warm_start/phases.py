@@ -75,7 +75,7 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: An
         examples: the rows of the data set that the trainer trains on.
     """
     # The layers of the head, found by its outputs for two short rows.
-    rows, collate, model = trainer.train_dataset, trainer.data_collator, trainer.model
+    rows, collate, model = trainer.train_dataset, trainer.collate, trainer.model
     shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
     sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
     sample.pop("labels")
@@ -141,7 +141,7 @@ def _contrast_classes(
         head.reads,
         trainer.train_dataset,
         classes,
-        trainer.data_collator,
+        trainer.collate,
         steps=steps,
         size=size_of_contrast(recipe, len(counts)),
         optimizer=trainer.create_optimizer(),
@@ -155,7 +155,7 @@ def _contrast_classes(
 
 def _write_probe(trainer: BertkitTrainer, head: Head) -> None:
     """Fits a linear probe to what the classifier reads of the training rows, and writes it into the head."""
-    rows, collate, model, name = trainer.train_dataset, trainer.data_collator, trainer.model, trainer.progress.what
+    rows, collate, model, name = trainer.train_dataset, trainer.collate, trainer.model, trainer.progress.what
     if len(rows) > _MOST_PROBED:
         rows = rows.select(np.sort(np.random.default_rng(0).permutation(len(rows))[:_MOST_PROBED]))
     if head.dense is not None:
