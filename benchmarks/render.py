@@ -27,7 +27,7 @@ OTHERS = {
     "next": HERE / "NEXT.json",
 }
 GPU = HERE / "GPU.json"
-"""What ``scripts/gpu_campaign.sh`` wrote; missing until a GPU has run it."""
+"""Results of ``scripts/gpu_campaign.sh``; missing until a GPU has run it."""
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 NOTHING = (
     "Not measured yet with this version; `python benchmarks/run_all.py DATA MODEL` measures it and writes this part."

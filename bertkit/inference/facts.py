@@ -165,12 +165,12 @@ def never_predicted(
         went = ""
         if confusion is not None:  # as which classes its examples are predicted
             order = [int(other) for other in np.argsort(-confusion[c], kind="stable") if confusion[c][other]]
-            places = [f"{confusion[c][other]:,} as {shown(names[other])}" for other in order[:_MOST_PLACES]]
-            others = int(confusion[c][order[_MOST_PLACES:]].sum())
-            places += [f"{others:,} as others"] if others else []
-            went = f": {', '.join(places)}"
             if len(order) == 1:
                 went = f", {inflected(int(confusion[c].sum()), '', 'all ')}as {shown(names[order[0]])}"
+            else:
+                places = [f"{confusion[c][other]:,} as {shown(names[other])}" for other in order[:_MOST_PLACES]]
+                others = int(confusion[c][order[_MOST_PLACES:]].sum())
+                went = f": {', '.join([*places, f'{others:,} as others'] if others else places)}"
         listed.append(f"{shown(names[c])} ({counted(int(true[c]), unit, form=',')}{went})")
     more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
     are = inflected(len(missing), "is", "are")

@@ -72,7 +72,6 @@ def forward_in_batches(
     # Hooks may keep values of a batch, and onnxruntime, which has no modules, has threads of its own.
     modules = list(model.modules())
     has_hooks = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    contexts = ExitStack()
     if joins := getattr(getattr(model, "config", None), "_attn_implementation", "") == JOINED:
         from bertkit.model.joined import joined_sequences, with_lengths  # imports all that trainings need
 
@@ -99,7 +98,7 @@ def forward_in_batches(
         return {name: each if isinstance(each, list) else each.to(model.device) for name, each in inputs.items()}
 
     computed = _in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
-    with contexts:
+    with ExitStack() as contexts:
         for member in getattr(model, "members", [model]) if joins else ():
             contexts.enter_context(joined_sequences(member))
         contexts.enter_context(fast_products(modules if is_cpu else ()))

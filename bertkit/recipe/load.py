@@ -87,22 +87,23 @@ class Recipe:
 
     @property
     def has_teacher(self) -> bool:
-        """Whether there is a teacher whose part of the loss has a weight."""
-        return self.distillation is not None and self.distillation.weight > 0
+        """Returns whether there is a teacher whose part of the loss has a weight."""
+        settings = self.distillation
+        return settings is not None and settings.weight > 0
 
     @property
     def is_warm(self) -> bool:
-        """Whether something precedes the first step: a linear probe, contrast, texts apart."""
+        """Returns whether something precedes the first step: a linear probe, contrast, texts apart."""
         return bool(self.train.get(PAIRS) or self.train.get(CONTRAST)) or self.train.get(HEAD) == "probe"
 
     @property
     def is_weighted(self) -> bool:
-        """Whether the loss of the labels is another one than the task's."""
+        """Returns whether the loss of the labels is another one than the task's."""
         return any(self.train.get(key) for key in ("class_weights", "label_smoothing_factor"))
 
     @property
     def is_tuned(self) -> bool:
-        """Whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
+        """Returns whether weights are frozen, re-initialized, adapted, or learn at rates of their own."""
         rates = map(self.train.get, ("layer_lr_decay", HEAD_RATE))
         return any(value is not None for value in (*rates, *map(self.model.get, KEYS)))
 

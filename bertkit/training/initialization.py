@@ -53,7 +53,7 @@ class Initialization:
 
     @property
     def reaches_all_weights(self) -> bool:
-        """Whether the loss has a gradient for every weight, as those of BERT."""
+        """Returns whether the loss has a gradient for every weight, as those of BERT."""
         return issubclass(head_class(self.head, self.config, self.name), BertPreTrainedModel)
 
     @property

@@ -87,6 +87,7 @@ def fitted_schedule(
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
     is_small, has_many = scored is None, len(classes) > MANY_CLASSES
+    has_many_labelled = has_several_labels and not is_small
     are_few_pairs = has_pairs and (is_small or rows <= MOST_ROWS)
     pays = has_many or has_several_labels or are_few_pairs or (is_small and can_contrast(classes))
     is_probed = pays and train.get(HEAD) is None
@@ -104,8 +105,7 @@ def fitted_schedule(
         if are_few_pairs and train.get(PAIRS) is None:
             chosen[PAIRS] = _PAIR_STEPS
         if train.get(CONTRAST) is None and (can_contrast(classes) or has_several_labels):
-            is_long = has_many or (has_several_labels and not is_small)
-            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if is_long else _CONTRAST_STEPS
+            chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many or has_many_labelled else _CONTRAST_STEPS
         if train.get(HEAD_RATE) is None:
             chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
@@ -114,8 +114,7 @@ def fitted_schedule(
         before = " and ".join(f"{counted(chosen[key], 'step')} {what}" for key, what in phases if chosen.get(key))
         before = f" after {before}" if before else ""
         why = f"there are {len(classes)} classes" if has_many else f"there are {rows} rows"
-        if has_several_labels and not is_small:
-            why = "a text may have several labels"
+        why = "a text may have several labels" if has_many_labelled else why
         lines += f"\nstarts from a linear probe{before}, since {why}; --head random does not"
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 

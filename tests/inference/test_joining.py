@@ -32,7 +32,7 @@ INPUTS = {
 
 @pytest.fixture
 def join(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """What sets the variable. A CPU joins by the reference, and all networks are those that a GPU would compute."""
+    """Function that sets the variable. A CPU joins by the reference, and networks are those of a GPU."""
     monkeypatch.setattr("bertkit.inference.plain_bert.load_plain_bert", lambda *given: None)
     monkeypatch.setattr(joined, "missing_on_device", lambda device: "")
     return lambda: monkeypatch.setenv(ATTENTION, "joined")

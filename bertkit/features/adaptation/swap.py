@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertkit.data.corpus.sources import TextLines, find_sources
 from bertkit.features.adaptation.sources import find_sources_of_pieces
@@ -18,9 +18,6 @@ from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.files import new_folder
 from bertkit.runtime.progress import without_library_bars
-
-if TYPE_CHECKING:
-    pass
 
 _EXAMPLES = 8
 # Field of a special token → field of the same role: the first and the last token of an input have either of two names.

@@ -265,7 +265,7 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     of_batches = list(map(trial.steps.of, batches))
     of_contrast = size_of_contrast(subject.recipe, int(subject.config.num_labels))
     # The steps of the phases that precede it, in batches of another number of rows.
-    mean = float(np.interp(lengths, trial.steps.lengths, trial.steps.seconds.mean(axis=0)).mean())
+    mean = float(np.mean(list(map(trial.steps.of, lengths))))
     before = sum(
         int(subject.recipe.train.get(key) or 0)
         * (mean * size / placement.per_device_train_batch_size + trial.optimizer_seconds)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,17 +170,26 @@ def _measure_evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches)
     for _, rows in batches:
         whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
         loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
-        begun = time.perf_counter()
-        trainer.evaluation_loop(loader, "check", False)
-        passed = time.perf_counter() - begun
-        if passed <= _MANY_SECONDS:
-            begun, times, passed = time.perf_counter(), 0, 0.0
-            while times == 0 or passed < _REPEATED_SECONDS / len(batches):
-                trainer.evaluation_loop(loader, "check", False)
-                times, passed = times + 1, time.perf_counter() - begun
-            passed /= times
-        seconds.append(passed)
+        evaluate = partial(trainer.evaluation_loop, loader, "check", False)
+        seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(batches)))
     return Speed(tuple(length for length, _ in reversed(batches)), np.array([seconds[::-1]]))
+
+
+def _time_repeatedly(compute: Callable[[], Any], least: float) -> float:
+    """Returns the mean duration of a function after its first call, in seconds; that of the first if it is long.
+
+    It is called again until ``least`` seconds have passed.
+    """
+    begun = time.perf_counter()
+    compute()
+    first = time.perf_counter() - begun
+    if first > _MANY_SECONDS:
+        return first
+    begun, times = time.perf_counter(), 0
+    while times == 0 or time.perf_counter() - begun < least:
+        compute()
+        times += 1
+    return (time.perf_counter() - begun) / times
 
 
 def _few_steps(arguments: TrainingArguments, steps: int) -> TrainingArguments:

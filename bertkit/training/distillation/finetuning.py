@@ -69,9 +69,9 @@ class FinetunedTeacher(Teacher):
                 f"{task.name} needs {head_name(task)}; give a checkpoint that was fine-tuned for this task"
             )
         check_positions(task.data.max_seq_length, config, name)
+        self._order = _order_of_labels(task, config, name)
         with without_library_bars():
             model, _ = load_model(task.head, name, config, new_head=False)
-        self._order = _order_of_labels(task, config, name)
         task.prepare(model)
         super().__init__(settings, model, OutputRecorder({HIDDEN: computing_all(model)} if settings.hidden else {}))
         self._task = task

@@ -105,9 +105,8 @@ def _run(folder: Path) -> ListedRun:
     elif state != "finished" and "error" in read_record(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
         state = "failed"
     collapsed = int(bool(record.get("collapse")))
-    return ListedRun(
-        folder, state, *_of_recipe(recipe), metric, score, _date(folder), None, collapsed, rows and int(rows)
-    )
+    facts: dict[str, Any] = {"collapsed": collapsed, "rows": None if rows is None else int(rows)}
+    return ListedRun(folder, state, *_of_recipe(recipe), metric, score, _date(folder), **facts)
 
 
 def _grid(folder: Path) -> ListedRun:

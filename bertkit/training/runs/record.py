@@ -1,4 +1,4 @@
-"""What is known of a run: its facts in ``run.json``, its results, and what the caller gets."""
+"""Records of a run: its facts in ``run.json``, its results, and the value that the caller gets."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: An
     if steps := int(recipe.train.get(PAIRS) or 0):
         _learn_from_texts_apart(trainer, recipe, head, list(texts_of(task, ColumnsOf(examples)).values()), steps)
     if steps := int(recipe.train.get(CONTRAST) or 0):
-        _contrast_classes(trainer, recipe, head, steps, list(texts_of(task, ColumnsOf(examples)).values()))
+        _contrast_classes(trainer, recipe, head, steps, task, examples)
     if recipe.train.get(HEAD) == "probe":
         _write_probe(trainer, head)
 
@@ -117,13 +117,9 @@ def _learn_from_texts_apart(
 
 
 def _contrast_classes(
-    trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int, texts: Sequence[Sequence[str]]
+    trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int, task: Task, examples: Any
 ) -> None:
-    """Draws rows that share a class or a label together, if there are any to compare.
-
-    Args:
-        texts: columns of texts of the rows.
-    """
+    """Draws rows that share a class or a label together, if there are any to compare."""
     classes = np.asarray(trainer.train_dataset["labels"][:]).astype(np.int64)
     counts = classes.sum(axis=0) if classes.ndim == 2 else np.unique(classes, return_counts=True)[1]
     if not can_contrast(counts):
@@ -131,11 +127,11 @@ def _contrast_classes(
         return
 
     def known(numbers: np.ndarray) -> np.ndarray:
-        of_rows = [texts[0][number] for number in numbers.tolist()]
-        return means_of_texts(trainer.model, trainer.processing_class, of_rows, recipe.data.max_seq_length)
+        texts = next(iter(texts_of(task, ColumnsOf(examples.select(numbers))).values()))
+        return means_of_texts(trainer.model, trainer.processing_class, texts, recipe.data.max_seq_length)
 
     # Few classes have rows enough, and learn faster without; so do several labels.
-    keeps = len(texts) == 1 and classes.ndim == 1 and len(counts) > MANY_CLASSES
+    keeps = not has_pairs(task) and classes.ndim == 1 and len(counts) > MANY_CLASSES
     contrast(
         trainer.model,
         head.reads,

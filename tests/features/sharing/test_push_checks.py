@@ -1,4 +1,4 @@
-"""What a push refuses, and what it would send, before anything is sent; `test_push.py` has real HTTP."""
+"""Refusals of a push, and the files that it would send; `test_push.py` sends some by HTTP."""
 
 from __future__ import annotations
 
