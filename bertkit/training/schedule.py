@@ -38,7 +38,7 @@ MANY_CLASSES = 20
 """Classes above which a random head has hardly learned to tell them apart when the training ends."""
 
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
-_PAIR_STEPS = 100
+_PAIR_STEPS = 300
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
 _STEPS_OF_LABELS = 100  # at least for several labels, most of which have few rows
 _HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
@@ -66,7 +66,7 @@ def fitted_schedule(
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
                                 several labels of a text; for up to 1,000 pairs
-    ``pair_steps``              100 before such a probe of few pairs
+    ``pair_steps``              300 before such a probe of few pairs
     ``contrast_steps``          75 before such a probe of classes or labels, 150 for more than 20 classes, or
                                 for labels of more rows
     ``head_learning_rate``      ten times that of the run, with such a probe

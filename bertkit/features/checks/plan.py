@@ -264,12 +264,13 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
     of_batches = list(map(trial.steps.of, batches))
     of_contrast = size_of_contrast(subject.recipe, int(subject.config.num_labels))
-    # The steps of the phases that precede it, in batches of another number of rows.
+    # The steps of the phases that precede it, in batches of another number of rows; those of pairs are made once.
     mean = float(np.mean(list(map(trial.steps.of, lengths))))
     before = sum(
         int(subject.recipe.train.get(key) or 0)
         * (mean * size / placement.per_device_train_batch_size + trial.optimizer_seconds)
-        for key, size in ((PAIRS, PAIRS_OF_BATCH), (CONTRAST, of_contrast))
+        / models
+        for key, size, models in ((PAIRS, PAIRS_OF_BATCH, subject.models), (CONTRAST, of_contrast, 1))
     )
     return sum(of_batches) * steps / accumulated + before + others
 

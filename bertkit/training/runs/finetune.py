@@ -34,7 +34,7 @@ from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.runs.training import begin, computing, finish, save, train, write_files_of_listeners
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.warm_start.phases import warm_start
+from bertkit.training.warm_start.phases import read_texts_apart, warm_start
 
 
 @writes_run
@@ -182,8 +182,10 @@ def _prepare_first_step(
     is_alone = run.teacher is None and run.setup.placement.num_processes == 1
     if is_alone and getattr(task, "can_score_by_folds", False):
         rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
+    if run.recipe.is_warm and not is_resumed:
+        read_texts_apart(trainer, run.recipe, task, splits["train"].examples)
     if folds is not None:
-        folds.train()
+        folds.train(trainer.model)
         folds.limit(trainer)
     if run.recipe.is_warm and not is_resumed:
         warm_start(trainer, run.recipe, task, splits["train"].examples)

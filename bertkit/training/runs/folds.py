@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from transformers import (
+    PreTrainedModel,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -84,8 +85,12 @@ class ModelsOfFolds:
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
-    def train(self) -> None:
-        """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict."""
+    def train(self, start: PreTrainedModel) -> None:
+        """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict.
+
+        Args:
+            start: the model whose weights they begin with.
+        """
         begun, folder = time.monotonic(), self.run.setup.directory.path / FOLDS_FOLDER
         say(
             f"{self.number} folds: each row is scored by a model that has not seen it, then a model is trained on all. "
@@ -100,7 +105,7 @@ class ModelsOfFolds:
                 say(f"fold {fold + 1} of {self.number}: was done before")
             else:
                 folder.mkdir(exist_ok=True)
-                known, written = self._predictions(fold), io.BytesIO()
+                known, written = self._predictions(fold, start), io.BytesIO()
                 np.save(written, known)
                 write_whole(place, written.getvalue())
                 trained += 1
@@ -118,7 +123,7 @@ class ModelsOfFolds:
         say(f"{self.number} folds: {rows} are predicted best {when}")
         _ = self.evaluation  # a main metric that is no score ends the run here
 
-    def _predictions(self, fold: int) -> np.ndarray:
+    def _predictions(self, fold: int, start: PreTrainedModel) -> np.ndarray:
         """Trains the model of a fold; returns its outputs for the rows of the fold at both moments, (2, N of it, C)."""
         others, own = np.flatnonzero(self.of_rows != fold), np.flatnonzero(self.of_rows == fold)
         moments = _Moments(self.features.select(own))
@@ -129,6 +134,7 @@ class ModelsOfFolds:
         moments.trainer = trainer
         with trainer.speed_ups.applied(trainer.model), quietly():
             if recipe.is_warm:
+                trainer.model.load_state_dict(start.state_dict())
                 warm_start(trainer, recipe, self.task, self.rows.examples.select(others))
             trainer.train()
         trainer.check_finite(weights=True)

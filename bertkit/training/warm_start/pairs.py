@@ -4,9 +4,10 @@ Many encoders say what a text means by the mean of its tokens, and how the means
 of the pair: a line on |u - v| and u · v, fitted to a hundred pairs, is often far above a model that reads both texts at
 once and has to learn from as many pairs what to compare. So the encoder is taught first to tell from the vector that
 the head reads what a line would read: the cosine of u and v, and the principal components of |u - v| and u · v. No
-label is needed, so that any two of the texts are a pair to learn from.
+label is needed, so that any two of the texts are a pair to learn from, and so are texts that are made of their words:
+two hundred texts alone are learned by heart.
 
-Dimension letters: T texts, P pairs, B pairs of a batch, D numbers of a mean, K components, H hidden size.
+Dimension letters: R rows, T texts, P pairs, B pairs of a batch, D numbers of a mean, K components, H hidden size.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 PAIRS_OF_BATCH = 32
 _MOST_ROWS = 1000  # whose texts are paired; the nearest of each text are found among all others
 _LEAST_SPREAD = 1e-3  # standard deviation of the cosines, below which texts are all alike
+_ALTERED = 2000  # texts that are made of the words of the others
+_MOST_LEFT_OUT = 0.5  # share of the words of a text
+_RATE = 2.0  # multiple of the rate of the run
 _NEAREST = 5  # texts beside each that are drawn as near ones
 _COMPONENTS = 32
 _OF_COMPONENTS = 4000  # pairs that the components are computed of
@@ -64,6 +68,40 @@ def means_of_texts(
     return np.stack(forward_in_batches(encoder, lengths, collate, keep, _BATCH, "the frozen checkpoint"))
 
 
+def altered_texts(
+    texts: Sequence[str], number: int, tokenizer: PreTrainedTokenizerBase, longest: int, random: np.random.Generator
+) -> list[str]:
+    """Returns texts that differ from one of some texts, a third each: some words are left out, all are but a span, or
+    another text's span is in place of one.
+
+    Args:
+        texts: the texts.
+        number: how many are returned.
+        tokenizer: a fast tokenizer, which tells what a word is.
+        longest: tokens of a text whose words are used, at most.
+        random: draws the texts, the ways and the words.
+    """
+    read = tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=longest)
+    words = []
+    for row, text in enumerate(texts):
+        places = [read.word_to_chars(row, word) for word in range(max(read.word_ids(row), default=-1) + 1)]
+        words.append([text[place.start : place.end] for place in places] or [text])
+    altered = []
+    for of_text, of_other, way in random.integers([len(texts), len(texts), 3], size=(number, 3)).tolist():
+        own, other = words[of_text], words[of_other]
+        start, end = np.sort(random.integers(len(own), size=2)).tolist()
+        if way == 0:
+            kept = random.random(len(own)) >= random.uniform(0, _MOST_LEFT_OUT)
+            own = [word for word, is_kept in zip(own, kept, strict=True) if is_kept] or own
+        elif way == 1:
+            own = own[start : end + 1]
+        else:
+            at = int(random.integers(len(other)))
+            own = [*own[:start], *other[at : at + 1 + end - start], *own[end + 1 :]]
+        altered.append(" ".join(own))
+    return altered
+
+
 def differences(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Returns what a line on two texts reads, (P, 2D): how far their means (P, D) are apart, and their products."""
     return np.concatenate([np.abs(first - second), first * second], axis=1)
@@ -73,18 +111,20 @@ class TextsApart:
     """Pairs of texts to learn from, and what their means tell.
 
     Args:
-        means: means of the first texts of the rows, then of the second ones, (T, D).
+        means: means of the first texts of the rows, of the second ones, and of other texts, (T, D).
+        rows: R.
         random: draws the pairs.
     """
 
-    def __init__(self, means: np.ndarray, random: np.random.Generator):
+    def __init__(self, means: np.ndarray, rows: int, random: np.random.Generator):
         from sklearn.decomposition import PCA
 
-        self._means, self._random = means, random
+        self._means, self._rows, self._random = means, rows, random
         unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
         self._cosines = unit @ unit.T
         others = self._cosines - 2 * np.eye(len(unit), dtype=unit.dtype)  # a text is not its own neighbour
-        self._nearest = np.argsort(-others, axis=1)[:, : min(_NEAREST, len(unit) - 1)]
+        nearest = min(_NEAREST, len(unit) - 1)
+        self._nearest = np.argpartition(-others, nearest - 1, axis=1)[:, :nearest]
         first, second = self.draw(_OF_COMPONENTS)
         told = differences(means[first], means[second])
         self._center, self._spread = told.mean(axis=0), np.maximum(told.std(axis=0), 1e-6)
@@ -99,9 +139,9 @@ class TextsApart:
 
     def draw(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the two texts of pairs, (P,) int64 each: rows of the table, near texts and any two, a third each."""
-        rows, random = len(self._means) // 2, self._random
+        rows, random = self._rows, self._random
         kind = random.integers(3, size=number)
-        first, any_other = random.integers(2 * rows, size=(2, number))
+        first, any_other = random.integers(len(self._means), size=(2, number))
         near = self._nearest[first, random.integers(self._nearest.shape[1], size=number)]
         of_row = random.integers(rows, size=number)
         first = np.where(kind == 0, of_row, first)
@@ -134,14 +174,14 @@ def learn_from_texts_apart(
     """Trains the weights below the head of a classifier of pairs to tell what the two texts tell that are read apart.
 
     Args:
-        model: the classifier, in training mode afterwards.
+        model: the classifier, in evaluation mode afterwards: what is to be learned has no noise, and dropout adds some.
         layer: the first layer of its head, whose input is what the head reads.
         texts: the first texts of the rows, and the second ones.
         tokenizer: of the model.
         longest: tokens of a pair that are read, at most.
         steps: number of steps.
         at_once: pairs that are computed at once, for the memory.
-        optimizer: of the weights of the model, at its highest rate.
+        optimizer: of the weights of the model, at the highest rate of the run; the steps are made at twice that rate.
         seed: of the pairs.
         precision: context of the forward pass.
 
@@ -150,18 +190,21 @@ def learn_from_texts_apart(
         alike, since no step is made then.
     """
     random = np.random.default_rng(seed)
-    rows = random.permutation(len(texts[0]))[:_MOST_ROWS]
-    all_texts = [column[row] for column in texts for row in rows.tolist()]
-    apart = TextsApart(means_of_texts(model, tokenizer, all_texts, longest), random)
+    rows = random.permutation(len(texts[0]))[:_MOST_ROWS].tolist()
+    all_texts = [column[row] for column in texts for row in rows]
+    all_texts += altered_texts(all_texts, _ALTERED, tokenizer, longest, random)
+    apart = TextsApart(means_of_texts(model, tokenizer, all_texts, longest), len(rows), random)
     if apart.are_alike:
         return torch.zeros(0)
     inputs, device = model_inputs(model.config), model.device
     weights = torch.from_numpy(apart.weights).to(device)
     decoder = nn.Linear(layer.in_features, len(weights)).to(device)
     trained = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for group in optimizer.param_groups:
+        group["lr"] *= _RATE
     optimizer.add_param_group({"params": list(decoder.parameters()), "lr": _DECODER_RATE})
     losses: list[Tensor] = []
-    model.train()
+    model.eval()
     with captured(layer) as seen:
         for _ in optimizer_steps(optimizer, trained, steps, "texts apart"):
             losses.append(torch.zeros((), device=device))

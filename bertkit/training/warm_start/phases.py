@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,42 +64,21 @@ def check_warm_start(recipe: Recipe, task: Task) -> None:
         raise RecipeError(f"recipe {recipe.name}: train.{PAIRS}: is for pairs of texts of a table; remove it")
 
 
-def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: Any) -> None:
-    """Does what the recipe asks for before the first step: steps on texts apart and of contrast, a linear probe.
+def read_texts_apart(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: Any) -> None:
+    """Teaches the encoder what the two texts of a pair tell that are read apart, if the recipe asks for it.
+
+    No label is read, so that the models of folds can all begin with these weights.
 
     Args:
-        trainer: the trainer of a run before its first step.
-        recipe: the recipe of the run, which `check_warm_start` accepts.
-        task: the task of the training data.
-        examples: the rows of the data set that the trainer trains on.
+        trainer, recipe, task, examples: as for `warm_start`.
     """
-    # The layers of the head, found by its outputs for two short rows.
-    rows, collate, model = trainer.train_dataset, trainer.collate, trainer.model
-    shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
-    sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
-    sample.pop("labels")
-    head = find_head(model, sample)
-    if steps := int(recipe.train.get(PAIRS) or 0):
-        _learn_from_texts_apart(trainer, recipe, head, list(texts_of(task, ColumnsOf(examples)).values()), steps)
-    if steps := int(recipe.train.get(CONTRAST) or 0):
-        _contrast_classes(trainer, recipe, head, steps, task, examples)
-    if recipe.train.get(HEAD) == "probe":
-        _write_probe(trainer, head)
-
-
-def size_of_contrast(recipe: Recipe, classes: int) -> int:
-    """Returns the rows of a batch of contrast: two of each class, as far as the batch of the run goes."""
-    return min(int(recipe.train["global_train_batch_size"]), max(_LEAST_COMPARED, 2 * classes))
-
-
-def _learn_from_texts_apart(
-    trainer: BertkitTrainer, recipe: Recipe, head: Head, texts: Sequence[Sequence[str]], steps: int
-) -> None:
-    """Teaches the encoder what the two texts of a pair tell that are read apart."""
+    steps = int(recipe.train.get(PAIRS) or 0)
+    if not steps:
+        return
     losses = learn_from_texts_apart(
         trainer.model,
-        head.reads,
-        texts,
+        _head_of(trainer).reads,
+        list(texts_of(task, ColumnsOf(examples)).values()),
         trainer.processing_class,
         longest=recipe.data.max_seq_length,
         steps=steps,
@@ -114,6 +92,36 @@ def _learn_from_texts_apart(
         say(f"texts apart: {counted(steps, 'step')} have taught what each text of a pair tells by itself")
     else:
         say("texts apart: no steps, since all texts are alike")
+
+
+def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: Any) -> None:
+    """Does what the recipe asks for before the first step: steps of contrast, a linear probe.
+
+    Args:
+        trainer: the trainer of a run before its first step.
+        recipe: the recipe of the run, which `check_warm_start` accepts.
+        task: the task of the training data.
+        examples: the rows of the data set that the trainer trains on.
+    """
+    head = _head_of(trainer)
+    if steps := int(recipe.train.get(CONTRAST) or 0):
+        _contrast_classes(trainer, recipe, head, steps, task, examples)
+    if recipe.train.get(HEAD) == "probe":
+        _write_probe(trainer, head)
+
+
+def _head_of(trainer: BertkitTrainer) -> Head:
+    """Returns the layers of the head of a trainer's model, found by its outputs for the two shortest rows."""
+    rows, collate, model = trainer.train_dataset, trainer.collate, trainer.model
+    shortest = np.argsort(np.asarray(rows["length"][:]), kind="stable")[:2]
+    sample = {name: each.to(model.device) for name, each in collate([rows[int(row)] for row in shortest]).items()}
+    sample.pop("labels")
+    return find_head(model, sample)
+
+
+def size_of_contrast(recipe: Recipe, classes: int) -> int:
+    """Returns the rows of a batch of contrast: two of each class, as far as the batch of the run goes."""
+    return min(int(recipe.train["global_train_batch_size"]), max(_LEAST_COMPARED, 2 * classes))
 
 
 def _contrast_classes(

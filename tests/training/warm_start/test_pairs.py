@@ -16,7 +16,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.schedule import fitted_schedule
 from bertkit.training.warm_start.heads import find_head
-from bertkit.training.warm_start.pairs import TextsApart, learn_from_texts_apart
+from bertkit.training.warm_start.pairs import TextsApart, altered_texts, learn_from_texts_apart
 from tests.stock_models import FAMILIES, stock_checkpoint
 
 pytestmark = pytest.mark.numeric
@@ -53,10 +53,11 @@ def test_the_vector_of_the_head_learns_what_texts_tell_apart(tmp_path, family):
 
 def test_any_two_texts_are_pairs_to_learn_from():
     means = np.random.default_rng(0).normal(size=(20, 6))
-    apart = TextsApart(means, np.random.default_rng(1))
+    apart = TextsApart(means, 8, np.random.default_rng(1))
     first, second = apart.draw(3000)
     assert first.shape == second.shape == (3000,)
-    of_rows = np.abs(first - second) == 10
+    assert {*first.tolist(), *second.tolist()} == set(range(20))  # the texts of 8 rows, and 4 others
+    of_rows = (np.abs(first - second) == 8) & (np.minimum(first, second) < 8)
     assert 0.3 < of_rows.mean() < 0.4  # a third, and some of the others
     told = apart.told(first, second)
     assert told.shape == (3000, len(apart.weights))
@@ -67,9 +68,20 @@ def test_any_two_texts_are_pairs_to_learn_from():
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("rows", [1, 12])
 def test_texts_that_are_all_alike_tell_nothing(rows):
-    apart = TextsApart(np.ones((2 * rows, 6)), np.random.default_rng(1))
+    apart = TextsApart(np.ones((2 * rows + 3, 6)), rows, np.random.default_rng(1))
     assert np.isfinite(apart.weights).all()
     np.testing.assert_allclose(apart.told(*apart.draw(10)), 0, atol=1e-3)
+
+
+def test_texts_are_made_of_the_words_of_others(checkpoint):
+    texts = ["A quiet, lovely film.", "Rain in winter", "", "电影很好"]
+    made = altered_texts(texts, 300, AutoTokenizer.from_pretrained(checkpoint), 16, np.random.default_rng(0))
+    assert len(made) == 300
+    words = "A quiet , lovely film . Rain in winter 电 影 很 好".split()
+    assert {word for text in made for word in text.split()} == set(words)
+    assert len(set(made)) > 40
+    assert {"A quiet , film .", "lovely film ."} <= set(made)
+    assert any("quiet" in text and "winter" in text for text in made)
 
 
 def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys):
@@ -83,8 +95,8 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
     given = {"model": checkpoint, "train_file": path}
     run = finetune("classification", output_dir=tmp_path / "run", overrides={**small, "data.folds": 2}, **given)
     said = capsys.readouterr().err
-    assert said.count("texts apart: 100 steps") == 1  # those of the folds are quiet
-    assert "starts from a linear probe after 100 steps on texts read apart, since there are 40 rows" in said
+    assert said.count("texts apart: 300 steps") == 1  # for the models of all folds
+    assert "starts from a linear probe after 300 steps on texts read apart, since there are 40 rows" in said
     assert run.metrics["eval_samples"] == 40
     finetune(
         "classification",
@@ -98,10 +110,10 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
 def test_numbers_of_pairs_start_from_a_probe_too():
     recipe, config = load_recipe("finetune/classification", {"data.train_file": "x.csv"}), BertConfig(hidden_size=384)
     chosen, _ = fitted_schedule(recipe, 100, None, config, has_pairs=True)
-    assert (chosen.train["head"], chosen.train["pair_steps"]) == ("probe", 100)
+    assert (chosen.train["head"], chosen.train["pair_steps"]) == ("probe", 300)
     assert "contrast_steps" not in chosen.train
     of_file, _ = fitted_schedule(recipe, 100, 500, config, has_pairs=True)
-    assert (of_file.train["head"], of_file.train["pair_steps"]) == ("probe", 100)
+    assert (of_file.train["head"], of_file.train["pair_steps"]) == ("probe", 300)
     assert of_file.train["num_train_epochs"] > chosen.train["num_train_epochs"]  # the best epoch is kept
     many, _ = fitted_schedule(recipe, 1001, 500, config, has_pairs=True)
     assert "pair_steps" not in many.train
