@@ -210,10 +210,10 @@ Predicted, predicted = TaskInference, task_inference
 
 
 VALIDATION_SET = "the validation set"
-OUT_OF_FOLD = "all rows, each by a model that has not seen it"
+OUT_OF_FOLD = "all rows, each by a model that has not seen its label"
 
 OUT_OF_FOLD_FILE = "out_of_fold.jsonl"
-"""File of a run with the predictions for all rows, each by a model that has not seen it."""
+"""File of a run with the predictions for all rows, each by a model that has not seen its label."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every row of a small table is scored by a model that has not seen it, and the run's model is trained on all rows."""
+"""Every row of a small table is scored by a model that has not seen its label, and the run's model learns all rows."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     assert np.allclose(outcome.outputs, logits)
     assert "one of 2 models that had not seen it" in (run.output_dir / "README.md").read_text()
     page = (run.output_dir / "report.html").read_text()
-    assert "all rows, each by a model that has not seen it" in page
+    assert "all rows, each by a model that has not seen its label" in page
     other = train("other", train__seed=7, data__folds=2)
     assert compare(run.output_dir, other.output_dir).examples == 42
     (run.output_dir / "out_of_fold.jsonl").write_text("{}\n")
@@ -132,10 +132,10 @@ def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
 def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeypatch, tmp_path):
     predictions = ModelsOfFolds._predictions
 
-    def killed(self, fold):
+    def killed(self, fold, start):
         if fold == 3:
             raise KeyboardInterrupt
-        return predictions(self, fold)
+        return predictions(self, fold, start)
 
     monkeypatch.setattr(ModelsOfFolds, "_predictions", killed)
     with pytest.raises(KeyboardInterrupt):
