@@ -93,7 +93,7 @@ class ModelsOfFolds:
         """
         begun, folder = time.monotonic(), self.run.setup.directory.path / FOLDS_FOLDER
         say(
-            f"{self.number} folds: each row is scored by a model that has not seen its label, then one learns all rows: "
+            f"{self.number} folds: each row is scored by a model that has not seen its label, then one learns all: "
             f"{self.number + 1} models in all; --folds 0 holds rows out instead"
         )
         predicted: dict[int, np.ndarray] = {}
