@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.inference.networks import refuse_ensemble
-from bertkit.model.checkpoint.encoders import model_inputs, saved_head
-from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.model.checkpoint.encoders import check_positions, model_inputs, saved_head
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.loss_bert import mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DistillationSettings

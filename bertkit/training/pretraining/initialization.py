@@ -12,8 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from bertkit.data.corpus.sources import Source, TextLines
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import train_vocabulary
-from bertkit.model.checkpoint.encoders import check_pair_objective, head_class
-from bertkit.model.checkpoint.load import check_positions, load_config, load_tokenizer, save_tokenizer
+from bertkit.model.checkpoint.encoders import check_pair_objective, check_positions, head_class
+from bertkit.model.checkpoint.load import load_config, load_tokenizer, save_tokenizer
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
 from bertkit.runtime.errors import RecipeError
