@@ -13,7 +13,7 @@ from transformers import DistilBertConfig, DistilBertModel
 
 from bertkit import BertConfig, BertForPreTraining
 from bertkit.runtime.placement.resolve import Placement, PlacementSettings
-from bertkit.training.cpu.dropout import fast_dropout
+from bertkit.training.cpu import fast_dropout
 from bertkit.training.progress import estimate_memory, longest_input, start_lines
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10

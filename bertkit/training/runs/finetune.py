@@ -32,7 +32,7 @@ from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.record import Run, RunRecord, all_results, finite_numbers
 from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
-from bertkit.training.runs.training import begin, computing, finish, save, train, write_files_of_listeners
+from bertkit.training.runs.training import begin, computing, finish, save, train
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.phases import warm_start
 
@@ -206,7 +206,6 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
     task = fit_decisions(run.task, results["eval"], trainer, directory)
-    write_files_of_listeners(setup, task, trainer.model.config)
     if folds is not None:
         outcome = folds.outcome(task)
         folds.write(outcome)

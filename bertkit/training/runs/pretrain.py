@@ -164,7 +164,7 @@ def prepare_pretraining(
     check_processes(recipe.placement)
     recipe = checked_recipe(recipe)
     pairs = recipe.task.pair_objective
-    fixed = {
+    fixed: dict[str, Any] = {
         "train_sampling_strategy": "sequential",  # the data set has the order of the run; see PretrainingExamples
         "label_names": ["labels"] if pairs == "none" else list(PretrainingObjective.label_columns),
         "remove_unused_columns": False,
