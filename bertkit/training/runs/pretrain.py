@@ -110,15 +110,8 @@ def pretrain(
     )
     setup, record, trainer, start = prepared.setup, prepared.record, prepared.trainer, prepared.start
     with trainer.speed_ups.applied(trainer.model):
-        checkpoint = begin(
-            setup,
-            record,
-            trainer,
-            start.tokenizer,
-            "bertkit pretrain --recipe recipe.yaml --output-dir NEW",
-            logits_per_sequence=prepared.logits_per_sequence,
-            teacher_bytes=prepared.teacher_bytes,
-        )
+        command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
+        checkpoint = begin(setup, record, trainer, start.tokenizer, command)
         with computing(setup, trainer):
             metrics = train(trainer, checkpoint)
         results, facts = save(setup, trainer, metrics, checkpoint)
@@ -136,8 +129,6 @@ class PreparedPretraining:
     sources: list[Source]
     corpora: PretrainingCorpus
     examples: RunExamples
-    logits_per_sequence: int
-    teacher_bytes: int
 
 
 def prepare_pretraining(
@@ -189,11 +180,7 @@ def prepare_pretraining(
         data = {"teacher": {"source": teacher.name, "fingerprint": teacher.digest}, **data}
     curves = curve_facts(text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective)
     record = RunRecord(recipe, setup.placement, data=data, curves=curves, started=setup.started)
-    logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
-    teacher_bytes = 0 if teacher is None else teacher.nbytes
-    return PreparedPretraining(
-        setup, record, trainer, start, text.sources, text.corpora, examples, logits, teacher_bytes
-    )
+    return PreparedPretraining(setup, record, trainer, start, text.sources, text.corpora, examples)
 
 
 def _trainer(
@@ -222,16 +209,16 @@ def _trainer(
     set_attention(network, recipe, placement)
     vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
     held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
+    logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
     return trainer_class(placement)(
         what="pretrain",
         model=network,
         args=arguments,
-        objective=ReportedObjective(objective, score_names(pairs, start.token_objective)),
+        objective=ReportedObjective(objective, score_names(pairs, start.token_objective), logits),
         evaluation=PretrainingObjective(),
         scores_the_loss=True,
         precision=placement.autocast_dtype,
-        speed_ups=cpu_speed_ups(placement, compiles=arguments.torch_compile),
-        regroups=True,
+        speed_ups=cpu_speed_ups(placement, compiles=arguments.torch_compile, is_padded=True),
         train_dataset=examples.train,
         eval_dataset=held_out,
         preprocess_logits_for_metrics=reduce_logits,
