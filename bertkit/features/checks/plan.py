@@ -113,7 +113,7 @@ def disk(subject: Subject) -> Need | None:
 
 def store(subject: Subject) -> Need | None:
     """Returns the disk space of the tokenized corpus in the cache; ``None`` for fine-tuning and streams."""
-    from bertkit.training.pretraining.initialization import cache_folder
+    from bertkit.tasks.pretraining import cache_folder
 
     if subject.corpora is None or subject.corpora.facts["streamed"]:
         return None

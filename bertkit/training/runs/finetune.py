@@ -17,7 +17,6 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
-from bertkit.training.batches import check_drop_last
 from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
@@ -121,7 +120,6 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
-    check_drop_last(run.recipe, len(features["train"]))
     validation = features.get("validation")
     trainer, new_weights = run.trainer(
         features["train"],

@@ -22,7 +22,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
-from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
+from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, cache_folder, curve_facts, load_corpus
 from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
@@ -30,7 +30,7 @@ from bertkit.training.initialization import Initialization
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
-from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
+from bertkit.training.pretraining.initialization import pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.runs.directory import writes_run
