@@ -20,8 +20,8 @@ import numpy as np
 from bertkit.inference.forward import computes_beside_cores, forward_in_batches, one_ahead
 from bertkit.inference.options import EmbedOptions
 from bertkit.inference.pooling import Pooling, recorded_pooling
-from bertkit.model.checkpoint.encoders import longest_input, model_inputs
-from bertkit.model.checkpoint.load import check_positions, load_model
+from bertkit.model.checkpoint.encoders import check_positions, longest_input, model_inputs
+from bertkit.model.checkpoint.load import load_model
 from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.runtime.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.base import padded

@@ -18,8 +18,8 @@ from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.row_files import spread
 from bertkit.inference.writing import names_beside
-from bertkit.model.checkpoint.encoders import model_inputs
-from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.model.checkpoint.encoders import check_positions, model_inputs
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import DataError, PlacementError
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype

@@ -19,6 +19,7 @@ from bertkit.runtime.placement.resolve import Placement
 
 # The last two are done by listeners of a run, and by `BertkitTrainer`, whose evaluations leave out no example.
 _NOT_OF_LIBRARY = {*OWN_TRAIN_KEYS, "report_to", "dataloader_drop_last"}
+_OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
 
 def training_arguments(
@@ -72,14 +73,57 @@ def training_arguments(
     arguments.mixed_precision = "fp16" if arguments.fp16 else "no"
     # Copies from pinned memory do not wait for what the device still has to compute.
     arguments.accelerator_config.non_blocking |= arguments.dataloader_pin_memory
-    if placement.strategy == "fsdp":
-        from bertkit.training.placements.fsdp import gathering_policy
-
-        # accelerate's policy would be that of `arguments.mixed_precision`.
-        arguments.fsdp_plugin_args["mixed_precision_policy"] = gathering_policy(placement.autocast_dtype)
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # `place` selects the first GPU; otherwise transformers would use DataParallel
     return arguments
+
+
+def best_checkpoint_arguments(recipe: Recipe, metric: str | None = None) -> dict[str, Any]:
+    """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
+
+    The last checkpoint is kept as well, so that the run can be resumed.
+
+    Args:
+        recipe: a fine-tuning recipe.
+        metric: score by which checkpoints are compared, unless the recipe names another one; larger is better. None
+            while the task of the data is not known.
+
+    Raises:
+        RecipeError: the recipe does not evaluate during training.
+    """
+    train = recipe.train
+    asked = [name for name in _OFF if train.get(name)]
+    if train.get("save_strategy") == "best":
+        asked.append("save_strategy")
+    if not asked:
+        return {}
+    strategy = train.get("eval_strategy", "no")
+    if strategy == "no":
+        raise RecipeError(
+            f"train.{asked[0]}: nothing is evaluated during training; set train.eval_strategy to epoch or steps"
+        )
+    fixed: dict[str, Any] = {}
+    if metric is not None and "metric_for_best_model" not in train:
+        fixed = {"metric_for_best_model": metric, "greater_is_better": True}
+    if asked == ["save_strategy"]:
+        return fixed
+    fixed |= {
+        "load_best_model_at_end": True,
+        "restore_callback_states_from_checkpoint": "early_stopping_patience" in asked,
+    }
+    if train["save_total_limit"] == 1:
+        fixed["save_total_limit"] = 2
+    if given := [key for key in ("save_strategy", "save_steps") if key in train]:
+        saves = train.get("save_strategy", "steps")
+        if saves not in (strategy, "best"):
+            raise RecipeError(
+                f"train.{given[0]}: checkpoints are saved by {saves} and evaluated by {strategy}, so the best one is "
+                f"unknown; set train.eval_strategy to {saves}, or train.{asked[0]} to {_OFF[asked[0]]}"
+            )
+    else:
+        fixed["save_strategy"] = strategy
+        fixed["save_steps"] = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
+    return fixed
 
 
 def has_tf32(recipe: Recipe, placement: Placement) -> bool:

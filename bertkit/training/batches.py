@@ -10,7 +10,6 @@ Dimension letters: B rows of a batch, C choices, S tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -27,7 +26,6 @@ from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSa
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.placement.processes import started_processes
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import paddings_of
 
@@ -151,23 +149,6 @@ def training_order(dataset: Any, arguments: TrainingArguments) -> Sampler[int]:
 
         return DistinctBatches(order, dataset["text_ids"][:], global_batch)
     return order
-
-
-def with_whole_batches(recipe: Recipe) -> Recipe:
-    """Returns a recipe whose global batches are computed at once, for losses that compare the examples of a batch."""
-    size, placement = recipe.train["global_train_batch_size"], recipe.placement
-    if started_processes() > 1:
-        raise RecipeError(
-            f"recipe {recipe.name}: its loss compares the examples of a batch, which several processes would divide; "
-            "use one process"
-        )
-    if placement.per_device_train_batch_size not in (None, size):
-        raise RecipeError(
-            f"placement.per_device_train_batch_size: {placement.per_device_train_batch_size}, but the loss compares "
-            f"all {size} examples of a batch, which have to be computed at once; remove it, or set "
-            "train.global_train_batch_size to it"
-        )
-    return replace(recipe, placement=replace(placement, per_device_train_batch_size=size))
 
 
 def check_drop_last(recipe: Recipe, inputs: int) -> None:

@@ -25,12 +25,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from bertkit.recipe.fields import LOGGING_STEPS
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import JOINED
-
-_OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
 
 def evaluation_order(dataset: Any) -> np.ndarray | None:
@@ -168,54 +165,6 @@ def in_float32(model: PreTrainedModel) -> Iterator[None]:
     finally:
         if is_flash:
             model.set_attn_implementation(kernel)
-
-
-def best_checkpoint_arguments(recipe: Recipe, metric: str | None = None) -> dict[str, Any]:
-    """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
-
-    The last checkpoint is kept as well, so that the run can be resumed.
-
-    Args:
-        recipe: a fine-tuning recipe.
-        metric: score by which checkpoints are compared, unless the recipe names another one; larger is better. None
-            while the task of the data is not known.
-
-    Raises:
-        RecipeError: the recipe does not evaluate during training.
-    """
-    train = recipe.train
-    asked = [name for name in _OFF if train.get(name)]
-    if train.get("save_strategy") == "best":
-        asked.append("save_strategy")
-    if not asked:
-        return {}
-    strategy = train.get("eval_strategy", "no")
-    if strategy == "no":
-        raise RecipeError(
-            f"train.{asked[0]}: nothing is evaluated during training; set train.eval_strategy to epoch or steps"
-        )
-    fixed: dict[str, Any] = {}
-    if metric is not None and "metric_for_best_model" not in train:
-        fixed = {"metric_for_best_model": metric, "greater_is_better": True}
-    if asked == ["save_strategy"]:
-        return fixed
-    fixed |= {
-        "load_best_model_at_end": True,
-        "restore_callback_states_from_checkpoint": "early_stopping_patience" in asked,
-    }
-    if train["save_total_limit"] == 1:
-        fixed["save_total_limit"] = 2
-    if given := [key for key in ("save_strategy", "save_steps") if key in train]:
-        saves = train.get("save_strategy", "steps")
-        if saves not in (strategy, "best"):
-            raise RecipeError(
-                f"train.{given[0]}: checkpoints are saved by {saves} and evaluated by {strategy}, so the best one is "
-                f"unknown; set train.eval_strategy to {saves}, or train.{asked[0]} to {_OFF[asked[0]]}"
-            )
-    else:
-        fixed["save_strategy"] = strategy
-        fixed["save_steps"] = train.get("eval_steps") or train["logging_steps"] or LOGGING_STEPS
-    return fixed
 
 
 def best_step_message(trainer: Trainer) -> str | None:

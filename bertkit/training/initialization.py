@@ -10,8 +10,8 @@ from typing import Any
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from bertkit.data.corpus.settings import TokenObjective
-from bertkit.model.checkpoint.encoders import head_class
-from bertkit.model.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
+from bertkit.model.checkpoint.encoders import check_positions, head_class
+from bertkit.model.checkpoint.load import StoredConfig, load_model, load_tokenizer, read_config
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.recipe.load import Recipe

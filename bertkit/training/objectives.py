@@ -89,17 +89,17 @@ class WeightedTask(Objective):
         return present[labels.where(is_labelled, 0)].where(is_labelled, 0.0)
 
 
-def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> None:
+def check_class_weights(recipe: Recipe, names: Sequence[str]) -> None:
     """Checks ``train.class_weights``; RecipeError if the value is not valid, or not together with another value.
 
     Args:
         recipe: the recipe of a fine-tuning.
-        names: the classes of the task, see `weighted_labels`; ``None`` before the data are read.
+        names: the classes of the task, see `weighted_labels`.
     """
     given, key = recipe.train.get("class_weights"), f"recipe {recipe.name}: train.class_weights"
     if given is None:
         return
-    if names is not None and not names:
+    if not names:
         raise RecipeError(f"{key}: this task has no classes to weight; remove it")
     if recipe.train.get("label_smoothing_factor"):
         raise RecipeError(f"{key}: does not work together with train.label_smoothing_factor; remove one of them")
@@ -109,11 +109,12 @@ def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> N
                 f"{key}: expected balanced, focal, focal:EXPONENT, or a weight for each label, got {given!r}"
             )
         return
-    wrong = [name for name, weight in given.items() if not _is_weight(weight)]
+    numbers = {name: weight for name, weight in given.items() if type(weight) in (int, float)}
+    wrong = [name for name in given if not 0 < numbers.get(name, 0) < math.inf]
     if wrong:
         raise RecipeError(f"{key}: {wrong[0]}: expected a positive number, got {given[wrong[0]]!r}")
-    unknown = [str(name) for name in given if names is not None and str(name) not in names]
-    if unknown and names is not None:
+    unknown = [str(name) for name in given if str(name) not in names]
+    if unknown:
         raise RecipeError(f"{key}: {unknown[0]!r} is no label of the training data{did_you_mean(unknown[0], names)}")
 
 
@@ -184,7 +185,3 @@ def _focus(value: str) -> float | None:
     except ValueError:
         return None
     return focus if 0 < focus < math.inf else None
-
-
-def _is_weight(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

@@ -91,8 +91,8 @@ def test_gpus_get_lengths_of_multiples_of_8(
 
     of_placement = runs_resolve.padded_length
 
-    def padded_length(placement: Placement, **given: Any) -> Any:
-        return of_placement(replace(placement, device=device), **given)
+    def padded_length(placement: Placement, *given: Any) -> Any:
+        return of_placement(replace(placement, device=device), *given)
 
     def first_batches(trainer: BertkitTrainer, **_: Any) -> None:
         for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):

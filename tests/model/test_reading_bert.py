@@ -16,7 +16,7 @@ from bertkit import (
     BertForSequenceClassification,
     BertModel,
 )
-from bertkit.training.cpu.dropout import fast_dropout
+from bertkit.training.cpu import fast_dropout
 
 pytestmark = pytest.mark.numeric
 

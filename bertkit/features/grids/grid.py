@@ -27,7 +27,7 @@ from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import is_labelled
-from bertkit.training.evaluation import best_checkpoint_arguments
+from bertkit.training.arguments import best_checkpoint_arguments
 from bertkit.training.initialization import finetuning_start
 from bertkit.training.runs.directory import check_place, contents
 from bertkit.training.runs.training import set_up

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.files import write_whole
+from bertkit.runtime.files import write_json, write_whole
 from bertkit.runtime.progress import say
 from bertkit.training.runs.listeners import EndOfRun, Listener
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
-    from bertkit.tasks.base import Task
 
 
 class CardListener(Listener):
@@ -22,15 +16,14 @@ class CardListener(Listener):
     place = 20  # the card shows parts of the report
     leaves = "model card"
 
-    def checkpoint_files(self, task: Task, config: PreTrainedConfig) -> dict[str, Any]:
-        from bertkit.features.sharing.kinds import shared
-
-        return shared(task).files_of_others(config)
-
     def on_end(self, end: EndOfRun) -> None:
         from bertkit.features.sharing.card_facts import CardReport, card_of
+        from bertkit.features.sharing.kinds import shared
         from bertkit.features.sharing.model_card import model_card, recorded_card
 
+        for name, content in ({} if end.task is None else shared(end.task).files_of_others(end.config)).items():
+            (end.folder / name).parent.mkdir(exist_ok=True)
+            write_json(end.folder / name, content)
         card = card_of(end)
         if "report" in end.shown:
             card = replace(card, report=CardReport(**end.shown["report"]))

@@ -219,6 +219,20 @@ def longest_input(config: PreTrainedConfig) -> int:
     return config.max_position_embeddings
 
 
+def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) -> None:
+    """Checks that inputs do not exceed the positions of a model.
+
+    Raises:
+        RecipeError: ``max_seq_length`` exceeds the number of positions.
+    """
+    longest = longest_input(config)
+    if max_seq_length > longest:
+        raise RecipeError(
+            f"data.max_seq_length: {max_seq_length} tokens, but {name} has {longest} positions; "
+            f"set --max-seq-length to at most {longest}"
+        )
+
+
 def positions_follow_padding(config: PreTrainedConfig) -> bool:
     """Returns whether the first position of an encoder is the id of the padding token plus one, as of RoBERTa."""
     return config.model_type in _POSITIONS_AFTER_PADDING
@@ -252,42 +266,6 @@ def label_fields(names: Sequence[str]) -> dict[str, Any]:
         "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
     }
-
-
-def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Reorders a loaded head to the new labels, or reinitialises it if they differ and returns the weights' names.
-
-    transformers loads a head whenever its shape fits, even if its classes are other ones.
-
-    Args:
-        model: the loaded model with a classification head.
-        before: names of the labels that the head was trained for, in the order of their ids.
-        now: names of the new labels, in the order of their ids.
-    """
-    import torch
-    from torch import nn
-
-    if list(before) == list(now):
-        return []
-    prefix = f"{model.base_model_prefix}."
-    head = {name: module for name, module in model.named_modules() if name and not f"{name}.".startswith(prefix)}
-    if sorted(before) == sorted(now):
-        order = torch.tensor([before.index(name) for name in now])
-        linear = [module for module in head.values() if isinstance(module, nn.Linear)]
-        last = [module for module in linear if module.out_features == len(now)][-1]
-        with torch.no_grad():
-            for parameter in last.parameters():
-                parameter.copy_(parameter[order])
-        return []
-    for module in head.values():
-        for parameter in module.parameters(recurse=False):
-            parameter._is_hf_initialized = False  # otherwise transformers keeps the loaded weights
-        model._init_weights(module)
-    return sorted(
-        f"{name}.{parameter}"
-        for name, module in head.items()
-        for parameter, _ in module.named_parameters(recurse=False)
-    )
 
 
 # ---- new weights ---------------------------------------------------------------------------------------------------

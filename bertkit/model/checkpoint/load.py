@@ -19,8 +19,6 @@ from bertkit.model.checkpoint.encoders import (
     check_encoder,
     config_class,
     head_class,
-    longest_input,
-    match_labels,
     own_fields,
 )
 from bertkit.model.checkpoint.faults import (
@@ -159,16 +157,17 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
     check_folder(name_or_path, "config.json")
     check_object(name_or_path, "config.json")
     with reading(name_or_path, "config.json"):
-        stored, _ = PreTrainedConfig.get_config_dict(name_or_path)
-    family = stored.get("model_type")
-    if not isinstance(family, str):
-        raise CheckpointError(
-            f"{name_or_path}: config.json has the model_type {family!r}; expected the name of an encoder, such as bert"
-        )
-    if family not in BERT and not any_encoder:
-        raise CheckpointError(f"{name_or_path}: a checkpoint of type {family!r}; expected BERT ({' or '.join(BERT)})")
-    configuration = config_class(family, name_or_path)
-    with reading(name_or_path, "config.json"):
+        family = PreTrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+        if not isinstance(family, str):
+            raise CheckpointError(
+                f"{name_or_path}: config.json has the model_type {family!r}; expected the name of an encoder, such as "
+                "bert"
+            )
+        if family not in BERT and not any_encoder:
+            raise CheckpointError(
+                f"{name_or_path}: a checkpoint of type {family!r}; expected BERT ({' or '.join(BERT)})"
+            )
+        configuration = config_class(family, name_or_path)
         fields, _ = configuration.get_config_dict(name_or_path)  # a file may hold several; each class reads its own
     if fields.get("quantization_config") is not None:
         raise CheckpointError(
@@ -177,20 +176,6 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
         )
     fields = {key: value for key, value in fields.items() if key not in _OF_THE_CALLER}
     return StoredConfig(name_or_path, fields, configuration)
-
-
-def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) -> None:
-    """Checks that inputs do not exceed the positions of a model.
-
-    Raises:
-        RecipeError: ``max_seq_length`` exceeds the number of positions.
-    """
-    longest = longest_input(config)
-    if max_seq_length > longest:
-        raise RecipeError(
-            f"data.max_seq_length: {max_seq_length} tokens, but {name} has {longest} positions; "
-            f"set --max-seq-length to at most {longest}"
-        )
 
 
 @without_collector()
@@ -250,6 +235,42 @@ def load_model(
     return model, lost
 
 
+def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Reorders a loaded head to the new labels, or reinitialises it if they differ and returns the weights' names.
+
+    transformers loads a head whenever its shape fits, even if its classes are other ones.
+
+    Args:
+        model: the loaded model with a classification head.
+        before: names of the labels that the head was trained for, in the order of their ids.
+        now: names of the new labels, in the order of their ids.
+    """
+    import torch
+    from torch import nn
+
+    if list(before) == list(now):
+        return []
+    prefix = f"{model.base_model_prefix}."
+    head = {name: module for name, module in model.named_modules() if name and not f"{name}.".startswith(prefix)}
+    if sorted(before) == sorted(now):
+        order = torch.tensor([before.index(name) for name in now])
+        linear = [module for module in head.values() if isinstance(module, nn.Linear)]
+        last = [module for module in linear if module.out_features == len(now)][-1]
+        with torch.no_grad():
+            for parameter in last.parameters():
+                parameter.copy_(parameter[order])
+        return []
+    for module in head.values():
+        for parameter in module.parameters(recurse=False):
+            parameter._is_hf_initialized = False  # otherwise transformers keeps the loaded weights
+        model._init_weights(module)
+    return sorted(
+        f"{name}.{parameter}"
+        for name, module in head.items()
+        for parameter, _ in module.named_parameters(recurse=False)
+    )
+
+
 def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_path: str, new_head: bool) -> list[str]:
     """Returns the names of the weights that were initialised at random, if these may be.
 
@@ -307,7 +328,6 @@ def load_tokenizer(
         CheckpointError: the tokenizer cannot be loaded, is not a fast tokenizer, needs code from the checkpoint, lacks
             a required token, or does not fit the model.
     """
-    check_folder(name_or_path, *_TOKENIZER_FILES)
     settings = tokenizer_settings(name_or_path)
     with reading(name_or_path, "tokenizer"):
         code = settings.get("auto_map")  # a list in old checkpoints
@@ -345,7 +365,12 @@ def load_tokenizer(
 
 
 def tokenizer_settings(name_or_path: str | Path) -> dict[str, Any]:
-    """Returns the content of ``tokenizer_config.json``, empty if there is none; CheckpointError if it is damaged."""
+    """Returns the content of ``tokenizer_config.json``, empty if there is none.
+
+    Raises:
+        CheckpointError: it is damaged, or there is no tokenizer.
+    """
+    check_folder(name_or_path, *_TOKENIZER_FILES)
     check_object(name_or_path, "tokenizer_config.json")
     with reading(name_or_path, "tokenizer"):
         file = Path(name_or_path) / "tokenizer_config.json"

@@ -208,13 +208,16 @@ class ProcessesNeeded(PlacementError):
         self.num_processes = num_processes
 
 
-def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128) -> Placement:
+def place(
+    settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128, *, joins_batch: bool = False
+) -> Placement:
     """Resolves the placement of a run on this machine and divides its global batch.
 
     Args:
         settings: settings of the ``placement`` block.
         global_train_batch_size: sequences per optimizer step over all processes, at least 1.
         max_seq_length: maximum number of tokens of a sequence.
+        joins_batch: the loss compares the sequences of a global batch, which is computed at once.
 
     Raises:
         ProcessesNeeded: as `check_processes`.
@@ -224,6 +227,12 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
     check_processes(settings)
     device = find_device(settings)
     num_processes = started_processes()
+    whole = (None, global_train_batch_size)
+    if joins_batch and (num_processes > 1 or settings.per_device_train_batch_size not in whole):
+        raise PlacementError(
+            f"placement: the loss compares all {global_train_batch_size} examples of a batch, which have to be "
+            "computed at once: use one process, and placement.per_device_train_batch_size=null"
+        )
     if global_train_batch_size % num_processes:
         raise PlacementError(
             f"train.global_train_batch_size: {global_train_batch_size} sequences cannot be divided evenly among "
@@ -231,7 +240,8 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
         )
     per_process = global_train_batch_size // num_processes
     usual = _USUAL_TOKENS.get(device, _USUAL_TOKENS["cuda"]) // max(max_seq_length, 128)
-    per_device = settings.per_device_train_batch_size or largest_divisor(per_process, max(usual, 1))
+    usual = per_process if joins_batch else largest_divisor(per_process, max(usual, 1))
+    per_device = settings.per_device_train_batch_size or usual
     if per_process % per_device:
         works = ", ".join(str(size) for size in range(1, per_process + 1) if per_process % size == 0)
         raise PlacementError(
@@ -260,8 +270,7 @@ def check_processes(settings: PlacementSettings) -> None:
     Raises:
         ProcessesNeeded: the placement needs several processes, and there is no launcher.
         PlacementError: the launcher has started a different number; the number is not given and cannot be inferred;
-            ``fsdp`` has only one process; or several GPUs are visible to one process (transformers would silently wrap
-            the model in DataParallel).
+            ``fsdp`` has only one process; or one process sees several GPUs, for which transformers has DataParallel.
     """
     world = os.environ.get("WORLD_SIZE")
     if world is not None:

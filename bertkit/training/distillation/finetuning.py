@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.inference.networks import refuse_ensemble
-from bertkit.model.checkpoint.encoders import model_inputs, saved_head
-from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.model.checkpoint.encoders import check_positions, model_inputs, saved_head
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.loss_bert import mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DistillationSettings
@@ -119,7 +119,7 @@ class TaughtTask(Objective):
     """
 
     def __init__(self, task: Objective, kind: Distilled, teacher: FinetunedTeacher, student: PreTrainedModel):
-        self._task, self._kind, self._teacher = task, kind, teacher
+        self._task, self._kind, self._teacher, self.teacher_bytes = task, kind, teacher, teacher.nbytes
         self._recorder = OutputRecorder({HIDDEN: computing_all(student)} if teacher.settings.hidden else {})
         extra = [name for name in teacher.inputs if name not in model_inputs(student.config)]
         self.label_columns: Sequence[str] = (*task.label_columns, _ROWS, _TOKENS, *extra)

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.inference.networks import refuse_ensemble
-from bertkit.model.checkpoint.encoders import MASKED_LM_HEADS, model_inputs, saved_head
-from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.model.checkpoint.encoders import MASKED_LM_HEADS, check_positions, model_inputs, saved_head
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
@@ -229,7 +229,7 @@ class TaughtPretraining(PretrainingObjective):
     """
 
     def __init__(self, teacher: PretrainedTeacher, student: PreTrainedModel):
-        self._teacher = teacher
+        self._teacher, self.teacher_bytes = teacher, teacher.nbytes
         self._recorder = teacher.recorder_of(student)
         teacher.freeze_unreached(student, self._recorder)
 

@@ -63,6 +63,8 @@ class ShardedTrainer(BertkitTrainer):
         # Heads return views, such as the start logits; they are not modified in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
+        # accelerate's policy would be that of `args.mixed_precision`.
+        args.fsdp_plugin_args["mixed_precision_policy"] = gathering_policy(kwargs.get("precision"))
         self._evaluated_model: PreTrainedModel | None = None
         super().__init__(model=model, args=args, **kwargs)
 

@@ -12,8 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from bertkit.data.corpus.sources import Source, TextLines
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import train_vocabulary
-from bertkit.model.checkpoint.encoders import check_pair_objective, head_class
-from bertkit.model.checkpoint.load import check_positions, load_config, load_tokenizer, save_tokenizer
+from bertkit.model.checkpoint.encoders import check_pair_objective, check_positions, head_class
+from bertkit.model.checkpoint.load import load_config, load_tokenizer, save_tokenizer
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
 from bertkit.runtime.errors import RecipeError
@@ -24,14 +24,6 @@ from bertkit.runtime.version import __version__
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.initialization import Initialization, kept_layers, of_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
-
-
-def cache_folder() -> Path:
-    """Returns the cache folder of tokenizers and tokenized corpora: ``bertkit`` in the Hugging Face home
-    (``HF_HOME``)."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(HF_HOME) / "bertkit"
 
 
 def pretraining_model(start: Initialization) -> PreTrainedModel:

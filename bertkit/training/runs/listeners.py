@@ -109,10 +109,6 @@ class Listener:
     def on_first_files(self) -> None:
         """Adds to the first files of the run directory, in the main process."""
 
-    def checkpoint_files(self, task: Task, config: PreTrainedConfig) -> dict[str, Any]:
-        """Returns files that other libraries need beside the weights: path → content, as JSON."""
-        return {}
-
     def on_end(self, end: EndOfRun) -> None:
         """Does something with a finished run, in the main process."""
 

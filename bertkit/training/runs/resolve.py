@@ -26,10 +26,10 @@ from bertkit.tasks.folds import load_splits, number_of_folds
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
-from bertkit.training.arguments import check_schedule, training_arguments
-from bertkit.training.batches import compiled_length, multiple_of_8, padded_to, with_whole_batches
-from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.evaluation import best_checkpoint_arguments, check_early_stopping
+from bertkit.training.arguments import best_checkpoint_arguments, check_schedule, training_arguments
+from bertkit.training.batches import check_drop_last, compiled_length, multiple_of_8, padded_to
+from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
+from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
 from bertkit.training.runs.training import RunSetup, set_attention, set_up, trainer_class
@@ -113,10 +113,10 @@ class FineTuning:
         of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
         objective = of_labels
         # What makes batches: the inputs of both models, in the lengths that the device needs.
+        check_drop_last(recipe, len(rows))
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
-        collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
-        if length := padded_length(placement, compiles=speed_ups.compiles):
+        if length := padded_length(placement, speed_ups):
             collate = padded_to(partial(length, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
         if self.teacher is not None:
             from bertkit.training.distillation.finetuning import taught_task
@@ -140,13 +140,15 @@ class FineTuning:
         return trainer, new_weights
 
 
-def padded_length(placement: Placement, *, compiles: bool) -> Callable[[int, int], int] | None:
+def padded_length(placement: Placement, speed_ups: CpuSpeedUps) -> Callable[[int, int], int] | None:
     """Returns the function that computes the length to pad a batch to, from the maximum of the run and the length of
     the batch; None if batches keep their length."""
     if placement.fixed_shapes:
         return max
-    if compiles:
+    if speed_ups.compiles:
         return compiled_length
+    if speed_ups.is_on:
+        return rounded_length
     return multiple_of_8 if placement.device == "cuda" else None
 
 
@@ -172,25 +174,26 @@ def resolve(
         BertkitError: the encoder or the data cannot be read, or values of the recipe exclude each other.
     """
     task = task_of_recipe(recipe)
-    if task.joins_batch:
-        recipe = with_whole_batches(recipe)
     fixed: dict[str, Any] = {"remove_unused_columns": False, "label_names": list(task.label_columns)}
+    check_schedule(recipe)
+    kept = best_checkpoint_arguments(recipe)
     setup = set_up(
         recipe,
         output_dir,
         resume=resume,
         push_to_hub=push_to_hub,
         scratch=scratch,
+        joins_batch=task.joins_batch,
         **fixed,
-        **best_checkpoint_arguments(recipe),
+        **kept,
     )
+    if recipe.is_tuned:
+        check_tuning(recipe, setup.placement)
     further = further_metrics(getattr(recipe.task, "metrics", ()))
     start = finetuning_start(recipe)
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
     setup.directory.check_recipe(recipe)
-    if recipe.is_warm:
-        check_warm_start(recipe, task)
     start = start.of_task(task, recipe.config_changes)
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
     fixed["reaches_all_weights"] = start.reaches_all_weights
@@ -210,17 +213,12 @@ def resolve(
 def _load(
     recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback], with_tests: bool
 ) -> tuple[Task, dict[str, Split], int]:
-    """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits.
+    """Reads the data, and checks the weights of their classes; prints the sizes of the splits.
 
     Returns:
         The task of the data, the splits, and the number of folds whose models score the training rows; with 0 there is
         a validation set.
     """
-    check_schedule(recipe)
-    if recipe.is_weighted:
-        check_class_weights(recipe)
-    if recipe.is_tuned:
-        check_tuning(recipe, setup.placement)
     names = [name for name in task.splits if with_tests or is_labelled(name)]
     may_score_all = may_score_by_folds(recipe, task, setup, callbacks)
     if may_score_all:
@@ -239,7 +237,13 @@ def _load(
 def _fit_to_data(
     recipe: Recipe, task: Task, splits: dict[str, Split], folds: int, start: Initialization
 ) -> tuple[Recipe, Task]:
-    """Returns the final recipe, with the schedule and the folds that follow from the data, and the task with them."""
+    """Returns the final recipe, with the schedule and the folds that follow from the data, and the task with them.
+
+    Raises:
+        RecipeError: the task has not what is asked for before the first step.
+    """
+    if recipe.is_warm:
+        check_warm_start(recipe, task)
     chosen = ""
     if recipe.train.get(FITS_DATA):
         train = splits["train"].examples

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import PlacementError, RecipeError
-from bertkit.runtime.files import disk_faults, write_json
+from bertkit.runtime.files import disk_faults
 from bertkit.runtime.placement.processes import failing_together, from_main_process, is_main_process
 from bertkit.runtime.placement.resolve import JOINED, Placement, place
 from bertkit.runtime.progress import say, without_library_bars
-from bertkit.tasks.base import Task
 from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
 from bertkit.training.progress import start_lines
@@ -56,6 +55,7 @@ def set_up(
     resume: bool = False,
     push_to_hub: str | None = None,
     scratch: Path | None = None,
+    joins_batch: bool = False,
     **fixed: Any,
 ) -> RunSetup:
     """Checks all of a run that needs no data, and starts its process group.
@@ -65,6 +65,7 @@ def set_up(
         output_dir, resume: as for `RunDirectory`.
         push_to_hub: Hub repository to push the finished run to, or ``None``.
         scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
+        joins_batch: as for `place`.
         fixed: ``TrainingArguments`` that the kind of run determines instead of the recipe, to be checked too.
 
     Raises:
@@ -73,7 +74,8 @@ def set_up(
     """
     directory = RunDirectory(output_dir, resume)
     directory.check_recipe(recipe)
-    placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
+    size, longest = recipe.train["global_train_batch_size"], recipe.data.max_seq_length
+    placement = place(recipe.placement, size, longest, joins_batch=joins_batch)
     listeners = listeners_of(recipe, directory.path, push_to_hub)
     for each in listeners:
         each.check()
@@ -135,9 +137,6 @@ def begin(
     trainer: BertkitTrainer,
     tokenizer: PreTrainedTokenizerBase,
     command: str,
-    *,
-    logits_per_sequence: int = 0,
-    teacher_bytes: int = 0,
 ) -> Path | None:
     """Prints the resources, tells the listeners of the run, and writes its first files; a collective call.
 
@@ -146,7 +145,6 @@ def begin(
         record: what ``run.json`` says of the run at its start.
         trainer, tokenizer: of the model.
         command: repeats the run.
-        logits_per_sequence, teacher_bytes: as for `start_lines`.
 
     Returns:
         The checkpoint to resume from; None if there is none.
@@ -154,9 +152,7 @@ def begin(
     directory, listeners = setup.directory, setup.listeners
     for callback in [callback for each in listeners for callback in each.callbacks()]:
         trainer.add_callback(callback)
-    facts = logits_per_sequence, teacher_bytes, bool(trainer.args.tf32)
-    longest = record.recipe.data.max_seq_length
-    for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
+    for line in start_lines(trainer, setup.placement, record.recipe.data.max_seq_length):
         say(line)
     with failing_together():  # all processes check the directory before the first one writes to it
         directory.check_data(record.data)
@@ -222,20 +218,6 @@ def save(
         results["eval"] = finite_numbers({**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
     return results, {"resumed_from_step": resumed_from, "kept": kept}
-
-
-def write_files_of_listeners(setup: RunSetup, task: Task, config: PreTrainedConfig) -> None:
-    """Writes what other libraries need to load a checkpoint of this kind, beside its weights."""
-    files: dict[str, Any] = {}
-    for each in setup.listeners:
-        files |= each.checkpoint_files(task, config)
-    if not files:
-        return
-    with setup.directory.files() as folder:
-        if is_main_process():
-            for name, content in files.items():
-                (folder / name).parent.mkdir(exist_ok=True)
-                write_json(folder / name, content)
 
 
 def finish(

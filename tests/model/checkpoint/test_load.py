@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-from bertkit.model.checkpoint.encoders import head_class
-from bertkit.model.checkpoint.load import check_positions, load_config, load_model, load_tokenizer, save_tokenizer
+from bertkit.model.checkpoint.encoders import check_positions, head_class
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 

@@ -298,7 +298,7 @@ def test_another_family(stock_models, tmp_path):
 
 
 def test_a_divided_batch_is_refused(run, tmp_path):
-    with pytest.raises(RecipeError, match="compares all 6 examples of a batch"):
+    with pytest.raises(PlacementError, match="compares all 6 examples of a batch"):
         run("pairs", tmp_path / "run", overrides={"placement.per_device_train_batch_size": 3})
     assert not (tmp_path / "run").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.training import cpu as module
-from bertkit.training.cpu import bucket_lengths, group_by_length, rounded_length
+from bertkit.training.batches import padded_to
+from bertkit.training.cpu import group_by_length, rounded_length
+from bertkit.training.runs import resolve as module
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, assert_same_runs
 from tests.training.runs.test_pretrain import curve, run
@@ -29,21 +31,21 @@ def test_lengths_are_rounded_up_to_the_longest(length, expected):
     def collate(rows: list[int]) -> dict[str, torch.Tensor]:
         return {"input_ids": torch.ones(len(rows), length, dtype=torch.long), "labels": torch.tensor(rows)}
 
-    batch = bucket_lengths(collate, TOKENIZER, 500, ["labels"])([5, 6])
+    batch = padded_to(partial(rounded_length, 500), collate, TOKENIZER, ["labels"])([5, 6])
     assert batch["input_ids"].tolist() == [[1] * length + [TOKENIZER.pad_token_id] * (expected - length)] * 2
     assert batch["labels"].tolist() == [5, 6]
 
 
 def test_few_lengths_are_at_most_a_sixteenth_longer():
     lengths = range(1, 513)
-    assert all(length <= rounded_length(length) <= length * 17 / 16 for length in lengths)
-    assert len({rounded_length(length) for length in lengths}) == 96
+    assert all(length <= rounded_length(512, length) <= length * 17 / 16 for length in lengths)
+    assert len({rounded_length(512, length) for length in lengths}) == 96
 
 
 @pytest.fixture
 def train(tuned, glue, monkeypatch):
     """Fine-tunes into a folder of the given name; lengths grow by 3, since these texts are too short for rounding."""
-    monkeypatch.setattr(module, "rounded_length", lambda length: length + 3)
+    monkeypatch.setattr(module, "rounded_length", lambda longest, length: min(length + 3, longest))
 
     def run(name: str, **placement: Any) -> Any:
         overrides = {**SMALL, "data.max_seq_length": 16, "data.max_train_samples": 27}

@@ -6,7 +6,6 @@ import dataclasses
 import platform
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +18,10 @@ from bertkit.runtime.placement import processor
 from bertkit.runtime.placement.processor import OneDnnLinear
 from bertkit.runtime.placement.resolve import Placement, PlacementSettings, place
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.cpu import attention_kernel, cpu_speed_ups
+from bertkit.training.cpu import attention_kernel, cpu_speed_ups, rounded_length
+from bertkit.training.runs.resolve import padded_length
 
-TOKENIZER: Any = SimpleNamespace(pad_token_id=0, pad_token_type_id=0)
-ALL = {"collator", "micro_batches", "dropout", "products"}
+ALL = {"lengths", "micro_batches", "dropout", "products"}
 
 
 def placement(**changes: Any) -> Placement:
@@ -34,15 +33,12 @@ def placement(**changes: Any) -> Placement:
 
 def found(where: Placement, compiles: bool) -> set[str]:
     """Which of them change what they are given."""
-    speed_ups = cpu_speed_ups(where, compiles=compiles)
-
-    def collate(rows: Any) -> Any:
-        return rows
+    speed_ups = cpu_speed_ups(where, compiles=compiles, is_padded=True)
 
     batches = [{"input_ids": torch.ones(2, 9), "attention_mask": torch.ones(2, 9, dtype=torch.long)}]
     names = set()
-    if speed_ups.collator(collate, TOKENIZER, 128, ["labels"]) is not collate:
-        names.add("collator")
+    if padded_length(where, speed_ups) is rounded_length:
+        names.add("lengths")
     if speed_ups.micro_batches(batches) is not batches:
         names.add("micro_batches")
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
@@ -65,7 +61,7 @@ def found(where: Placement, compiles: bool) -> set[str]:
         ({}, False, ALL),
         ({"cpu_speed_ups": False}, False, set()),
         ({"device": "cuda"}, False, set()),
-        ({"fixed_shapes": True}, False, ALL - {"collator", "micro_batches"}),
+        ({"fixed_shapes": True}, False, ALL - {"lengths", "micro_batches"}),
         ({}, True, set()),
         ({"strategy": "fsdp", "num_processes": 2}, False, ALL),
     ],

@@ -9,8 +9,8 @@ from torch import nn
 from bertkit.model.checkpoint.encoders import head_class, own_fields
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
-from bertkit.training.cpu import dropout as module
-from bertkit.training.cpu.dropout import (
+from bertkit.training import cpu as module
+from bertkit.training.cpu import (
     ATTENTION,
     FastDropout,
     _softmax_,
