@@ -247,9 +247,9 @@ def _rows_or_lines(
         if is_table(input_file):
             return read_table_parts(input_file, size, on_progress, left_out)
         if str(input_file) == _STDIN:
-            return _lines_of_stdin(size)
+            return _lines(decode_pieces(_bytes_of_stdin(), "standard input"), size, as_they_arrive=True)
         contents = as_utf8(read_shares(input_file, "", on_progress), str(input_file))
-        return _lines_of_pieces(decode_pieces(contents, str(input_file)), size)
+        return _lines(decode_pieces(contents, str(input_file)), size)
 
     first = 0
     with iterating(parts()) as remaining:
@@ -264,30 +264,23 @@ def _rows_or_lines(
         say(empty)
 
 
-def _lines_of_stdin(size: int) -> Iterator[list[str]]:
-    """Yields the lines of stdin as they arrive, at most ``size`` at once."""
+def _bytes_of_stdin() -> Iterator[bytes]:
     if sys.stdin is None:  # so Python represents a closed one
         raise DataError(f"--input {_STDIN}: standard input is closed")
     pipe = cast(BufferedIOBase, sys.stdin.buffer)
-
-    def read_pipe() -> Iterator[bytes]:
-        try:
-            yield from iter(lambda: pipe.read1(_PIPE_BYTES), b"")
-        except OSError as error:
-            raise DataError(f"--input {_STDIN}: standard input cannot be read: {error.strerror or error}") from error
-
-    for piece in decode_pieces(read_pipe(), "standard input"):
-        lines = whole_lines(piece)
-        yield from (lines[at : at + size] for at in range(0, len(lines), size))
+    try:
+        yield from iter(lambda: pipe.read1(_PIPE_BYTES), b"")
+    except OSError as error:
+        raise DataError(f"--input {_STDIN}: standard input cannot be read: {error.strerror or error}") from error
 
 
-def _lines_of_pieces(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields the lines of a text that comes in pieces, ``size`` at once."""
+def _lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -> Iterator[list[str]]:
+    """Yields the lines of a text that comes in pieces, ``size`` at once, or at most as many as have arrived."""
     waiting: list[str] = []
     with iterating(pieces) as remaining:
         for piece in remaining:
             waiting += whole_lines(piece)
-            while len(waiting) >= size:
+            while len(waiting) >= size or (waiting and as_they_arrive):
                 yield waiting[:size]
                 del waiting[:size]
     if waiting:

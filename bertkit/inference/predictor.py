@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bertkit.data.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
-from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.forward import asks_to_join, forward_in_batches, join_sequences
 from bertkit.inference.inputs import list_of_texts, with_words
-from bertkit.inference.joining import asks_to_join, join_sequences
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference

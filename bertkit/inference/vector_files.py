@@ -27,8 +27,7 @@ from bertkit.inference.inputs import (
     readable,
 )
 from bertkit.inference.loaded import load
-from bertkit.inference.options import EmbedOptions
-from bertkit.inference.pooling import Pooling
+from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.runtime.errors import DataError, OutputError

@@ -12,8 +12,8 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
-from bertkit.cli.features import OptionsOfFeature, new_app
 from bertkit.cli.finetune import glue_tasks
+from bertkit.cli.groups import OptionsOfFeature, new_app
 from bertkit.cli.printing import print_next, print_result
 from bertkit.cli.training import Training, overrides
 from bertkit.runtime.errors import RecipeError

@@ -10,7 +10,7 @@ from bertkit.features.sharing.kinds import shared, write_files_of_others
 from bertkit.features.sharing.sentence_embedding import write_sentence_transformers
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.inference.networks import refuse_ensemble
-from bertkit.inference.pooling import Pooling
+from bertkit.inference.options import Pooling
 from bertkit.model.checkpoint.encoders import head_of
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
