@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.features.explain.attribution import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import number_of_window
-from bertkit.features.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.progress import counted

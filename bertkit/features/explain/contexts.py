@@ -137,7 +137,7 @@ class WordContexts(Result):
             rows.append((one, [float(cosines[pairs].mean()) if pairs.any() else None for pairs in chosen]))
         return rows
 
-    def drawn(self) -> dict[str, Any]:
+    def page_values(self) -> dict[str, Any]:
         """Returns further values of the template: for each layer the points in pixels."""
         names = list(dict.fromkeys(self.labels)) if self.labels is not None else []
         group = [names.index(label) for label in self.labels] if self.labels is not None else [0] * len(self.texts)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.features.explain.attribution import Subject, Target, subject_of
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, Word, number_of_window, pieces_with
-from bertkit.features.explain.subjects import Subject, Target, subject_of
 from bertkit.metrics.entities import OUTSIDE
 from bertkit.runtime.errors import DataError, quoted
 from bertkit.tasks.ner.inputs import NO_WORD, word_pieces

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.features.explain.attribution import Curve, Subject, Target, subject_of
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, number_of_window, pieces_with, words_at
-from bertkit.features.explain.subjects import Curve, Subject, Target, subject_of
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import softmax
