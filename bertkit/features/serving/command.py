@@ -70,7 +70,7 @@ def serve(
     max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
 ) -> None:
     """Serve a checkpoint over HTTP. For InferenceClient and the clients of text-embeddings-inference."""
-    from bertkit.features.serving.limits import Limits
+    from bertkit.features.serving.requests import Limits
 
     limits = Limits(
         max_batch_tokens=max_batch_tokens,
