@@ -157,7 +157,7 @@ def with_equal_columns(rows: Sequence[Mapping[str, Any]], label: str) -> list[di
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-# ---- selection of rows to label ---------------------------------------------------------------------------------------
+# ---- selection of rows to label --------------------------------------------------------------------------------------
 
 
 def margins(probabilities: np.ndarray) -> np.ndarray:
