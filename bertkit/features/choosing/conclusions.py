@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.features.choosing.measuring import Measured
-from bertkit.features.choosing.page import amount
-from bertkit.features.choosing.result import Candidate, milliseconds
+from bertkit.features.choosing.result import Candidate, amount, milliseconds
 from bertkit.features.choosing.wording import perplexity
 from bertkit.inference.comparison import compare_systems
 from bertkit.metrics.intervals import MeanDecomposition

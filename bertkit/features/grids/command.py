@@ -199,7 +199,7 @@ def ablations(
     json: options.AsJson = False,
 ) -> None:
     """Compare BERT with BERT without NSP and left-to-right. All are pre-trained alike, and compared on GLUE (§5.1)."""
-    from bertkit.features.grids.table import ablations_table
+    from bertkit.features.grids.ablations import ablations_table
 
     options.check_one_form(json, format)
     results = bertkit.ablations(

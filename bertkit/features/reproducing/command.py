@@ -55,7 +55,7 @@ def reproduce(
     json: options.AsJson = False,
 ) -> None:
     """Make a table of the BERT paper again, beside its scores."""
-    from bertkit.features.reproducing.table import reproduction_table
+    from bertkit.features.reproducing.scores import reproduction_table
 
     options.check_one_form(json, format)
     results = bertkit.reproduce(
