@@ -84,6 +84,10 @@ class _Window:
     is_special: np.ndarray
     is_own: np.ndarray
 
+    def __len__(self) -> int:
+        """Returns S."""
+        return len(self.offsets)
+
 
 def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
     """Loads the encoder of a checkpoint without its head.
@@ -228,15 +232,15 @@ class Embedder:
             if how != "none":
                 is_own = np.zeros(joined.shape[:2], bool)
                 for row, number in zip(is_own, numbers, strict=True):
-                    row[: len(windows[number].is_own)] = windows[number].is_own
+                    row[: len(windows[number])] = windows[number].is_own
                 is_other = torch.from_numpy(~is_own).to(joined.device).unsqueeze(-1)
                 joined.masked_fill_(is_other, 0.0 if how == "mean" else -torch.inf)
                 return list((joined.sum(dim=1) if how == "mean" else joined.amax(dim=1)).cpu().numpy())
             # Copies, so that the padding of the whole batch is not kept with them.
             rows = zip(numbers, joined.cpu().numpy(), strict=True)
-            return [values[: len(windows[number].offsets)].copy() for number, values in rows]
+            return [values[: len(windows[number])].copy() for number, values in rows]
 
-        lengths = [len(window.offsets) for window in windows]
+        lengths = list(map(len, windows))
         return forward_in_batches(
             self.model, lengths, collate, keep, self.batch_size, self.name, output_hidden_states=not only_last
         )

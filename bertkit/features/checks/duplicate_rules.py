@@ -27,6 +27,10 @@ class Member(NamedTuple):
     split: str
     row: int
 
+    def place(self, subject: Subject) -> str:
+        """Returns the place of the example for a message."""
+        return next(texts.place(self.row) for texts in subject.texts if texts.name == self.split)
+
 
 Key = tuple[str, ...]
 Pairs = list[tuple[Member, Member]]
@@ -92,11 +96,7 @@ def _describe(subject: Subject, split: str, members: Mapping[Member, Member], li
     first, like = next(iter(members.items()))
     total, have = len(subject.splits[split].examples), inflected(len(members), "has", "have")
     share = f"{len(members):,} of {total:,} examples ({100 * len(members) / total:.1f} %) of {split}"
-    return _place(subject, first), f"{share} {have} {likeness}; the first is like {_place(subject, like)}"
-
-
-def _place(subject: Subject, member: Member) -> str:
-    return next(texts.place(member.row) for texts in subject.texts if texts.name == member.split)
+    return first.place(subject), f"{share} {have} {likeness}; the first is like {like.place(subject)}"
 
 
 def _groups(subject: Subject) -> dict[Key, list[Member]]:

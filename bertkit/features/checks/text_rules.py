@@ -194,16 +194,29 @@ class ScriptCount:
     """Counts of the words of a script.
 
     Attributes:
+        script: its name, as of `script_of`.
         words: occurrences of words.
         unknown: occurrences of words with an unknown piece.
         pieces: pieces of the words without an unknown piece.
         example: the most frequent word with an unknown piece.
     """
 
+    script: str
     words: int = 0
     unknown: int = 0
     pieces: int = 0
     example: str = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Returns whether the vocabulary does not have the script."""
+        is_frequent = self.unknown >= _LEAST_WORDS and self.unknown > _UNKNOWN_SCRIPT * self.words
+        return self.script != _SYMBOLS and is_frequent
+
+    @property
+    def where(self) -> str:
+        """Returns the script in words that follow a noun."""
+        return "without letters" if self.script == _SYMBOLS else f"in {self.script} script"
 
 
 @cache
@@ -216,19 +229,20 @@ def script_of(sign: str) -> str:
     return unicodedata.name(sign, "other").split()[0].capitalize() if sign.isalpha() else _SYMBOLS
 
 
-def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
+def count_scripts(subject: Subject) -> list[ScriptCount]:
     """Tokenizes the different words of the data and counts their pieces, by script."""
     known = subject.words.most_common(_MOST_WORDS)
     tokenizer = subject.tokenizer
-    scripts: dict[str, ScriptCount] = {}
     if not known:
-        return scripts
+        return []
+    scripts: dict[str, ScriptCount] = {}
     # The space makes byte-level tokenizers read each as a word within a text.
     encoded = tokenizer([f" {word}" for word, _ in known], add_special_tokens=False)["input_ids"]
     unknown = tokenizer.unk_token_id
     for (word, count), pieces in zip(known, encoded, strict=True):
         letter = next(filter(str.isalpha, word), word[0])
-        of_script = scripts.setdefault(script_of(letter), ScriptCount())
+        script = script_of(letter)
+        of_script = scripts.setdefault(script, ScriptCount(script))
         of_script.words += count
         if unknown is not None and unknown in pieces:
             of_script.unknown += count
@@ -237,19 +251,19 @@ def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
             of_script.pieces += count * len(pieces)
         else:
             of_script.pieces += count  # punctuation is split off, which says nothing about the language
-    return scripts
+    return list(scripts.values())
 
 
 @rule("unknown-script", "tokenizer")
 def unknown_script(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are mostly unknown to the vocabulary."""
     total = sum(subject.words.values())
-    for script, counts in subject.once(count_scripts).items():
-        if _is_unknown(script, counts):
+    for counts in subject.once(count_scripts):
+        if counts.is_unknown:
             level = warning if counts.words >= _MANY_OF_SCRIPT * total else note
             yield level(
                 "data",
-                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
+                f"{counts.unknown:,} of {counts.words:,} words {counts.where} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have pieces that the vocabulary of "
                 f"{subject.checkpoint or 'the tokenizer'} does not have, such as {counts.example[:40]!r}",
                 "use a checkpoint for these languages, such as google-bert/bert-base-multilingual-cased",
@@ -259,35 +273,27 @@ def unknown_script(subject: Subject) -> Iterator[Finding]:
 @rule("unknown-tokens", "tokenizer")
 def unknown_tokens(subject: Subject) -> Iterator[Finding]:
     """Reports the share of words with unknown pieces, by script; without the scripts of `unknown_script`."""
-    for script, counts in subject.once(count_scripts).items():
-        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(script, counts):
+    for counts in subject.once(count_scripts):
+        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not counts.is_unknown:
             yield warning(
                 "data",
-                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
+                f"{counts.unknown:,} of {counts.words:,} words {counts.where} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have a piece {subject.tokenizer.unk_token}, the most "
                 f"frequent is {counts.example[:40]!r}",
                 "check the encoding of the text, or use a checkpoint whose vocabulary has these characters",
             )
 
 
-def _in(script: str) -> str:
-    return "without letters" if script == _SYMBOLS else f"in {script} script"
-
-
-def _is_unknown(script: str, counts: ScriptCount) -> bool:
-    return script != _SYMBOLS and counts.unknown >= _LEAST_WORDS and counts.unknown > _UNKNOWN_SCRIPT * counts.words
-
-
 @rule("fragmented-words", "tokenizer")
 def fragmented_words(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are split into many pieces, as those of a language without a vocabulary are."""
-    for script, counts in subject.once(count_scripts).items():
+    for counts in subject.once(count_scripts):
         known = counts.words - counts.unknown
-        if script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
+        if counts.script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
             continue
         yield warning(
             "data",
-            f"words in {script} script have {counts.pieces / known:.1f} pieces on average; in the language of a "
+            f"words in {counts.script} script have {counts.pieces / known:.1f} pieces on average; in the language of a "
             "vocabulary they have 1.1 to 1.6, so this text is probably in another language",
             "use a checkpoint for the language of the text",
         )

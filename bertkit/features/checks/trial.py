@@ -148,7 +148,16 @@ def make_trial(
     before = _running_and_waiting()
     with trainer.speed_ups.applied(trainer.model), without_library_bars():
         measured.train()
-        evaluation = None if evaluated is None else _measure_evaluation(measured, *evaluated)
+        evaluation = None
+        if evaluated is not None:
+            dataset, of_evaluation = evaluated
+            seconds = []
+            for _, examples in of_evaluation:
+                whole = np.resize(np.asarray(examples), trainer.args.per_device_eval_batch_size)
+                loader = measured.get_eval_dataloader(Subset(dataset, whole.tolist()))
+                evaluate = partial(measured.evaluation_loop, loader, "check", False)
+                seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(of_evaluation)))
+            evaluation = Speed(tuple(length for length, _ in reversed(of_evaluation)), np.array([seconds[::-1]]))
     after, waiting = _running_and_waiting(), None
     if before is not None and after is not None:
         running, waited = after - before
@@ -162,17 +171,6 @@ def make_trial(
         evaluation=evaluation,
         waiting=waiting,
     )
-
-
-def _measure_evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches) -> Speed:
-    """Measures the evaluation of each batch, several times if it is short; its first pass is left out."""
-    seconds = []
-    for _, rows in batches:
-        whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
-        loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
-        evaluate = partial(trainer.evaluation_loop, loader, "check", False)
-        seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(batches)))
-    return Speed(tuple(length for length, _ in reversed(batches)), np.array([seconds[::-1]]))
 
 
 def _time_repeatedly(compute: Callable[[], Any], least: float) -> float:

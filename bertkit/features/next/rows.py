@@ -183,29 +183,26 @@ def select_rows(
         The rows, (R,) int64, the most uncertain first; and the highest similarity of each of all rows to a labelled
         one, (U,) in [-1, 1], which is -1 without labelled ones.
     """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
     unit, known = _of_length_one(vectors), _of_length_one(labelled)
     similarities = (unit @ known.T).max(axis=1) if len(known) else np.full(len(unit), -1.0)
     weights = np.maximum(1 - margins(probabilities), _LEAST)
     order = np.argsort(-weights, kind="stable")
     clustered = order[: max(2 * number, int(_CLUSTERED * len(order)))]
-    chosen = clustered[_centers(unit[clustered], weights[clustered], number)] if number < len(clustered) else clustered
+    chosen = clustered
+    if number < len(clustered):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of copies
+            found = KMeans(number, n_init=1, random_state=0).fit(unit[clustered], sample_weight=weights[clustered])
+        distances = ((unit[clustered] - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
+        nearest = np.lexsort((distances, found.labels_))  # to its center, in each cluster
+        chosen = clustered[nearest[np.unique(found.labels_[nearest], return_index=True)[1]]]
     # Copies of a vector leave clusters empty: the most uncertain of the other rows come in their place.
     is_chosen = np.isin(order, chosen)
     chosen = np.concatenate([order[is_chosen], order[~is_chosen][: number - len(chosen)]])
     return chosen, similarities
-
-
-def _centers(vectors: np.ndarray, weights: np.ndarray, number: int) -> np.ndarray:
-    """Returns the rows that are nearest to the centers of clusters, at most ``number``."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of copies
-        found = KMeans(number, n_init=1, random_state=0).fit(vectors, sample_weight=weights)
-    distances = ((vectors - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
-    order = np.lexsort((distances, found.labels_))
-    return np.asarray(order[np.unique(found.labels_[order], return_index=True)[1]])
 
 
 def _of_length_one(vectors: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -156,6 +156,7 @@ class Server:
             raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
 
     async def _answer(self, request: Request, route: Route) -> Any:
+        """Reads a body and returns the answer to it; ClientDisconnect if the client closes the connection before."""
         body = await self._body(request)
         # Counted from here on, so that clients whose bodies arrive slowly keep nobody out.
         if self._taken >= self.limits.max_concurrent_requests:
@@ -163,7 +164,16 @@ class Server:
         self._taken += 1
         try:
             model = route.body if isinstance(route.body, type) else route.body(body)
-            return await _unless_gone(request, route.answer(parse_body(body, model), self.batcher.submit))
+            answering = asyncio.ensure_future(route.answer(parse_body(body, model), self.batcher.submit))
+            leaving = asyncio.ensure_future(request.receive())  # after the body: the end of the connection
+            try:
+                await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    raise ClientDisconnect
+                return answering.result()
+            finally:
+                answering.cancel()
+                leaving.cancel()
         finally:
             self._taken -= 1
 
@@ -210,24 +220,6 @@ class Server:
         del self._arriving[body]
         self._given_up[body] = error
         body.reschedule(asyncio.get_running_loop().time())
-
-
-async def _unless_gone(request: Request, answer: Awaitable[Any]) -> Any:
-    """Returns an answer, or cancels it when the client closes the connection.
-
-    Raises:
-        ClientDisconnect: it has closed the connection.
-    """
-    answering = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection is received
-    try:
-        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            raise ClientDisconnect
-        return answering.result()
-    finally:
-        answering.cancel()
-        leaving.cancel()
 
 
 def build_app(service: Service, name: str, limits: Limits, token: str | None = None) -> FastAPI:
