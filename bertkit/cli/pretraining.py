@@ -20,7 +20,6 @@ from bertkit.runtime.progress import counted
 if TYPE_CHECKING:
     from bertkit.data.corpus.store.token_store import TokenStore
 
-
 tokenizer_app = typer.Typer(cls=Group, help="Train a vocabulary, or change that of a checkpoint.", no_args_is_help=True)
 
 

@@ -32,7 +32,6 @@ from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-
 _LONGEST = 512  # default limit on the tokens of a window; attention is quadratic in their number
 TEXTS_AT_ONCE = 256  # texts whose token vectors are in memory at the same time
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bertkit.inference.networks import EnsembleModel
     from bertkit.inference.plain_bert import PlainBert
 
-
 Kept = TypeVar("Kept")
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -26,7 +26,6 @@ from bertkit.tasks.ner.inputs import word_pieces
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-
 _EXAMPLES = 8
 _ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token", "bos_token", "eos_token")
 # Field of a special token → field of the same role: the first and the last token of an input have either of two names.

@@ -16,8 +16,7 @@ from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.data.tables.table import same_texts
-from bertkit.features.checks.label_rules import find_suspects, vectors_of
-from bertkit.features.checks.near_labels import near_labels
+from bertkit.features.checks.label_rules import find_suspects, near_labels, vectors_of
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, entries_of
 from bertkit.runtime.files import check_new_file, write_csv

@@ -30,7 +30,6 @@ from bertkit.tasks.base import padded
 if TYPE_CHECKING:
     from torch import Tensor
 
-
 _MOST = 0.5  # a head is named for what gets most of its attention, as in the paper
 _BROAD = 0.8  # entropy as a part of that of equal attention
 _ROUNDING = 1e-3

@@ -26,7 +26,6 @@ from bertkit.tasks.registry import by_kind_of_task
 if TYPE_CHECKING:
     from torch import Tensor
 
-
 Unit = Literal["logit", "probability"]
 _STEPS = (32, 64, 128, 256, 512)
 _LARGEST_ERROR = 0.02

@@ -223,26 +223,20 @@ def write(definition: Definition, results: GridResults) -> GridResults:
         cells = best_cells(definition, results)
         if len(cells) == definition.runs_per_setting:
             results = dataclasses.replace(results, out_of_fold=_write_out_of_fold(cells, folder))
-    if results.best_run is not None:
-        _copy_best(folder, results.best_run)
+    if results.best_run is not None:  # copied without its intermediate checkpoints, unless it is there already
+        run, place = folder / RUNS / results.best_run, folder / BEST
+        names = [name for name in contents(run) if not name.startswith("checkpoint-")]
+        is_there = place.is_dir() and contents(place) == names
+        if not is_there or (place / "run.json").read_bytes() != (run / "run.json").read_bytes():
+            shutil.rmtree(place, ignore_errors=True)
+            with new_folder(place) as draft:
+                for name in names:
+                    copy = shutil.copytree if (run / name).is_dir() else shutil.copyfile
+                    copy(run / name, draft / name)
     write_whole(folder / TABLE, to_csv(setting_rows(results)))
     plain = {**dataclasses.asdict(results), "output_dir": str(folder)}
     write_json(folder / RESULTS, plain)
     return results
-
-
-def _copy_best(folder: Path, best_run: str) -> None:
-    """Copies the best run to ``best/`` without its intermediate checkpoints, unless it is there already."""
-    place, marker = folder / BEST, folder / RUNS / best_run
-    names = [name for name in contents(marker) if not name.startswith("checkpoint-")]
-    if place.is_dir():
-        if contents(place) == names and (place / "run.json").read_bytes() == (marker / "run.json").read_bytes():
-            return
-        shutil.rmtree(place)
-    with new_folder(place) as draft:
-        for name in names:
-            copy = shutil.copytree if (marker / name).is_dir() else shutil.copyfile
-            copy(marker / name, draft / name)
 
 
 def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:

@@ -26,7 +26,6 @@ from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-
 TOLERANCE = 1e-3
 """Largest difference of outputs in float32: the kernels of the two runtimes add in different orders."""
 
