@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.data.tables import read_table
+from bertkit.data.tables.annotated import GUESS, PROPOSED, is_proposal
 from bertkit.data.tables.classes import class_names, is_missing, label_texts, names_of_labels
 from bertkit.data.tables.columns import text_columns
-from bertkit.data.tables.proposed import GUESS, PROPOSED, is_proposal
 from bertkit.data.tables.table import Table, existing_column, matching, to_number
 from bertkit.features.next.writing import check_form, write_label
 from bertkit.runtime.errors import DataError, OutputError, shown

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.proposed import GUESS, PROBABILITY, PROPOSED, REASON
+from bertkit.data.tables.annotated import GUESS, PROBABILITY, PROPOSED, REASON
 from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
 from bertkit.features.next.rows import read_candidates, read_labelled, reasons, rows_of, select_rows, with_equal_columns
 from bertkit.features.next.writing import check_output, write_rows

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, answered, is_proposal
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import labelled
 from bertkit.data.tables.objects import kind_of_table, table_of
-from bertkit.data.tables.proposed import PROPOSED, TYPICAL, UNLIKE, UNSURE, answered, is_proposal
 from bertkit.data.tables.table import text_key
 from bertkit.inference.inputs import list_of_texts, read_inputs
 from bertkit.runtime.errors import DataError, RecipeError, quoted

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.data.tables.proposed import GUESS, PROPOSED
+from bertkit.data.tables.annotated import GUESS, PROPOSED
 from bertkit.data.tables.table import Table
 from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
 from bertkit.runtime.errors import OutputError, shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import separated, unwrapped
+from bertkit.data.tables.annotated import answered, separated, unwrapped
 from bertkit.data.tables.classes import (
     class_ids,
     class_sets,
@@ -21,7 +21,6 @@ from bertkit.data.tables.classes import (
 )
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import Labels, decide, labelled, texts
-from bertkit.data.tables.proposed import answered
 from bertkit.data.tables.splits import repeated
 from bertkit.data.tables.table import to_number
 from bertkit.metrics import expected_calibration_error
