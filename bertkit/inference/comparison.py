@@ -19,7 +19,7 @@ from bertkit.data.tables.table import copies_in_words
 from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import verdict_of
 from bertkit.metrics.intervals import MeanDecomposition, Measure
-from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
+from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjust_tests, agreement, by_example, by_run
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.progress import counted
@@ -179,7 +179,9 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
     units = "" if first.units is None else first.units(name, first.runs[0], first.references)
     comparisons = [_compare(first, other, name, LEVEL / len(others)) for other in others]
     # Each question is a family of its own.
-    models, settings = (adjusted([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run"))
+    models, settings = (
+        adjust_tests([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run")
+    )
     comparisons = [
         dataclasses.replace(
             each,

@@ -57,7 +57,7 @@ class Test:
             and of B.
         method: name of the test.
         reason: why there is no test, or none is needed, a clause; empty if there is one.
-        adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjusted`; None without one.
+        adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjust_tests`; None without one.
         comparisons: number of comparisons that it is corrected for.
         is_sampled: whether the p-value is from random permutations; then ``smallest_p`` only bounds it.
     """
@@ -307,7 +307,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in np.minimum(corrected, 1.0)]
 
 
-def adjusted(tests: Sequence[Test]) -> list[Test]:
+def adjust_tests(tests: Sequence[Test]) -> list[Test]:
     """Returns the tests of several comparisons with `holm` in ``adjusted_p``; those without a p-value do not count."""
     p_values = [test.p for test in tests if test.p is not None]
     if len(p_values) < 2:

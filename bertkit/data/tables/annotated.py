@@ -22,7 +22,7 @@ REJECTED = ("reject", "ignore")
 """Answers of Prodigy to a proposed label that is not that of the row."""
 
 
-def accepted(table: Table) -> Table:
+def keep_accepted(table: Table) -> Table:
     """Returns the rows that Prodigy's ``answer`` accepts; the whole table if it has no such column.
 
     A rejected label is not that of its row, and an ignored one was not decided on. How many rows are left out is
@@ -39,7 +39,7 @@ def accepted(table: Table) -> Table:
     return table.part(rows)
 
 
-def separated(table: Table, column: str, separator: str) -> Table:
+def split_labels(table: Table, column: str, separator: str) -> Table:
     """Splits the fields of a column that hold several labels, as in CSV and TSV files, into lists.
 
     An empty field becomes an empty list, and a number, as JSON and Excel have them, one label; other values are
@@ -54,13 +54,13 @@ def separated(table: Table, column: str, separator: str) -> Table:
     return replace(table, columns={**table.columns, column: list(map(split, table.columns[column]))})
 
 
-def unwrapped(table: Table, column: str, problem: Problem | None) -> Table:
+def unwrap_labels(table: Table, column: str, problem: Problem | None) -> Table:
     """Returns the table with its labels out of the forms in which annotation tools write them.
 
     If a row has ``{"choices": ["a", "b"]}`` as in Label Studio, an object or its JSON, the labels of all rows become
     lists. If each row has one label, a list of one becomes its label, and an empty one a missing value.
 
-    >>> unwrapped(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
+    >>> unwrap_labels(Table({"label": ['{"choices": ["a", "b"]}', "a"]}, "x.csv", ""), "label", None).columns["label"]
     [['a', 'b'], ['a']]
     """
 
@@ -97,7 +97,7 @@ def is_proposal(table: Table) -> bool:
     return all(reason.startswith((TYPICAL, UNSURE)) for reason in given)
 
 
-def answered(table: Table, column: str) -> Table:
+def keep_answered(table: Table, column: str) -> Table:
     """Returns the rows without the proposed ones that were left without a label; other tables whole.
 
     How many are left out is printed, and so are labels that no row had before: each is a new class, or misspelt.

@@ -60,7 +60,7 @@ class Labels(NamedTuple):
     def line(self) -> str:
         """Sentence on the problem, the classes with their counts, and what is unusual about their names."""
         number = len(self.names)
-        classes = f" with {number} {'class' if number == 1 else 'classes'} ({listed(self.counts)})"
+        classes = f" with {number} {'class' if number == 1 else 'classes'} ({list_counts(self.counts)})"
         return f"problem: {self.problem}{self.span or classes}, {self.reason}"
 
     def line_of(self, labels: Iterable[Any]) -> str:
@@ -336,12 +336,12 @@ def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -
     return remarks
 
 
-def listed(counts: Mapping[str, int]) -> str:
+def list_counts(counts: Mapping[str, int]) -> str:
     """Formats classes with their counts: up to ten, or of more the first five and the range of the other counts.
 
-    >>> listed({"no": 12, "yes": 3000})
+    >>> list_counts({"no": 12, "yes": 3000})
     "'no' 12, 'yes' 3,000"
-    >>> listed({f"c{number}": 9 + number for number in range(77)})
+    >>> list_counts({f"c{number}": 9 + number for number in range(77)})
     "'c0' 9, 'c1' 10, 'c2' 11, 'c3' 12, 'c4' 13 and 72 more, each 14 to 85"
     """
     number = _FIRST if len(counts) > _MOST_LISTED else len(counts)

@@ -164,7 +164,7 @@ def some_rows(value: Any, numbers: Sequence[int]) -> Any:
     return value.select(numbers) if kind == "datasets.Dataset" else value.take(numbers)
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
+def rename_columns(value: Any, names: Mapping[str, str]) -> Any:
     """Returns a table object whose columns have other names.
 
     Args:
@@ -186,7 +186,7 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     return value.rename_columns([changed.get(name, name) for name in value.schema.names])
 
 
-def stored(value: Any, folder: Path, name: str) -> str:
+def store_table(value: Any, folder: Path, name: str) -> str:
     """Writes a table object as a Parquet file, whose name has a digest of its content, and returns the path.
 
     So a run in a recipe, other processes and a later evaluation read the table as any other.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.data.tables import Table, read_table
-from bertkit.data.tables.annotated import accepted, unwrapped
+from bertkit.data.tables.annotated import keep_accepted, unwrap_labels
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
@@ -248,16 +248,16 @@ def _with_columns(table: Table, recipe: Recipe) -> tuple[Table, str, list[str]]:
     """Returns the table with its labels out of the forms of annotation tools, and the columns of labels and texts."""
     task = recipe.task
     label, texts = label_and_text_columns(table, task.label_column, task.text_columns)
-    return unwrapped(table, label, task.problem), label, texts
+    return unwrap_labels(table, label, task.problem), label, texts
 
 
 def _read(source: str) -> tuple[Table, list[str]]:
     """Reads a table without the rows of a wrong number of fields; returns their faults too."""
     try:
-        return accepted(read_table(source)), []
+        return keep_accepted(read_table(source)), []
     except DataError as refused:
         try:
-            return accepted(read_table(source, skip_ragged=True)), entries_of([str(refused)])
+            return keep_accepted(read_table(source, skip_ragged=True)), entries_of([str(refused)])
         except DataError:  # there are other faults, or the file has no such rows
             raise refused from None
 

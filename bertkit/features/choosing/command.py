@@ -67,8 +67,8 @@ def choose(
         device=device,
         trust_remote_code=trust_remote_code,
     )
-    from bertkit.runtime.formats import aligned
+    from bertkit.runtime.formats import align_columns
 
     page = {} if output is None else {"output": str(output)}
-    tables = [line for table in choice.tables() for line in (*aligned(table), "")]
+    tables = [line for table in choice.tables() for line in (*align_columns(table), "")]
     print_result({**choice.record(), **page}, [*tables, *choice.lines(), *page.values()], json)

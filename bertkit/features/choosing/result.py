@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bertkit.features.choosing.wording import Wording
 from bertkit.metrics import score_range
 from bertkit.runtime.files import readable_size
-from bertkit.runtime.pages.page import framed, render_page
+from bertkit.runtime.pages.page import frame_page, render_page
 
 _UNKNOWN = "–"
 _WIDEST = 22  # characters of a name in a table
@@ -118,12 +118,12 @@ class Choice:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str:
-        return framed(self.html(), "Choice of a checkpoint")
+        return frame_page(self.html(), "Choice of a checkpoint")
 
     def tables(self) -> list[dict[str, list[str]]]:
         """Returns tables for a terminal of 80 columns, each heading → cells, one for each candidate.
 
-        The words of a heading are separated by ``_``, see `bertkit.runtime.formats.aligned`.
+        The words of a heading are separated by ``_``, see `bertkit.runtime.formats.align_columns`.
         """
         every = self.candidates
         of_each = [each.name for each in every]

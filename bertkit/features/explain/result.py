@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from bertkit.runtime.pages.page import framed, render_page
+from bertkit.runtime.pages.page import frame_page, render_page
 
 
 class Result:
@@ -52,7 +52,7 @@ class Result:
 
     def framed(self) -> str:
         """Returns the page as a frame of another one, whose style it does not change."""
-        return framed(self.html(), self.title)
+        return frame_page(self.html(), self.title)
 
     def _repr_html_(self) -> str:
         return self.framed()

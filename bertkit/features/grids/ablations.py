@@ -13,7 +13,7 @@ from bertkit.features.grids.grid import all_values, finetune_grid
 from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
 from bertkit.features.grids.table import OF_DIFFERENCE, cells_of_test, failures, interval_of_test, notes, p_of_test
 from bertkit.features.grids.workers import grid_lock
-from bertkit.metrics.statistics import Test, adjusted
+from bertkit.metrics.statistics import Test, adjust_tests
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, did_you_mean, listed, noted
@@ -221,7 +221,7 @@ def _conclude(
     compared = [(variant, task) for variant, task in scored if variant != first and (first, task) in scored]
     pairs = [(scored[first, task], scored[variant, task]) for variant, task in compared]
     comparisons = [compare(one.output_dir, other.output_dir, metric=one.metric) for one, other in pairs]
-    tests = adjusted([each.comparisons[0].by_example for each in comparisons])
+    tests = adjust_tests([each.comparisons[0].by_example for each in comparisons])
     differences = dict(zip(compared, tests, strict=True))
     tasks: dict[str, dict[str, TaskResult]] = {variant: {} for variant in grids}
     for (variant, task), grid in scored.items():

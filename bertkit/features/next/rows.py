@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, answered, is_proposal
+from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal, keep_answered
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import labelled
 from bertkit.data.tables.objects import kind_of_table, table_of
@@ -51,7 +51,7 @@ def read_labelled(task: ClassificationTask) -> Table:
     column = str(task.settings.label_column)
     table = task.data.tables(["train"])["train"].with_names([*task.settings.text_columns, column])
     table.select(*task.settings.text_columns)
-    return labelled(answered(table, column), column)
+    return labelled(keep_answered(table, column), column)
 
 
 def read_candidates(

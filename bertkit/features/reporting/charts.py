@@ -124,7 +124,7 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
     return Section("Training", drawn) if drawn else None
 
 
-def overlaid(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None:
+def overlay_curves(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None:
     """Returns one chart for each key with the curves of all runs that logged it; None without any.
 
     Args:

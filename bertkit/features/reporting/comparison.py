@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertkit.features.reporting.charts import overlaid, readable
+from bertkit.features.reporting.charts import overlay_curves, readable
 from bertkit.features.reporting.content import Content
 from bertkit.features.reporting.reported import Cell, DataTable, Section, number, sides_of
 from bertkit.inference.comparison import compare_systems, system_of
@@ -71,7 +71,7 @@ def comparison_of(
         ),
         differences=tuple(_compare(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
-        curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
+        curves=overlay_curves(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
 
 
