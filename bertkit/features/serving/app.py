@@ -76,10 +76,10 @@ class Server:
         except ClientDisconnect:
             response = Response(status_code=_CLIENT_LEFT)  # which nobody gets
         except RequestError as error:
-            response = _refusal(error)
+            response = await _refuse(request, error)
         except Exception as error:
             report(error)
-            response = _refusal(ServerFault("a bug of the server; its log has the place"))
+            response = await _refuse(request, ServerFault("a bug of the server; its log has the place"))
         self.metrics.requests.labels(path, response.status_code).inc()
         self.metrics.seconds.observe(time.perf_counter() - started)
         return response
@@ -241,29 +241,22 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
     app.add_api_route("/metrics", server.count, methods=["GET"])
     app.add_api_route("/health", server.health, methods=["GET"])
     app.add_exception_handler(RequestError, _refuse)
-    app.add_exception_handler(HTTPException, _refuse_path)
+    app.add_exception_handler(HTTPException, _refuse)
     app.state.server = server
     return app
 
 
-async def _refuse(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
-    return _refusal(error)
-
-
-async def _refuse_path(request: Request, error: Exception) -> Response:
-    """Answers an unknown path or method in the form of all other errors; a browser asks with GET."""
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answers an error; also an unknown path or method, in the form of all others."""
+    if isinstance(error, RequestError):
+        return _json({"error": str(error), "error_type": error.error_type}, error.status, error.headers)
     assert isinstance(error, HTTPException)
     what = str(error.detail)
-    if error.status_code == 405 and request.method == "GET":
+    if error.status_code == 405 and request.method == "GET":  # as browsers ask
         what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
     elif error.status_code == 404:
         what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
     return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
-
-
-def _refusal(error: RequestError) -> Response:
-    return _json({"error": str(error), "error_type": error.error_type}, error.status, error.headers)
 
 
 def _json(content: Any, status: int = 200, headers: Any = None) -> Response:
