@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bertkit.features.next.selecting import margins, select_rows
+from bertkit.features.next.rows import margins, select_rows
 
 Way = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int], np.ndarray]
 CLUSTERED = 5  # times as many of the most uncertain rows as are chosen, which are clustered

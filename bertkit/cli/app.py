@@ -1,6 +1,6 @@
 """Entry point of the ``bertkit`` command: the commands of the core, and errors as messages and exit codes.
 
-Features bring their own commands, see `bertkit.cli.features`.
+Features bring their own commands, see `bertkit.cli.groups`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from bertkit.cli import corpus, distill, embed, evaluate, finetune, negatives, predict, pretrain, recipes, runs
+from bertkit.cli import distill, finetune, pretraining, recipes, results, texts
 from bertkit.cli.commands import command
 from bertkit.cli.groups import InOrderOfUse
 from bertkit.cli.printing import print_text, standard_streams, use_utf8
@@ -45,10 +45,10 @@ command(
         "pretrain --corpus texts --model google-bert/bert-base-uncased --output-dir domain-bert",
         "check pretrain --corpus texts --vocab-size 8000 --output-dir my-bert",
     ),
-)(pretrain.pretrain)
+)(pretraining.pretrain)
 app.add_typer(finetune.app, name="finetune")
 command(app, distill.KINDS, distill.KEYS)(distill.distill)
-command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
+command(app, ("classification", "ner"), results.KEYS)(results.evaluate)  # the tasks whose data have the fields
 command(
     app,
     (),
@@ -58,14 +58,14 @@ command(
         "predict mails --input new.csv --output labelled.csv",
         "predict mails --input folder --output-dir labelled --workers 4",
     ),
-)(predict.predict)
-app.command("fill-mask")(predict.fill_mask)
-command(app, (), ())(embed.embed)
-app.command("negatives")(negatives.negatives)
-app.command("runs")(runs.runs)
-app.command("env")(runs.env)
-app.add_typer(corpus.tokenizer_app, name="tokenizer")
-app.add_typer(corpus.corpus_app, name="corpus")
+)(texts.predict)
+app.command("fill-mask")(texts.fill_mask)
+command(app, (), ())(texts.embed)
+app.command("negatives")(finetune.negatives)
+app.command("runs")(results.runs)
+app.command("env")(results.env)
+app.add_typer(pretraining.tokenizer_app, name="tokenizer")
+app.add_typer(pretraining.corpus_app, name="corpus")
 app.add_typer(recipes.app, name="recipes")
 
 

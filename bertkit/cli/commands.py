@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from bertkit.cli.features import Options, options_for
-from bertkit.cli.groups import has_command
+from bertkit.cli.groups import Options, has_command, options_for
 from bertkit.cli.printing import print_text
 from bertkit.recipe.fields import members
 from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers, TrainSettings
@@ -186,7 +185,7 @@ def command(
     The parameters of the function become those of the command, as in typer, except for three types. A parameter of type
     `Settings` is replaced by one option for each of ``keys`` and receives those that were given. A parameter whose
     type is a dataclass is replaced by the fields of the dataclass, by the same rules, and receives an instance of it.
-    One of type `bertkit.cli.features.Options` is replaced by the options that features add to the command.
+    One of type `bertkit.cli.groups.Options` is replaced by the options that features add to the command.
 
     The modules of the settings are imported only when the command is run or its help is shown.
 

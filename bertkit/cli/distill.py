@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import bertkit
 from bertkit.cli import options, training
 from bertkit.cli.commands import OF_DATA, OF_EVERY_RUN
-from bertkit.cli.embed import numbers
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
+from bertkit.cli.texts import numbers
 from bertkit.runtime.errors import RecipeError
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")

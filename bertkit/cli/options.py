@@ -35,7 +35,7 @@ def complete_glue_tasks(incomplete: str) -> list[str]:
     ]
 
 
-def _complete_placements(incomplete: str) -> list[str]:
+def complete_placements(incomplete: str) -> list[str]:
     """Completes the name of a placement."""
     return [name for name in recipes_in("placement/") if name.startswith(incomplete)]
 
@@ -153,7 +153,7 @@ PlacementFile = Annotated[
         help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
         panel=TRAINING,
         rare=True,
-        complete=_complete_placements,
+        complete=complete_placements,
     ),
 ]
 SetValues = Annotated[

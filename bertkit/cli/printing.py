@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from bertkit.cli.groups import has_command
 from bertkit.runtime.errors import OutputError
@@ -146,17 +146,11 @@ def standard_streams() -> Iterator[None]:
                 os.dup2(opened, number)
                 os.close(opened)
             os.set_inheritable(number, True)
-    sys.stdout, sys.stderr = _Stream(sys.stdout, _end_command), _Stream(sys.stderr, lambda error: None)
+    sys.stdout, sys.stderr = _Stream(sys.stdout, has_results=True), _Stream(sys.stderr, has_results=False)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
-
-
-def _end_command(error: OSError) -> NoReturn:
-    if isinstance(error, BrokenPipeError):
-        sys.exit(_BROKEN_PIPE)
-    raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error
 
 
 class _Stream:
@@ -164,12 +158,12 @@ class _Stream:
 
     Args:
         stream: the other stream; None if it is closed, so that the first write of text fails.
-        failed: called with the error of that write, and again for each write after it, since libraries ignore errors.
+        has_results: the command ends with that write, and with each one after it, since libraries ignore errors.
     """
 
-    def __init__(self, stream: Any, failed: Callable[[OSError], None]):
+    def __init__(self, stream: Any, has_results: bool):
         self._stream = open(os.devnull, "w", encoding="utf-8") if stream is None else stream  # noqa: SIM115
-        self._failed = failed
+        self._has_results = has_results
         self._error = OSError(errno.EBADF, "it is closed") if stream is None else None
         self._has_text = False  # typer writes empty text as a test, and ignores the exception
         if hasattr(self._stream, "reconfigure"):
@@ -193,7 +187,12 @@ class _Stream:
                     null = os.open(os.devnull, os.O_WRONLY)
                     os.dup2(null, self._stream.fileno())
                     os.close(null)
-        return self._failed(self._error) if self._has_text else None
+        if self._has_text and self._has_results:
+            if isinstance(self._error, BrokenPipeError):
+                sys.exit(_BROKEN_PIPE)
+            message = f"standard output: cannot be written: {self._error.strerror or self._error}"
+            raise OutputError(message) from self._error
+        return None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -12,7 +12,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings
-from bertkit.cli.features import Options
+from bertkit.cli.groups import Options
 from bertkit.cli.printing import print_results
 from bertkit.recipe.fields import Text, with_types
 from bertkit.recipe.files import find_recipe, read_recipe_file

@@ -12,11 +12,11 @@ To add one, ``bertkit quickstart`` for example, whose folder is ``tour``:
 
 1. ``features/tour/__init__.py`` with the constants, and a docstring that names its page, if it has one.
 2. ``features/tour/quickstart.py`` with the function, public and typed.
-3. ``features/tour/command.py``: ``app = new_app()`` of `bertkit.cli.features`, and the command, which parses options,
+3. ``features/tour/command.py``: ``app = new_app()`` of `bertkit.cli.groups`, and the command, which parses options,
    calls the function as ``bertkit.quickstart`` and prints.
 4. ``tests/features/tour/``; and ``docs/guides/`` for its page.
 
-More constants: ``OPTIONS``, options for commands of the core (`bertkit.cli.features.OptionsOfFeature`); ``NEEDS``, the
+More constants: ``OPTIONS``, options for commands of the core (`bertkit.cli.groups.OptionsOfFeature`); ``NEEDS``, the
 name of a feature without which this one adds nothing; ``PUBLIC_WITH``, public names that need another feature.
 
 What a feature knows of a kind of task is in the module with that name, such as ``reporting/ner.py``, and is found by

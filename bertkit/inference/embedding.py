@@ -9,19 +9,21 @@ size.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from bertkit.inference.forward import computes_beside_cores, forward_in_batches, one_ahead
-from bertkit.inference.options import EmbedOptions
-from bertkit.inference.pooling import Pooling, recorded_pooling
+from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.model.checkpoint.encoders import check_positions, longest_input, model_inputs
-from bertkit.model.checkpoint.load import load_model
+from bertkit.model.checkpoint.faults import reading
+from bertkit.model.checkpoint.load import load_model, longest_of_tokenizer
 from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.runtime.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.base import padded
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 
 _LONGEST = 512  # default limit on the tokens of a window; attention is quadratic in their number
 TEXTS_AT_ONCE = 256  # texts whose token vectors are in memory at the same time
+
+MODES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+"""Pooling → its key in ``1_Pooling/config.json``."""
+
+_OTHER_MODES = ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,10 @@ class _Window:
     offsets: np.ndarray
     is_special: np.ndarray
     is_own: np.ndarray
+
+    def __len__(self) -> int:
+        """Returns S."""
+        return len(self.offsets)
 
 
 def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
@@ -220,15 +231,15 @@ class Embedder:
             if how != "none":
                 is_own = np.zeros(joined.shape[:2], bool)
                 for row, number in zip(is_own, numbers, strict=True):
-                    row[: len(windows[number].is_own)] = windows[number].is_own
+                    row[: len(windows[number])] = windows[number].is_own
                 is_other = torch.from_numpy(~is_own).to(joined.device).unsqueeze(-1)
                 joined.masked_fill_(is_other, 0.0 if how == "mean" else -torch.inf)
                 return list((joined.sum(dim=1) if how == "mean" else joined.amax(dim=1)).cpu().numpy())
             # Copies, so that the padding of the whole batch is not kept with them.
             rows = zip(numbers, joined.cpu().numpy(), strict=True)
-            return [values[: len(windows[number].offsets)].copy() for number, values in rows]
+            return [values[: len(windows[number])].copy() for number, values in rows]
 
-        lengths = [len(window.offsets) for window in windows]
+        lengths = list(map(len, windows))
         return forward_in_batches(
             self.model, lengths, collate, keep, self.batch_size, self.name, output_hidden_states=not only_last
         )
@@ -240,3 +251,63 @@ def _with_special(values: np.ndarray, around: tuple[int, int], value: int) -> np
     whole = np.full((before + len(values) + after, *values.shape[1:]), value, values.dtype)
     whole[before : before + len(values)] = values
     return whole
+
+
+# ---- pooling of checkpoints in the form of sentence-transformers -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SentencePooling:
+    """Pooling of the vectors of tokens to one vector of a text.
+
+    Attributes:
+        pooling: as for `bertkit embed`.
+        normalize: whether the vector is divided by its length.
+        max_seq_length: tokens of a text that are read; ``None`` if not given.
+    """
+
+    pooling: Pooling = "mean"
+    normalize: bool = False
+    max_seq_length: int | None = None
+
+
+def recorded_pooling(checkpoint: str) -> SentencePooling:
+    """Reads the pooling of a checkpoint in the form of sentence-transformers; the mean for all others.
+
+    Raises:
+        CheckpointError: the checkpoint has steps or a pooling that bertkit does not compute.
+    """
+    modules = _read(checkpoint, "modules.json")
+    if modules is None:
+        return SentencePooling()
+    with reading(checkpoint, "modules.json"):
+        kinds = [str(each["type"]).rpartition(".")[2] for each in modules]
+        places = {kind: str(each["path"]) for kind, each in zip(kinds, modules, strict=True)}
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
+        raise CheckpointError(
+            f"{checkpoint}: modules.json has the steps {', '.join(kinds)}; bertkit computes Transformer, Pooling and "
+            "Normalize; use the checkpoint with sentence-transformers as it is, or give --pooling"
+        )
+    config = _read(checkpoint, f"{places['Pooling']}/config.json") or {}
+    mode_name = config.get("pooling_mode")
+    poolings = [mode_name] if isinstance(mode_name, str) else [name for name, mode in MODES.items() if config.get(mode)]
+    others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
+    if len(poolings) != 1 or poolings[0] not in MODES or others:
+        raise CheckpointError(
+            f"{checkpoint}: its pooling is {', '.join(map(str, [*poolings, *others])) or 'none'}; expected one of "
+            f"{', '.join(MODES)}; use the checkpoint with sentence-transformers as it is, or give --pooling"
+        )
+    limits = _read(checkpoint, "sentence_bert_config.json") or {}
+    longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there
+    return SentencePooling(cast(Pooling, poolings[0]), "Normalize" in kinds, longest)
+
+
+def _read(checkpoint: str, file: str) -> Any:
+    """Returns the content of a JSON file of a checkpoint; ``None`` if it has no such file."""
+    from transformers.utils import cached_file
+
+    with reading(checkpoint, file):
+        path = cached_file(
+            checkpoint, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
+        )
+        return None if path is None else json.loads(Path(path).read_bytes())

@@ -50,18 +50,6 @@ class MaskedWord(NamedTuple):
     end: int
 
 
-class WordPrediction(NamedTuple):
-    """Prediction of a model in place of a word.
-
-    Attributes:
-        log_probability: of its pieces, natural logarithm; the sum over several.
-        best: the most probable pieces in place of its first one, and their probabilities.
-    """
-
-    log_probability: float
-    best: list[tuple[str, float]]
-
-
 def check_fills(name: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, head: str | None) -> None:
     """Raises CheckpointError unless a checkpoint may predict masked tokens; ``head`` is that of a fine-tuned one."""
     if head is not None:
@@ -144,14 +132,18 @@ class MaskFiller:
 
     def predict_words(
         self, texts: Sequence[Mapping[str, Sequence[int]]], words: Sequence[MaskedWord], best: int = 0
-    ) -> list[WordPrediction]:
-        """Masks words, one at a time, and returns the prediction of each.
+    ) -> list[tuple[float, list[tuple[str, float]]]]:
+        """Masks words, one at a time, and returns what is predicted in place of each.
 
         Args:
             texts: ``input_ids``, and ``token_type_ids`` where the model takes them, of each text with its special
                 tokens.
             words: the words, in any order.
             best: number of the most probable pieces that are returned.
+
+        Returns:
+            For each word its log-probability, natural and the sum over its pieces, and the most probable pieces in
+            place of the first one with their probabilities.
 
         Raises:
             CheckpointError: an output is NaN or infinite.
@@ -180,7 +172,7 @@ class MaskFiller:
         predictions = []
         for word in words:
             of_word = [next(predicted) for _ in range(word.start, word.end)]
-            predictions.append(WordPrediction(math.fsum(log for log, _ in of_word), of_word[0][1]))
+            predictions.append((math.fsum(log for log, _ in of_word), of_word[0][1]))
         return predictions
 
     def _at(

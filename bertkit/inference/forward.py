@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,9 +13,12 @@ import numpy as np
 
 from bertkit.inference.networks import OnnxModel
 from bertkit.model.checkpoint.faults import not_finite
+from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.placement.resolve import JOINED
+from bertkit.runtime.progress import say
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import PreTrainedModel
 
@@ -78,7 +82,7 @@ def forward_in_batches(
         collate = with_lengths(collate)
     at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and modules and not (has_hooks or joins) else 1
     size = min(batch_size, max(_SMALLEST_AT_ONCE, -(-min(batch_size, len(lengths)) // at_once)))
-    batches = _batches(lengths, size, is_padding_slow=is_cpu)
+    batches = _make_batches(lengths, size, is_padding_slow=is_cpu)
     kept: list[Any] = [None] * len(lengths)
     done = 0
 
@@ -86,7 +90,7 @@ def forward_in_batches(
         with torch.inference_mode():
             outputs = model(**batch, **options)
             mask = batch.get("attention_mask")
-            for values in _tensors(outputs):
+            for values in _find_tensors(outputs):
                 if mask is not None and values.shape[: mask.ndim] == mask.shape:
                     values = values[mask.bool()]  # not those of padding: attention to nothing may give NaN there
                 if not values.isfinite().all():
@@ -97,7 +101,7 @@ def forward_in_batches(
         inputs = collate(numbers.tolist())
         return {name: each if isinstance(each, list) else each.to(model.device) for name, each in inputs.items()}
 
-    computed = _in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
+    computed = _compute_in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
     with ExitStack() as contexts:
         for member in getattr(model, "members", [model]) if joins else ():
             contexts.enter_context(joined_sequences(member))
@@ -114,7 +118,7 @@ def forward_in_batches(
     return kept
 
 
-def _batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_slow: bool) -> list[np.ndarray]:
+def _make_batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_slow: bool) -> list[np.ndarray]:
     """Returns the numbers of the inputs of each batch, the longest first.
 
     Args:
@@ -136,7 +140,7 @@ def _batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_sl
     return batches
 
 
-def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
+def _compute_in_threads(compute: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
     """Yields the result of each item in order, computed in threads that share those of torch, some items ahead."""
     if threads <= 1:
         yield from map(compute, items)
@@ -179,12 +183,53 @@ def one_ahead(items: Iterator[Item]) -> Generator[Item]:
             yield item
 
 
-def _tensors(outputs: Any) -> Iterator[Tensor]:
+def _find_tensors(outputs: Any) -> Iterator[Tensor]:
     """Yields the tensors of a model's outputs, which may be nested: a mapping of tensors and of tuples of them."""
     if isinstance(outputs, Mapping):
         outputs = tuple(outputs.values())
     if isinstance(outputs, (tuple, list)):
         for each in outputs:
-            yield from _tensors(each)
+            yield from _find_tensors(each)
     elif outputs is not None:
         yield outputs
+
+
+# ---- without padding, see `bertkit.model.joined` ---------------------------------------------------------------------
+
+
+ATTENTION = "BERTKIT_ATTN_IMPLEMENTATION"
+"""Environment variable: `JOINED`, or nothing. It reaches all commands, and the processes that they start."""
+
+
+def asks_to_join(device: str, dtype: torch.dtype) -> bool:
+    """Returns whether `ATTENTION` asks for joined sequences; where they cannot be computed, says so, returns False.
+
+    Args:
+        device, dtype: of the inference.
+
+    Raises:
+        PlacementError: the variable has another value.
+    """
+    asked = os.environ.get(ATTENTION, "")
+    if not asked:
+        return False
+    if asked != JOINED:
+        raise PlacementError(f"{ATTENTION}={asked}: expected {JOINED}; correct or unset this environment variable")
+    from bertkit.model.joined import missing_on_device  # imports all that trainings need
+
+    lacks = missing_on_device(device)
+    if not lacks and device == "cuda" and str(dtype) == "torch.float32":
+        lacks = "half precision"
+    if lacks:
+        say(f"{ATTENTION}={asked} needs {lacks}; padded sequences are computed")
+    return not lacks
+
+
+def join_sequences(model: PreTrainedModel) -> None:
+    """Sets the attention with which `forward_in_batches` joins sequences; a line says why a model cannot."""
+    from bertkit.model.joined import reason_not_to_join
+
+    if reason := reason_not_to_join(model):
+        say(f"{ATTENTION}={JOINED} is not possible: {reason}; padded sequences are computed")
+    else:
+        model.set_attn_implementation(JOINED)

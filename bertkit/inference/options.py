@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from bertkit.inference.abstaining import promise
 from bertkit.inference.outcome import task_inference
-from bertkit.inference.pooling import Pooling
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.inference import Precision
 from bertkit.tasks.base import Task
 
+Pooling = Literal["cls", "mean", "max"]
+"""How the vectors of the tokens of a text become one."""
 UNSURE = "unsure"
 """Label of predictions whose probability is too low."""
 

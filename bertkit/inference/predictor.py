@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.data.tables.objects import ROWS, kind_of_table, renamed, table_of, with_columns
-from bertkit.inference.forward import forward_in_batches
+from bertkit.data.tables.objects import ROWS, kind_of_table, rename_columns, table_of, with_columns
+from bertkit.inference.forward import asks_to_join, forward_in_batches, join_sequences
 from bertkit.inference.inputs import list_of_texts, with_words
-from bertkit.inference.joining import asks_to_join, join_sequences
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
@@ -184,7 +183,7 @@ def table_with_predictions(
         rows: predictions, one per row of the table.
         leaves_out_labels: as of `TaskInference`.
     """
-    given = renamed(given, names_beside(names, rows[0]))
+    given = rename_columns(given, names_beside(names, rows[0]))
     if kind_of_table(given) != ROWS:
         rows = [spread(row, leaves_out_labels) for row in rows]
     return with_columns(given, {name: [row[name] for row in rows] for name in rows[0]})

@@ -57,7 +57,7 @@ class Test:
             and of B.
         method: name of the test.
         reason: why there is no test, or none is needed, a clause; empty if there is one.
-        adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjusted`; None without one.
+        adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjust_tests`; None without one.
         comparisons: number of comparisons that it is corrected for.
         is_sampled: whether the p-value is from random permutations; then ``smallest_p`` only bounds it.
     """
@@ -132,11 +132,11 @@ def by_run(
         reason = f"{of_each}; it needs two or more runs of each (--seeds)"
         return Test(difference, None, None, None, None, units, reason=reason)
     if paired:
-        return _paired_runs(first, second, overlap, difference)
-    return _unpaired_runs(first, second, level, difference)
+        return _test_paired_runs(first, second, overlap, difference)
+    return _test_unpaired_runs(first, second, level, difference)
 
 
-def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:
+def _test_paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:
     from scipy.stats import t as student
 
     units = (len(first),)
@@ -151,7 +151,7 @@ def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, differen
     return Test(difference, difference - half, difference + half, p, 0.0, units, method)
 
 
-def _unpaired_runs(first: np.ndarray, second: np.ndarray, level: float, difference: float) -> Test:
+def _test_unpaired_runs(first: np.ndarray, second: np.ndarray, level: float, difference: float) -> Test:
     from scipy.stats import permutation_test, ttest_ind
 
     units = (len(first), len(second))
@@ -213,7 +213,7 @@ def by_example(
     if units[0] < 2:
         reason = "one example" if len(references) == 1 else "all examples have one text"
         return Test(difference, None, None, None, None, units, reason=reason)
-    known = _known_terms((a, b), references, scores, terms)
+    known = _find_terms((a, b), references, scores, terms)
     if known[0][0] is not None and len(known[0][0].values) != len(references):
         units, texts = (len(known[0][0].values),), None  # queries, each of several examples
         if units[0] < 2:
@@ -272,7 +272,7 @@ def _test_exchanges(differences: np.ndarray, flipped: np.ndarray, are_right_or_w
     return (p, smallest, _EXACT) if 2 ** len(flipped) <= _RESAMPLES else (p, 2 / (_RESAMPLES + 1), _SAMPLED)
 
 
-def _known_terms(
+def _find_terms(
     sides: Sequence[Sequence[Sequence[Any]]],
     references: Sequence[Any],
     scores: Sequence[Sequence[float]],
@@ -307,7 +307,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in np.minimum(corrected, 1.0)]
 
 
-def adjusted(tests: Sequence[Test]) -> list[Test]:
+def adjust_tests(tests: Sequence[Test]) -> list[Test]:
     """Returns the tests of several comparisons with `holm` in ``adjusted_p``; those without a p-value do not count."""
     p_values = [test.p for test in tests if test.p is not None]
     if len(p_values) < 2:

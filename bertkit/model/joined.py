@@ -4,7 +4,7 @@ The padding is removed behind the embeddings and put back, as zeros, behind the 
 heads and losses are those of the padded form. The layers are the same modules, and compute (1, T, H) instead of
 (B, S, H); only their attention knows where a sequence ends. It is torch's flash attention, which computes in half
 precision on GPUs; on a CPU a plain reference stands in for it. Measured on no GPU, and therefore off by default:
-``placement.attn_implementation=joined``, and for inference `bertkit.inference.joining`.
+``placement.attn_implementation=joined``, and for inference `bertkit.inference.forward`.
 
 B sequences, S tokens of the longest one, T tokens of all of them, P tokens that are read, H hidden size, A heads,
 D width of a head.

@@ -155,10 +155,10 @@ def draw(table: Table, width: int | None = None) -> list[str]:
     return [line.rstrip() for line in (text.removesuffix("\n") if table.box is None else text.rstrip()).split("\n")]
 
 
-def aligned(columns: Mapping[str, Sequence[str]]) -> list[str]:
+def align_columns(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Formats columns of text; the words of a heading, separated by ``_``, stand below each other.
 
-    >>> aligned({"learning_rate": ["2e-05", "5e-05"], "n": ["1", "3"]})
+    >>> align_columns({"learning_rate": ["2e-05", "5e-05"], "n": ["1", "3"]})
     ['learning', 'rate      n', '2e-05     1', '5e-05     3']
     """
     return ResultTable(columns).drawn(WIDEST)[0]

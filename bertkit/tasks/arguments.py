@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_origin
 
-from bertkit.data.tables.objects import kind_of_table, refuse_unfinished, stored
+from bertkit.data.tables.objects import kind_of_table, refuse_unfinished, store_table
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import Recipe
@@ -73,7 +73,7 @@ def table_path(value: Any, name: str) -> Any:
         )
     from huggingface_hub.constants import HF_HOME
 
-    return stored(value, Path(HF_HOME) / "bertkit" / "tables", name)
+    return store_table(value, Path(HF_HOME) / "bertkit" / "tables", name)
 
 
 def _keys(recipe: str | Path | Mapping[str, Any] | Recipe) -> dict[str, Fields]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.inference.joining import ATTENTION, asks_to_join
+from bertkit.inference.forward import ATTENTION, asks_to_join
 from bertkit.model import joined
 from bertkit.runtime.errors import PlacementError
 from tests.fine_tuned import fine_tuned as fine_tune

@@ -10,7 +10,7 @@ import pytest
 
 from bertkit.metrics.intervals import mean_interval, proportion_interval, terms_of
 from bertkit.metrics.statistics import (
-    adjusted,
+    adjust_tests,
     agreement,
     by_example,
     by_run,
@@ -206,11 +206,11 @@ def test_holm_keeps_the_order_of_comparisons():
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
     untested = by_run([0.1], [0.2])
-    tests = adjusted([by_run([1, 2, 3], [3, 5, 7]), untested, by_run([1, 2, 3], [11, 12, 13])])
+    tests = adjust_tests([by_run([1, 2, 3], [3, 5, 7]), untested, by_run([1, 2, 3], [11, 12, 13])])
     assert tests[1] is untested
     assert tests[2].adjusted_p == pytest.approx(2 * tests[2].p)
     assert (tests[0].adjusted_p, tests[0].comparisons) == (tests[0].p, 2)
-    assert adjusted([untested]) == [untested]
+    assert adjust_tests([untested]) == [untested]
     assert [test.is_significant for test in tests] == [False, False, True]
 
 

@@ -272,7 +272,7 @@ ROWS = {
 }
 
 
-SERVING = "app", "limits", "services"
+SERVING = "app", "requests", "services"
 
 
 @pytest.mark.slow
@@ -298,8 +298,8 @@ def test_own_losses_and_heads_from_training_to_serving(kind, bertkit, checkpoint
     imported = {"relations": "from acme_relations import ", "reviews": "from acme_reviews import BertForReviews"}
     assert imported.get(kind, "import AutoModelFor") in (out / "README.md").read_text()
 
-    app, limits, services = (pytest.importorskip(f"bertkit.features.serving.{name}") for name in SERVING)
-    service = app.build_app(services.PredictService(predictor, 32, 1000), kind, limits.Limits())
+    app, requests, services = (pytest.importorskip(f"bertkit.features.serving.{name}") for name in SERVING)
+    service = app.build_app(services.PredictService(predictor, 32, 1000), kind, requests.Limits())
     with TestClient(service, base_url="http://localhost") as client:
         answers = client.post("/", json={"inputs": texts}).json()
     assert len(answers) == 2

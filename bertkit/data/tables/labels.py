@@ -60,7 +60,7 @@ class Labels(NamedTuple):
     def line(self) -> str:
         """Sentence on the problem, the classes with their counts, and what is unusual about their names."""
         number = len(self.names)
-        classes = f" with {number} {'class' if number == 1 else 'classes'} ({listed(self.counts)})"
+        classes = f" with {number} {'class' if number == 1 else 'classes'} ({list_counts(self.counts)})"
         return f"problem: {self.problem}{self.span or classes}, {self.reason}"
 
     def line_of(self, labels: Iterable[Any]) -> str:
@@ -108,7 +108,7 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
     counts = dict.fromkeys(names, 0)
     for text, count in rows.items():
         counts[names[classes.id(text)]] += count
-    return Labels(problem, names, counts, "; ".join([why, *_remarks(rows, counts)]))
+    return Labels(problem, names, counts, "; ".join([why, *_collect_remarks(rows, counts)]))
 
 
 def infer_problem(
@@ -303,7 +303,7 @@ def faults_of_texts(table: Table, column: str) -> dict[int, str]:
     return faults
 
 
-def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
+def _collect_remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
     """Returns what is unusual about the labels of a training set, from the rows of each label and of each class."""
     remarks = [other_spellings(rows, list(counts))]
     if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:
@@ -336,12 +336,12 @@ def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -
     return remarks
 
 
-def listed(counts: Mapping[str, int]) -> str:
+def list_counts(counts: Mapping[str, int]) -> str:
     """Formats classes with their counts: up to ten, or of more the first five and the range of the other counts.
 
-    >>> listed({"no": 12, "yes": 3000})
+    >>> list_counts({"no": 12, "yes": 3000})
     "'no' 12, 'yes' 3,000"
-    >>> listed({f"c{number}": 9 + number for number in range(77)})
+    >>> list_counts({f"c{number}": 9 + number for number in range(77)})
     "'c0' 9, 'c1' 10, 'c2' 11, 'c3' 12, 'c4' 13 and 72 more, each 14 to 85"
     """
     number = _FIRST if len(counts) > _MOST_LISTED else len(counts)

@@ -96,7 +96,7 @@ def table_of(value: Any) -> Table:
     elif kind == "polars.DataFrame":
         columns = value.to_dict(as_series=False)
     else:
-        return read_batches([_arrow(value)], f"the {kind}")
+        return read_batches([_to_arrow(value)], f"the {kind}")
     if not columns or not len(next(iter(columns.values()))):
         raise DataError(f"the {kind}: no rows")
     if kind == "pandas.DataFrame":
@@ -164,7 +164,7 @@ def some_rows(value: Any, numbers: Sequence[int]) -> Any:
     return value.select(numbers) if kind == "datasets.Dataset" else value.take(numbers)
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
+def rename_columns(value: Any, names: Mapping[str, str]) -> Any:
     """Returns a table object whose columns have other names.
 
     Args:
@@ -186,7 +186,7 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     return value.rename_columns([changed.get(name, name) for name in value.schema.names])
 
 
-def stored(value: Any, folder: Path, name: str) -> str:
+def store_table(value: Any, folder: Path, name: str) -> str:
     """Writes a table object as a Parquet file, whose name has a digest of its content, and returns the path.
 
     So a run in a recipe, other processes and a later evaluation read the table as any other.
@@ -204,7 +204,7 @@ def stored(value: Any, folder: Path, name: str) -> str:
         elif kind == "pandas.DataFrame":
             rows = pa.Table.from_pandas(value, preserve_index=False)
         else:
-            rows = value.to_arrow() if kind == "polars.DataFrame" else _arrow(value)
+            rows = value.to_arrow() if kind == "polars.DataFrame" else _to_arrow(value)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise DataError(f"{name}: a column of the {kind} holds values of several types ({error})") from error
     if not rows.num_rows:
@@ -221,7 +221,7 @@ def stored(value: Any, folder: Path, name: str) -> str:
     return str(path)
 
 
-def _arrow(value: Any) -> pa.Table:
+def _to_arrow(value: Any) -> pa.Table:
     """Returns an Arrow table of a data set, with the names of its classes, or of a record batch."""
     import pyarrow as pa
 

@@ -93,7 +93,7 @@ def _find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuil
     return find_set(hub_id, config, split)
 
 
-def repeated(train: Sequence[Iterable[str]], validation: Sequence[Sequence[str]]) -> list[int]:
+def find_repeated(train: Sequence[Iterable[str]], validation: Sequence[Sequence[str]]) -> list[int]:
     """Returns the indices of the rows of a validation set whose texts are also in the training set.
 
     Args:

@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
-from bertkit.cli.features import new_app
+from bertkit.cli.groups import new_app
 from bertkit.cli.printing import print_result
 
 NewCheckpoint = Annotated[

@@ -13,9 +13,8 @@ from bertkit.data.corpus.sources import TextLines, find_sources
 from bertkit.data.corpus.vocabulary.structure import special_tokens
 from bertkit.features.adaptation.pieces import NewPiece
 from bertkit.features.adaptation.start import set_rows, start_of
-from bertkit.features.adaptation.usage import Effect, Usage, effect_on, usage_of, usage_table
+from bertkit.features.adaptation.usage import Effect, Usage, count_words, effect_on, usage_of, usage_table
 from bertkit.features.adaptation.vocabulary import Growth, grow, splitter_of
-from bertkit.features.adaptation.words import count_words
 from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.files import new_folder, write_json

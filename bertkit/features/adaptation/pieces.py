@@ -1,30 +1,35 @@
-"""Choice of the pieces that shorten a corpus most, for vocabularies that split a word as a whole.
+"""Choice of the pieces that shorten a corpus most.
 
-These are WordPiece, which takes the longest piece that fits at each place from the left, and Unigram, which takes the
-pieces with the greatest product of probabilities. Byte-level BPE, which merges pairs, has
-`bertkit.features.adaptation.merges`.
+WordPiece takes the longest piece that fits at each place from the left, and Unigram the pieces with the greatest
+product of probabilities. With both a word in which no new piece is used is split as before, and a new piece can be used
+in any word in which it fits: with WordPiece "transform" also begins "transformers". The saving of a piece is counted
+with these words.
 
-With both kinds a word in which no new piece is used is split as before. A new piece can be used in any word in which it
-fits: with WordPiece "transform" also begins "transformers". The saving of a piece is counted with these words.
+Byte-level BPE merges the pair of neighbouring pieces whose merge comes first in its list, until no pair is in the list.
+Merges at the end of the list are made when all old ones have been made: they join the pieces of the old vocabulary, and
+a word in which none of them is made is split as before. Each merge adds one piece, so that a word of several pieces
+needs the pieces between.
 """
 
 from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from unicodedata import category
 
+from bertkit.data.corpus.vocabulary.likelihood import Segmentation
 from bertkit.data.corpus.vocabulary.structure import BEGINNING
-from bertkit.features.adaptation.words import WordSearch
 from bertkit.runtime.progress import Reached, unreported
 
 Split = Callable[[str], Sequence[str]]
 """Function that splits a word into the pieces of the old vocabulary."""
 
+_BREAK = "\n"  # between words of a text; not in one: texts are lines
 _LONGEST_RUN = 20  # pieces that are joined to one
 
 
@@ -39,6 +44,33 @@ class NewPiece:
 
     text: str
     parts: tuple[str, ...]
+
+
+class WordSearch:
+    """Search for the words that contain a string."""
+
+    def __init__(self, words: Iterable[str]):
+        self._words = sorted(words)
+        self._text = _BREAK + _BREAK.join(self._words) + _BREAK
+        self._starts, start = [], 1
+        for word in self._words:
+            self._starts.append(start)
+            start += len(word) + 1
+
+    def beginning_with(self, string: str) -> Iterator[str]:
+        """Yields the words that begin with ``string``."""
+        return self._find(_BREAK + string)
+
+    def containing(self, string: str) -> Iterator[str]:
+        """Yields the words that contain ``string``, each once."""
+        return self._find(string)
+
+    def _find(self, string: str) -> Iterator[str]:
+        place = self._text.find(string)
+        while place >= 0:
+            number = bisect_right(self._starts, place + (string[0] == _BREAK)) - 1
+            yield self._words[number]
+            place = self._text.find(string, self._starts[number] + len(self._words[number]))
 
 
 class Splitter(ABC):
@@ -106,7 +138,7 @@ class WordPieceSplitter(Splitter):
             if len(word) <= self.longest_word:
                 yield NewPiece(word, tuple(pieces))
             return
-        for start, end in _runs(len(pieces)):
+        for start, end in _find_runs(len(pieces)):
             run = tuple(pieces[start:end])
             yield NewPiece(run[0] + "".join(piece.removeprefix(self.prefix) for piece in run[1:]), run)
 
@@ -148,7 +180,7 @@ class UnigramSplitter(Splitter):
 
     def candidates(self, word: str, pieces: Sequence[str]) -> Iterator[NewPiece]:
         if "".join(pieces) == word:  # else it has unknown characters, or bytes
-            for start, end in _runs(len(pieces)):
+            for start, end in _find_runs(len(pieces)):
                 text = "".join(pieces[start:end])
                 letters = {each.isalnum() or category(each)[0] == "M" for each in text.removeprefix(BEGINNING)}
                 if len(letters) == 1:  # letters and digits only, or none: no word with the comma after it
@@ -158,7 +190,7 @@ class UnigramSplitter(Splitter):
         return search.containing(piece)
 
 
-def _runs(number: int) -> Iterator[tuple[int, int]]:
+def _find_runs(number: int) -> Iterator[tuple[int, int]]:
     """Yields the start and the end of each run of at least two of ``number`` pieces."""
     for start in range(number - 1):
         for end in range(start + 2, min(number, start + _LONGEST_RUN) + 1):
@@ -231,3 +263,58 @@ def _rank(
     waiting = [(-saved, name) for name, saved in savings.items() if uses[name] >= min_frequency]
     heapq.heapify(waiting)
     return {name: candidates[name] for _, name in waiting}, waiting
+
+
+def choose_merges(
+    words: Mapping[str, int],
+    split: Split,
+    vocabulary: Iterable[str],
+    number: int,
+    min_frequency: int,
+    progress: Reached = unreported,
+) -> tuple[list[NewPiece], list[tuple[str, str]]]:
+    """Chooses merges for up to ``number`` new pieces, most frequent pairs first; two merges can make the same piece.
+
+    The count of a pair is the number of pieces that its merge saves. Ties go to the pair that comes first in code point
+    order. Pairs that would make a piece of the old vocabulary, which its own merges do not make here, are left out.
+
+    Args:
+        words: word → number of occurrences.
+        split: splits a word by the old vocabulary.
+        vocabulary: the old pieces.
+        number: maximum number of pieces, at least 0.
+        min_frequency: minimum count of a pair, at least 1.
+        progress: is called with the number of pieces, and with ``number``.
+    """
+    old = frozenset(vocabulary)
+    # Words with unknown characters, or with bytes in place of characters, are left out.
+    segmentation = Segmentation(
+        (pieces, count) for word, count in words.items() if "".join(pieces := split(word)) == word
+    )
+    counts, pieces = segmentation.pair_counts, segmentation.pieces
+    parts: dict[str, tuple[str, ...]] = {piece: (piece,) for piece in pieces}
+    merges: list[tuple[str, str]] = []
+    added: list[NewPiece] = []
+
+    def entry(pair: tuple[int, int]) -> tuple[int, tuple[str, str], tuple[int, int]]:
+        return -counts[pair], (pieces[pair[0]], pieces[pair[1]]), pair
+
+    waiting = [entry(pair) for pair in counts]
+    heapq.heapify(waiting)
+    while waiting and len(added) < number:
+        negative, (left, right), pair = heapq.heappop(waiting)
+        count = counts.get(pair, 0)
+        if left + right in old or count < min_frequency:
+            continue
+        if count != -negative:  # the place in the queue is that of an earlier count
+            heapq.heappush(waiting, entry(pair))
+            continue
+        merges.append((left, right))
+        if left + right not in parts:
+            parts[left + right] = parts[left] + parts[right]
+            added.append(NewPiece(left + right, parts[left + right]))
+            progress(len(added), number)
+        for touched in segmentation.merge(pair):
+            if counts.get(touched, 0) >= min_frequency:
+                heapq.heappush(waiting, entry(touched))
+    return added, merges

@@ -1,25 +1,33 @@
-"""``bertkit tokenizer swap``: another tokenizer for a checkpoint, such as that of another language."""
+"""``bertkit tokenizer swap``: another tokenizer for a checkpoint, such as that of another language.
+
+Vocabularies mark words in other ways (see `bertkit.data.corpus.vocabulary.structure`), so pieces are compared by their
+text and by whether they begin a word: ``##en`` of WordPiece is ``en`` of SentencePiece.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.data.corpus.sources import TextLines, find_sources
-from bertkit.features.adaptation.sources import find_sources_of_pieces
+from bertkit.data.corpus.vocabulary.structure import BEGINNING, CONTINUATION, splits_by
 from bertkit.features.adaptation.start import set_rows, start_of
-from bertkit.features.adaptation.usage import Usage, usage_of, usage_table
-from bertkit.features.adaptation.words import count_words
+from bertkit.features.adaptation.usage import Usage, count_words, usage_of, usage_table
 from bertkit.model.checkpoint.encoders import longest_input, positions_follow_padding
 from bertkit.model.checkpoint.faults import check_tokenizer
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.files import new_folder
 from bertkit.runtime.progress import without_library_bars
+from bertkit.tasks.ner.inputs import word_pieces
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 _EXAMPLES = 8
+_ROLES = ("cls_token", "sep_token", "pad_token", "mask_token", "unk_token", "bos_token", "eos_token")
 # Field of a special token → field of the same role: the first and the last token of an input have either of two names.
 _SPECIAL_IDS = {
     "pad_token_id": "pad_token_id",
@@ -140,3 +148,104 @@ def swap_tokenizer(
     examples = list(zip(new.convert_ids_to_tokens(several), parts, strict=True))
     counts = (len(sources.ids), sources.copied, sources.averaged, sources.unmatched)
     return Swap(Path(output_dir), *counts, examples, before, after)
+
+
+class Surface(NamedTuple):
+    """What a piece stands for in a text.
+
+    Attributes:
+        text: its characters, without marks; for an incomplete character the piece itself.
+        begins: whether it begins a word; None for pieces without letters and digits, which are words of their own.
+    """
+
+    text: str
+    begins: bool | None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Old ids for each new id.
+
+    Attributes:
+        ids: old ids of each new id, in the order of the new ones; several stand for their mean.
+        copied: number of new pieces that the old vocabulary has, special tokens among them.
+        unmatched: number of new pieces without any old one; their ``ids`` are all ordinary ones.
+    """
+
+    ids: Sequence[Sequence[int]]
+    copied: int
+    unmatched: int
+
+    @property
+    def averaged(self) -> int:
+        """Number of new pieces that stand for several old ones, or for one of another form."""
+        return len(self.ids) - self.copied - self.unmatched
+
+
+def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenizerFast) -> Sources:
+    """Finds the old pieces of each piece of a new vocabulary.
+
+    A special token has that of the same role. Another piece has the old piece of the same surface, or the old pieces
+    that the old tokenizer splits its text into.
+    """
+    old_ids = old.get_vocab()
+    special = {*old.all_special_ids}
+    surface = _read_surfaces_by(old)
+    by_surface: dict[Surface, int] = {}
+    for piece, number in sorted(old_ids.items(), key=lambda item: item[1]):  # "," comes before "▁,"
+        if number not in special:
+            by_surface.setdefault(surface(piece), number)
+    of_roles = {
+        getattr(new, f"{role}_id"): getattr(old, f"{role}_id")
+        for role in reversed(_ROLES)
+        if getattr(new, f"{role}_id") is not None and getattr(old, f"{role}_id") is not None
+    }
+    pieces = {number: piece for piece, number in new.get_vocab().items()}
+    new_surface = _read_surfaces_by(new)
+    wanted = {number: new_surface(piece) for number, piece in pieces.items() if number not in of_roles}
+    missing = sorted({each.text for each in wanted.values() if each not in by_surface})
+    splits = dict(zip(missing, word_pieces([missing], old)[0], strict=True))
+    names = {number: surface(piece) for piece, number in old_ids.items()}
+    ordinary = sorted(set(old_ids.values()) - special)
+    ids: list[Sequence[int]] = []
+    copied = unmatched = 0
+    for number in range(max(pieces) + 1):
+        if number in of_roles:
+            parts: Sequence[int] = [of_roles[number]]
+            copied += 1
+        elif wanted.get(number) in by_surface:
+            parts = [by_surface[wanted[number]]]
+            copied += 1
+        else:
+            parts = [each for each in splits[wanted[number].text] if each not in special] if number in wanted else []
+            if parts and not wanted[number].begins:
+                first = names[parts[0]]._replace(begins=False)
+                parts = [by_surface.get(first, parts[0]), *parts[1:]]
+            unmatched += not parts
+        ids.append(parts or ordinary)
+    return Sources(ids, copied, unmatched)
+
+
+def _read_surfaces_by(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], Surface]:
+    """Returns the function that reads the surface of a piece of a vocabulary."""
+    from tokenizers import decoders
+
+    backend = tokenizer.backend_tokenizer
+    if splits_by(backend, "ByteLevel"):
+        decoder = decoders.ByteLevel()
+
+        def of_bytes(piece: str) -> Surface:
+            text = decoder.decode([piece])
+            if "\N{REPLACEMENT CHARACTER}" in text:
+                return Surface(piece, None)
+            return _make_surface(text.removeprefix(" "), text.startswith(" ")) if text.strip() else Surface(piece, None)
+
+        return of_bytes
+    if splits_by(backend, "Metaspace"):
+        return lambda piece: _make_surface(piece.removeprefix(BEGINNING), piece.startswith(BEGINNING))
+    prefix = getattr(backend.model, "continuing_subword_prefix", None) or CONTINUATION
+    return lambda piece: _make_surface(piece.removeprefix(prefix) or piece, not piece.startswith(prefix))
+
+
+def _make_surface(text: str, begins: bool) -> Surface:
+    return Surface(text, begins if any(map(str.isalnum, text)) else None)

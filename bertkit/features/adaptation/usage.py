@@ -1,17 +1,46 @@
-"""How tokenizers split a corpus: pieces per word, split and unknown words, before and after a change."""
+"""Words of a corpus, as a tokenizer divides it and as a reader does, and how tokenizers split them into pieces."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bertkit.features.adaptation.pieces import Split
-from bertkit.tasks.ner.inputs import word_pieces
+from bertkit.tasks.ner.inputs import split_words, word_pieces
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
+
+
+def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Counter[str], Counter[str]]:
+    """Counts the words of texts. Memory grows with the number of distinct words.
+
+    Returns:
+        Word, as the normalizer and the pre-tokenizer write it → number of occurrences: the model of the tokenizer
+        splits each of them into pieces, regardless of its neighbours. And the same of the words of `split_words` with a
+        letter or a digit, whatever a tokenizer takes for a word; they are those of `bertkit.choose`.
+    """
+    counts: Counter[str] = Counter()
+    chunks: Counter[str] = Counter()
+    normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+    for text in texts:
+        chunks.update(text.split())  # no word has a blank in it, so each distinct chunk is split once
+        normalized = text if normalizer is None else normalizer.normalize_str(text)
+        if pre_tokenizer is None:
+            counts[normalized] += 1
+        else:
+            counts.update([word for word, _ in pre_tokenizer.pre_tokenize_str(normalized)])
+    counts.pop("", None)
+    plain: Counter[str] = Counter()
+    for chunk, number in chunks.items():
+        for word in split_words(chunk):
+            if any(map(str.isalnum, word.text)):
+                plain[word.text] += number
+    return counts, plain
 
 
 @dataclass(frozen=True)
@@ -44,7 +73,7 @@ def usage_of(words: Mapping[str, int], tokenizer: PreTrainedTokenizerFast) -> Us
     """Counts the pieces of words.
 
     Args:
-        words: the readers' ones, the second of `bertkit.features.adaptation.words.count_words`.
+        words: the readers' ones, the second of `count_words`.
         tokenizer: a fast tokenizer.
     """
     splits = list(zip(words.values(), word_pieces([list(words)], tokenizer)[0], strict=True))
@@ -94,7 +123,7 @@ def effect_on(words: Mapping[str, int], before: Split, after: Split, unknown: st
     """Splits the words of a corpus by two tokenizers that divide it into the same words.
 
     Args:
-        words: those of the tokenizer, the first of `bertkit.features.adaptation.words.count_words`.
+        words: those of the tokenizer, the first of `count_words`.
         before, after: functions that split a word.
         unknown: the unknown piece; None if there is none.
         examples: number of examples.

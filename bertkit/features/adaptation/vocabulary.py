@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bertkit.features.adaptation.merges import choose_merges
-from bertkit.features.adaptation.pieces import NewPiece, UnigramSplitter, WordPieceSplitter, choose_pieces
+from bertkit.features.adaptation.pieces import (
+    NewPiece,
+    UnigramSplitter,
+    WordPieceSplitter,
+    choose_merges,
+    choose_pieces,
+)
 from bertkit.runtime.errors import CheckpointError
 from bertkit.runtime.progress import Reached
 

@@ -14,8 +14,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.features import OptionsOfFeature, new_app
-from bertkit.cli.groups import nearest_commands
+from bertkit.cli.groups import OptionsOfFeature, nearest_commands, new_app
 from bertkit.cli.printing import print_lines, print_text
 from bertkit.cli.training import Training
 from bertkit.runtime.errors import RecipeError

@@ -120,7 +120,7 @@ def merge_reports(reports: Mapping[str, Report]) -> Report:
 Function = Callable[[Subject], Iterable[Finding]]
 
 # Modules with rules; findings of a level are in this order.
-_MODULES = ("training_rules", "text_rules", "duplicate_rules", "label_rules", "near_labels", "corpus_rules", "plan")
+_MODULES = ("training_rules", "text_rules", "duplicate_rules", "label_rules", "corpus_rules", "plan")
 
 
 @dataclass(frozen=True)

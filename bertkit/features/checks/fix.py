@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.data.tables import Table, read_table
-from bertkit.data.tables.annotated import accepted, unwrapped
+from bertkit.data.tables.annotated import keep_accepted, unwrap_labels
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
 from bertkit.data.tables.table import same_texts
-from bertkit.features.checks.label_rules import find_suspects, vectors_of
-from bertkit.features.checks.near_labels import near_labels
+from bertkit.features.checks.label_rules import find_suspects, near_labels, vectors_of
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, entries_of
 from bertkit.runtime.files import check_new_file, write_csv
@@ -74,7 +73,7 @@ def clean(
         odd: rows whose labels are none, such as words among numbers.
     """
     columns, given = [table.columns[name] for name in texts], table.columns[label]
-    names = [_names(value, separator) for value in given]
+    names = [_split_names(value, separator) for value in given]
     near = near_labels(Counter(name for of_row in names for name in of_row))
     unified = [list(dict.fromkeys(near.get(name, (name, 1.0))[0] for name in of_row)) for of_row in names]
     rows: dict[tuple[str, ...], dict[str, list[int]]] = {}
@@ -111,7 +110,7 @@ def clean(
     return Cleaned(kept, changed, +removed, doubts)
 
 
-def _names(value: Any, separator: str | None) -> list[str]:
+def _split_names(value: Any, separator: str | None) -> list[str]:
     """Returns the labels of a row; none if it has no label."""
     if is_missing(value):
         return []
@@ -249,16 +248,16 @@ def _with_columns(table: Table, recipe: Recipe) -> tuple[Table, str, list[str]]:
     """Returns the table with its labels out of the forms of annotation tools, and the columns of labels and texts."""
     task = recipe.task
     label, texts = label_and_text_columns(table, task.label_column, task.text_columns)
-    return unwrapped(table, label, task.problem), label, texts
+    return unwrap_labels(table, label, task.problem), label, texts
 
 
 def _read(source: str) -> tuple[Table, list[str]]:
     """Reads a table without the rows of a wrong number of fields; returns their faults too."""
     try:
-        return accepted(read_table(source)), []
+        return keep_accepted(read_table(source)), []
     except DataError as refused:
         try:
-            return accepted(read_table(source, skip_ragged=True)), entries_of([str(refused)])
+            return keep_accepted(read_table(source, skip_ragged=True)), entries_of([str(refused)])
         except DataError:  # there are other faults, or the file has no such rows
             raise refused from None
 

@@ -7,9 +7,11 @@ arXiv:1911.00068) finds the labels that disagree with these predictions.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import chain
 from typing import NamedTuple
 
@@ -33,7 +35,7 @@ _MOST_NAMES = 8  # of classes in a sentence
 _MOST_ITERATIONS = 300
 
 
-def _counts(subject: Subject, split: str) -> Counter[str]:
+def _count_classes(subject: Subject, split: str) -> Counter[str]:
     return Counter(chain.from_iterable(subject.classes.get(split, ())))
 
 
@@ -44,7 +46,7 @@ def _list_few(names: Sequence[str], between: str = ", ") -> str:
 @rule("rare-class", "splits")
 def rare_class(subject: Subject) -> Iterator[Finding]:
     """Finds classes with fewer than 10 training examples: a warning if others have far more, else a note."""
-    counts = _counts(subject, "train")
+    counts = _count_classes(subject, "train")
     few = {name: count for name, count in counts.items() if count < _RARE}
     mean = sum(counts.values()) / max(len(counts), 1)
     rare = {name: count for name, count in few.items() if count < _RARE_BESIDE * mean}
@@ -79,7 +81,7 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
     weighs them."""
     if subject.recipe.train.get("class_weights") is not None:
         return
-    counts = {name: count for name, count in _counts(subject, "train").items() if count >= _RARE}
+    counts = {name: count for name, count in _count_classes(subject, "train").items() if count >= _RARE}
     if len(counts) < 2:
         return
     most, least = max(counts, key=lambda name: counts[name]), min(counts, key=lambda name: counts[name])
@@ -99,11 +101,11 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
     yield from _doubts(
         subject, "labels-in-one-split", "add such rows to the training set, or correct the spelling of these labels"
     )
-    known = set(_counts(subject, "train"))
+    known = set(_count_classes(subject, "train"))
     if not known:
         return
     for split in subject.classes:
-        own = set(_counts(subject, split))
+        own = set(_count_classes(subject, split))
         if split == "train" or not own:
             continue
         for missing, where, why in (
@@ -123,7 +125,7 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
 @rule("label-spelling", "splits")
 def label_spelling(subject: Subject) -> Iterator[Finding]:
     """Finds classes whose names look alike: see `bertkit.data.tables.classes.look_alikes`."""
-    counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
+    counts = sum((_count_classes(subject, split) for split in subject.classes), Counter[str]())
     same = look_alikes(name for name, _ in counts.most_common())
     if same:
         groups = [", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same]
@@ -321,4 +323,70 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
             texts.place(suspect.row),
             f"label {label!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
             "correct the label, or keep it if it is right",
+        )
+
+
+# ---- rare labels that are probably another one: ``biling`` or ``bill.`` beside ``billing`` -----------------------
+
+_MISSPELT, _TIMES = 10, 5  # rows of a misspelt label, at most; the right one has at least five times as many
+_SHORTEST = 5  # characters; short names differ in one letter often
+_SIMILAR = 0.85  # ratio of difflib's SequenceMatcher
+_SHORTENED = 3, 0.5  # characters of an abbreviation, at least; and its part of the whole name, at most
+_DIGITS = re.compile(r"\d+")
+
+
+def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
+    """Returns rare label → the frequent one that it is probably meant for, and how similar they are, in [0, 1].
+
+    Names that look alike count as 1. Other names have one first letter, and the same digits: ``illegal`` is not
+    ``legal``, and ``grade 1`` not ``grade 2``. The beginning of a name that is at most half of it is an abbreviation,
+    unless several names begin so.
+
+    >>> near_labels({"billing": 97, "biling": 2, "sales": 50, "Sales": 1, "legal": 60, "illegal": 3})
+    {'Sales': ('sales', 1.0), 'biling': ('billing', 0.92)}
+    >>> near_labels({"positive": 80, "negative": 90, "pos": 12})
+    {'pos': ('positive', 0.55)}
+    """
+    near: dict[str, tuple[str, float]] = {}
+    for group in look_alikes(counts):
+        most = max(group, key=lambda name: counts[name])
+        near |= {name: (most, 1.0) for name in group if name != most}
+    for name, count in counts.items():
+        if name in near:
+            continue
+        alike = [
+            (round(SequenceMatcher(None, name, other).ratio(), 2), other)
+            for other, rows in counts.items()
+            if rows >= max(_MISSPELT, _TIMES * count) and other[:1].casefold() == name[:1].casefold()
+        ]
+        similar = [each for each in alike if each[0] >= _SIMILAR and _DIGITS.findall(each[1]) == _DIGITS.findall(name)]
+        beginning, (shortest, part) = name.rstrip("."), _SHORTENED
+        shortened = [
+            (similarity, whole)
+            for similarity, whole in alike
+            if shortest <= len(beginning) <= part * len(whole)
+            and beginning.isalpha()
+            and whole.casefold().startswith(beginning.casefold())
+        ]
+        if similar and count < _MISSPELT and len(name) >= _SHORTEST:
+            near[name] = max(similar)[::-1]
+        elif len(shortened) == 1:
+            near[name] = shortened[0][::-1]
+    return near
+
+
+@rule("label-typo", "splits")
+def label_typo(subject: Subject) -> Iterator[Finding]:
+    """Finds rare classes whose names are nearly those of frequent ones, or abbreviate them."""
+    counts = Counter(chain.from_iterable(subject.classes.get("train", ())))
+    typos = {name: other for name, (other, ratio) in near_labels(counts).items() if ratio < 1}
+    if typos:
+        named = "; ".join(
+            f"{name!r} ({counted(counts[name], 'row')}): did you mean {other!r} ({counts[other]:,} rows)?"
+            for name, other in typos.items()
+        )
+        yield warning(
+            "train",
+            f"{counted(len(typos), 'label')} {inflected(len(typos), 'is', 'are')} nearly another one: {named}",
+            "correct these labels, or write a corrected table with --fix OUT.csv",
         )

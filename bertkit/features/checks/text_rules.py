@@ -38,7 +38,8 @@ def empty_text(subject: Subject) -> Iterator[Finding]:
         if rows:
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts, 'has', 'have')} a text without visible characters; this is the first",
+                f"{_describe_share(len(rows), texts, 'has', 'have')} a text without visible characters; this is the "
+                "first",
                 "remove these rows, or complete their texts",
             )
 
@@ -57,7 +58,7 @@ def one_word_text(subject: Subject) -> Iterator[Finding]:
                 level = warning if len(rows) > _ONE_WORD * len(values) else note
                 yield level(
                     texts.place(rows[0]),
-                    f"{_share(len(rows), texts, 'has', 'have')} one word in {column}; the first is "
+                    f"{_describe_share(len(rows), texts, 'has', 'have')} one word in {column}; the first is "
                     f"{values[rows[0]].strip()!r}",
                     "check that this is the column to read, and that its texts are complete",
                 )
@@ -103,8 +104,8 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
             named = ", ".join(f"{count} × U+{ord(sign):04X}" for sign, count in signs.most_common(3))
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}), which "
-                "the tokenizer removes; this is the first",
+                f"{_describe_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}), "
+                "which the tokenizer removes; this is the first",
                 "convert the source to UTF-8 again, or remove these characters",
             )
 
@@ -123,8 +124,8 @@ def mojibake(subject: Subject) -> Iterator[Finding]:
             sign = next(place for place, sign in enumerate(text) if not sign.isascii())
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first has "
-                f"{text[max(0, sign - 20) : sign + 20].strip()!r}",
+                f"{_describe_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first "
+                f"has {text[max(0, sign - 20) : sign + 20].strip()!r}",
                 "read the source in its own encoding and write UTF-8; the Python library ftfy repairs most such texts",
             )
 
@@ -138,7 +139,7 @@ def id_column(subject: Subject) -> Iterator[Finding]:
             if len(matching) > _SHARE_OF_IDENTIFIERS * len(values):
                 yield warning(
                     f"{texts.name}, column {column}",
-                    f"{_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
+                    f"{_describe_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
                     f"{matching[0].strip()[:40]!r}",
                     "give the column of the text with --text-column",
                 )
@@ -159,10 +160,10 @@ def leak(subject: Subject) -> Iterator[Finding]:
                 f"the column has {different} different values, and each of them has one label",
                 "check that the column holds the text, and not a copy of the label",
             )
-    yield from _leaking_words(list(texts.rows()), labels)
+    yield from _find_leaking_words(list(texts.rows()), labels)
 
 
-def _leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iterator[Finding]:
+def _find_leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iterator[Finding]:
     sizes = Counter(labels)
     having: Counter[str] = Counter()
     by_class: Counter[tuple[str, str]] = Counter()
@@ -183,7 +184,7 @@ def _leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iter
             )
 
 
-def _share(count: int, texts: Texts, singular: str, plural: str) -> str:
+def _describe_share(count: int, texts: Texts, singular: str, plural: str) -> str:
     """Returns how many of the texts they are, and the verb that follows."""
     total = len(next(iter(texts.columns.values())))
     return f"{count:,} of {total:,} texts ({100 * count / total:.1f} %) {inflected(count, singular, plural)}"
@@ -194,16 +195,29 @@ class ScriptCount:
     """Counts of the words of a script.
 
     Attributes:
+        script: its name, as of `script_of`.
         words: occurrences of words.
         unknown: occurrences of words with an unknown piece.
         pieces: pieces of the words without an unknown piece.
         example: the most frequent word with an unknown piece.
     """
 
+    script: str
     words: int = 0
     unknown: int = 0
     pieces: int = 0
     example: str = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Returns whether the vocabulary does not have the script."""
+        is_frequent = self.unknown >= _LEAST_WORDS and self.unknown > _UNKNOWN_SCRIPT * self.words
+        return self.script != _SYMBOLS and is_frequent
+
+    @property
+    def where(self) -> str:
+        """Returns the script in words that follow a noun."""
+        return "without letters" if self.script == _SYMBOLS else f"in {self.script} script"
 
 
 @cache
@@ -216,19 +230,20 @@ def script_of(sign: str) -> str:
     return unicodedata.name(sign, "other").split()[0].capitalize() if sign.isalpha() else _SYMBOLS
 
 
-def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
+def count_scripts(subject: Subject) -> list[ScriptCount]:
     """Tokenizes the different words of the data and counts their pieces, by script."""
     known = subject.words.most_common(_MOST_WORDS)
     tokenizer = subject.tokenizer
-    scripts: dict[str, ScriptCount] = {}
     if not known:
-        return scripts
+        return []
+    scripts: dict[str, ScriptCount] = {}
     # The space makes byte-level tokenizers read each as a word within a text.
     encoded = tokenizer([f" {word}" for word, _ in known], add_special_tokens=False)["input_ids"]
     unknown = tokenizer.unk_token_id
     for (word, count), pieces in zip(known, encoded, strict=True):
         letter = next(filter(str.isalpha, word), word[0])
-        of_script = scripts.setdefault(script_of(letter), ScriptCount())
+        script = script_of(letter)
+        of_script = scripts.setdefault(script, ScriptCount(script))
         of_script.words += count
         if unknown is not None and unknown in pieces:
             of_script.unknown += count
@@ -237,19 +252,19 @@ def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
             of_script.pieces += count * len(pieces)
         else:
             of_script.pieces += count  # punctuation is split off, which says nothing about the language
-    return scripts
+    return list(scripts.values())
 
 
 @rule("unknown-script", "tokenizer")
 def unknown_script(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are mostly unknown to the vocabulary."""
     total = sum(subject.words.values())
-    for script, counts in subject.once(count_scripts).items():
-        if _is_unknown(script, counts):
+    for counts in subject.once(count_scripts):
+        if counts.is_unknown:
             level = warning if counts.words >= _MANY_OF_SCRIPT * total else note
             yield level(
                 "data",
-                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
+                f"{counts.unknown:,} of {counts.words:,} words {counts.where} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have pieces that the vocabulary of "
                 f"{subject.checkpoint or 'the tokenizer'} does not have, such as {counts.example[:40]!r}",
                 "use a checkpoint for these languages, such as google-bert/bert-base-multilingual-cased",
@@ -259,35 +274,27 @@ def unknown_script(subject: Subject) -> Iterator[Finding]:
 @rule("unknown-tokens", "tokenizer")
 def unknown_tokens(subject: Subject) -> Iterator[Finding]:
     """Reports the share of words with unknown pieces, by script; without the scripts of `unknown_script`."""
-    for script, counts in subject.once(count_scripts).items():
-        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(script, counts):
+    for counts in subject.once(count_scripts):
+        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not counts.is_unknown:
             yield warning(
                 "data",
-                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
+                f"{counts.unknown:,} of {counts.words:,} words {counts.where} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have a piece {subject.tokenizer.unk_token}, the most "
                 f"frequent is {counts.example[:40]!r}",
                 "check the encoding of the text, or use a checkpoint whose vocabulary has these characters",
             )
 
 
-def _in(script: str) -> str:
-    return "without letters" if script == _SYMBOLS else f"in {script} script"
-
-
-def _is_unknown(script: str, counts: ScriptCount) -> bool:
-    return script != _SYMBOLS and counts.unknown >= _LEAST_WORDS and counts.unknown > _UNKNOWN_SCRIPT * counts.words
-
-
 @rule("fragmented-words", "tokenizer")
 def fragmented_words(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are split into many pieces, as those of a language without a vocabulary are."""
-    for script, counts in subject.once(count_scripts).items():
+    for counts in subject.once(count_scripts):
         known = counts.words - counts.unknown
-        if script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
+        if counts.script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
             continue
         yield warning(
             "data",
-            f"words in {script} script have {counts.pieces / known:.1f} pieces on average; in the language of a "
+            f"words in {counts.script} script have {counts.pieces / known:.1f} pieces on average; in the language of a "
             "vocabulary they have 1.1 to 1.6, so this text is probably in another language",
             "use a checkpoint for the language of the text",
         )

@@ -143,13 +143,22 @@ def make_trial(
     rows = [row for _, examples in batches for row in np.resize(np.asarray(examples), size).tolist()]
     watch = _Stopwatch(len(batches))
     subset = Subset(trainer.train_dataset, rows * _MOST_ROUNDS)
-    measured = trainer.for_other_rows(subset, _few_steps(trainer.args, len(batches) * _MOST_ROUNDS), [watch])
+    measured = trainer.for_other_rows(subset, _shorten_training(trainer.args, len(batches) * _MOST_ROUNDS), [watch])
     measured.remove_callback(Progress)
-    before = _running_and_waiting()
+    before = _measure_threads()
     with trainer.speed_ups.applied(trainer.model), without_library_bars():
         measured.train()
-        evaluation = None if evaluated is None else _measure_evaluation(measured, *evaluated)
-    after, waiting = _running_and_waiting(), None
+        evaluation = None
+        if evaluated is not None:
+            dataset, of_evaluation = evaluated
+            seconds = []
+            for _, examples in of_evaluation:
+                whole = np.resize(np.asarray(examples), trainer.args.per_device_eval_batch_size)
+                loader = measured.get_eval_dataloader(Subset(dataset, whole.tolist()))
+                evaluate = partial(measured.evaluation_loop, loader, "check", False)
+                seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(of_evaluation)))
+            evaluation = Speed(tuple(length for length, _ in reversed(of_evaluation)), np.array([seconds[::-1]]))
+    after, waiting = _measure_threads(), None
     if before is not None and after is not None:
         running, waited = after - before
         waiting = float(np.clip(waited / max(running + waited, 1), 0, 1))
@@ -162,17 +171,6 @@ def make_trial(
         evaluation=evaluation,
         waiting=waiting,
     )
-
-
-def _measure_evaluation(trainer: BertkitTrainer, dataset: Any, batches: Batches) -> Speed:
-    """Measures the evaluation of each batch, several times if it is short; its first pass is left out."""
-    seconds = []
-    for _, rows in batches:
-        whole = np.resize(np.asarray(rows), trainer.args.per_device_eval_batch_size)
-        loader = trainer.get_eval_dataloader(Subset(dataset, whole.tolist()))
-        evaluate = partial(trainer.evaluation_loop, loader, "check", False)
-        seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(batches)))
-    return Speed(tuple(length for length, _ in reversed(batches)), np.array([seconds[::-1]]))
 
 
 def _time_repeatedly(compute: Callable[[], Any], least: float) -> float:
@@ -192,7 +190,7 @@ def _time_repeatedly(compute: Callable[[], Any], least: float) -> float:
     return (time.perf_counter() - begun) / times
 
 
-def _few_steps(arguments: TrainingArguments, steps: int) -> TrainingArguments:
+def _shorten_training(arguments: TrainingArguments, steps: int) -> TrainingArguments:
     """Returns the arguments of a training of some steps of one micro-batch, which only trains."""
     changes = {
         "max_steps": steps,
@@ -216,7 +214,7 @@ def _wait_for_device() -> None:
         torch.cuda.synchronize()
 
 
-def _running_and_waiting() -> np.ndarray | None:
+def _measure_threads() -> np.ndarray | None:
     """Returns the nanoseconds in which the threads of this process ran and waited for a core, (2,); None if unknown.
 
     Linux has them in ``/proc/self/task/N/schedstat``.

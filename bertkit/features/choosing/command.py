@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
-from bertkit.cli.features import new_app
+from bertkit.cli.groups import new_app
 from bertkit.cli.printing import print_result
 
 app = new_app()
@@ -67,8 +67,8 @@ def choose(
         device=device,
         trust_remote_code=trust_remote_code,
     )
-    from bertkit.runtime.formats import aligned
+    from bertkit.runtime.formats import align_columns
 
     page = {} if output is None else {"output": str(output)}
-    tables = [line for table in choice.tables() for line in (*aligned(table), "")]
+    tables = [line for table in choice.tables() for line in (*align_columns(table), "")]
     print_result({**choice.record(), **page}, [*tables, *choice.lines(), *page.values()], json)

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.features.choosing.measuring import Measured
-from bertkit.features.choosing.page import amount
-from bertkit.features.choosing.result import Candidate, milliseconds
+from bertkit.features.choosing.result import Candidate, amount, milliseconds
 from bertkit.features.choosing.wording import perplexity
 from bertkit.inference.comparison import compare_systems
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.metrics.statistics import Test, adjusted, by_example
+from bertkit.metrics.statistics import Test, adjust_tests, by_example
 
 _FASTER = 0.9  # part of a time; times that are nearer to each other are those of a busy machine
 _LONG = 0.05  # share of texts from which it is said that they are cut
@@ -120,7 +119,7 @@ def _rank_by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[st
 
         lists = {name: logs[name].tolist() for name in names}
         words = list(range(len(lists[first])))
-        tests = adjusted([by_example([lists[first]], [lists[name]], words, mean, terms) for name in names[1:]])
+        tests = adjust_tests([by_example([lists[first]], [lists[name]], words, mean, terms) for name in names[1:]])
         sentences += _tell_apart(leading, dict(zip(names[1:], tests, strict=True)), "the same masked words")
     return leading, sentences
 

@@ -143,8 +143,8 @@ def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.
         if places and len(encoded["input_ids"]) <= longest:
             masked.append(MaskedWord(row, places[0], places[-1] + 1))
     logs = np.full(len(words), np.nan)
-    for place, prediction in zip(masked, filler.predict_words(texts, masked), strict=True):
-        logs[place.row] = prediction.log_probability
+    for place, (log, _) in zip(masked, filler.predict_words(texts, masked), strict=True):
+        logs[place.row] = log
     return logs
 
 

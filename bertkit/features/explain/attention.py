@@ -4,11 +4,16 @@ The measures are those of Clark et al. (2019), "What does BERT look at?": the me
 before it, to the one after it, to itself, to separators; and the entropy of its attention. They describe a head, and
 explain no prediction.
 
+A page shows matrices as PNG of 8 bits, in which opacity is the square root of the attention: that keeps small values
+apart, of which most attention consists. Its script reads the values back from the pictures.
+
 L layers, A heads of a layer, S tokens.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +24,7 @@ import numpy as np
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces
 from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.json_text import dumps
 from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
@@ -27,6 +33,18 @@ if TYPE_CHECKING:
 _MOST = 0.5  # a head is named for what gets most of its attention, as in the paper
 _BROAD = 0.8  # entropy as a part of that of equal attention
 _ROUNDING = 1e-3
+_MOST_TOKENS = 128  # of a drawn matrix
+_MOST_BYTES = 1_700_000  # of all pictures of a page, as base64
+_COLOUR = (43, 140, 196)  # readable on white and on black
+_MEANINGS = {
+    "previous": "the token before",
+    "next": "the token after",
+    "same": "the token itself",
+    "first": "the first token",
+    "separator": "separators",
+    "broad": "many tokens: entropy as a part of that of equal attention",
+    "mixed": "none of these: the largest of the measures",
+}
 
 
 @dataclass(frozen=True)
@@ -96,6 +114,31 @@ class Attention:
             f"{self.value(layer, head):.2f}; attention describes a head and explains no prediction",
         ]
 
+    def page_values(self) -> dict[str, Any]:
+        """Returns what a page shows: pictures, names of heads, and the data that its script reads."""
+        urls, levels, error = sprites(self.weights[..., :_MOST_TOKENS, :_MOST_TOKENS])
+        layers, heads = self.names.shape
+        values = [[round(self.value(layer, head), 3) for head in range(heads)] for layer in range(layers)]
+        names, counts = self.names.tolist(), Counter(self.names.flat)
+        layer, head = self.strongest()
+        tokens = self.tokens[:_MOST_TOKENS]
+        padding = self.padding.attention[:_MOST_TOKENS, :_MOST_TOKENS]
+        return {
+            "layers": layers,
+            "heads": heads,
+            "pictures": {"urls": urls, "levels": levels, "error": error},
+            "numbers": values,
+            "names": names,
+            "kinds": [(name, _MEANINGS[name], counts[name]) for name in _MEANINGS if counts[name]],
+            "first": (layer, head),
+            "left_out": len(self.tokens) - len(tokens),
+            "data": dumps({"tokens": tokens, "names": names, "values": values, "head": [layer, head]}),
+            "padding": self.padding,
+            "padding_picture": sprites(padding[None, None])[0][0],
+            "padding_tokens": int(self.padding.mask.sum()),
+            "padding_drawn": padding.shape[-1],
+        }
+
 
 def attention_of(network: Network, pieces: Pieces) -> Attention:
     """Computes the attention of all heads.
@@ -103,10 +146,20 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     Raises:
         CheckpointError: the family does not return probabilities of attention to all tokens.
     """
-    inputs = [{name: values[0].tolist() for name, values in pieces.batch(network).items()}]
-    inputs.append({name: values for name, values in _half(pieces).items() if name in inputs[0]})
-    both = padded(inputs, network.tokenizer, list(inputs[0]))
-    of_both = _weights(network, network.on_device(both), len(pieces.ids))
+    own = [word for word in pieces.words if word.segment == 0]
+    half = own[0].start, own[(len(own) - 1) // 2].end  # of the words of the first text
+    ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < half[0])].tolist()
+    ids += pieces.ids[slice(*half)].tolist()
+    after = own[-1].end  # the special tokens behind the first text; a pair has one or two
+    while after < len(pieces.ids) and pieces.is_special[after]:
+        ids.append(int(pieces.ids[after]))
+        after += 1
+        if len(pieces.texts) > 1:
+            break
+    first_half = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+    whole = {name: values[0].tolist() for name, values in pieces.batch(network).items()}
+    both = padded([whole, {name: first_half[name] for name in whole}], network.tokenizer, list(whole))
+    of_both = _compute_weights(network, network.on_device(both), len(pieces.ids))
     weights = of_both[0]
     separators = np.isin(pieces.ids, [id for id in (network.tokenizer.sep_token_id,) if id is not None])
     measures = measure_heads(weights, separators)
@@ -121,7 +174,7 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     return Attention(pieces.labels(), weights, measures, name_heads(measures), padding)
 
 
-def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
+def _compute_weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
     """Returns the attention to a batch, (B, L, A, S, S) float32."""
     import torch
 
@@ -167,16 +220,25 @@ def name_heads(measures: dict[str, np.ndarray]) -> np.ndarray:
     return np.where(stacked.max(axis=0) >= _MOST, best, others)
 
 
-def _half(pieces: Pieces) -> dict[str, list[int]]:
-    """Returns inputs of the first half of the words of the first text, with its special tokens."""
-    own = [word for word in pieces.words if word.segment == 0]
-    last = own[(len(own) - 1) // 2]
-    ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < own[0].start)].tolist()
-    ids += pieces.ids[own[0].start : last.end].tolist()
-    after = own[-1].end  # the special tokens behind the first text; a pair has one or two
-    while after < len(pieces.ids) and pieces.is_special[after]:
-        ids.append(int(pieces.ids[after]))
-        after += 1
-        if len(pieces.texts) > 1:
+def sprites(weights: np.ndarray) -> tuple[list[str], int, float]:
+    """Draws attention (L, A, S, S) in 256 levels; in fewer, if the pictures would be larger than 1.7 MB.
+
+    Returns:
+        L data URLs, each of a picture with the matrices of the heads below each other, (A * S, S) pixels; the number of
+        different opacities; and the largest difference between an attention and what a picture shows.
+    """
+    from PIL import Image
+
+    opacity = np.sqrt(np.clip(weights, 0, 1)) * 255
+    for step in (1, 2, 4, 8, 16, 32):
+        levels = (np.rint(opacity / step).astype(np.int64) * step).clip(0, 255).astype(np.uint8)
+        urls = []
+        for layer in levels:
+            picture, file = Image.fromarray(layer.reshape(-1, layer.shape[-1])), io.BytesIO()
+            picture.putpalette(bytes(_COLOUR) * 256)
+            picture.save(file, "PNG", compress_level=9, transparency=bytes(range(256)))
+            urls.append(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
+        if sum(map(len, urls)) <= _MOST_BYTES:
             break
-    return {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+    error = float(abs((levels / 255.0) ** 2 - weights).max())
+    return urls, len(range(0, 256, step)), error

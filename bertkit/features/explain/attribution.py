@@ -3,22 +3,25 @@
 Integrated gradients (Sundararajan et al., 2017) at the token embeddings, by captum, from a text whose words are all
 masked: the sum over all tokens is the difference of the two outputs, and the completeness error says how far it is from
 that. Occlusion: the output minus that for the text with one word masked.
+
+B inputs, S tokens, W words.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bertkit.features.explain.network import Network
-from bertkit.features.explain.pieces import Word
-from bertkit.features.explain.subjects import Curve, Subject, Target, subject_of
+from bertkit.features.explain.pieces import Pieces, Word, pieces_of
 from bertkit.metrics import spearman
-from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError, DataError, did_you_mean, quoted
+from bertkit.tasks.base import Task
+from bertkit.tasks.registry import by_kind_of_task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,6 +32,138 @@ _LARGEST_ERROR = 0.02
 _AGREEMENT = 0.5  # rank correlation
 _TOKENS = 1024  # of a batch; with gradients every layer is kept
 _LEAST = 1e-3  # differences below are rounding
+
+
+# ---- what is attributed; the kinds of tasks register theirs in the modules of their names ----------------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number of the output that is attributed to words.
+
+    Attributes:
+        name: such as a label.
+        of: outputs of B inputs → (B,), differentiable.
+        probability: of the label, in [0, 1]; None for a number.
+        unit: of the number: ``logit``, ``probability``, or ``score`` for regression.
+        as_probability: outputs of B inputs → (B,) in [0, 1], differentiable; None where the number has no probability,
+            or one that depends on other inputs too.
+    """
+
+    name: str
+    of: Callable[[Any], Tensor]
+    probability: float | None = None
+    unit: str = "logit"
+    as_probability: Callable[[Any], Tensor] | None = None
+
+    def in_probability(self) -> Target:
+        """Returns the target with its probability as the number that is attributed; DataError if it has none."""
+        if self.as_probability is None:
+            raise DataError(
+                f"unit probability: {self.name!r} has no probability that depends on this input alone; "
+                "leave out the unit"
+            )
+        return replace(self, of=self.as_probability, unit="probability")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Probabilities over the words of a passage.
+
+    Attributes:
+        words: T tokens.
+        start, end: (T,) float, probability that the answer starts and ends there, of all tokens of the window.
+        spans: the best answers and their probabilities.
+    """
+
+    words: list[str]
+    start: np.ndarray
+    end: np.ndarray
+    spans: list[tuple[str, float]]
+
+    def page_values(self) -> dict[str, Any]:
+        """Returns the points of both lines on a page, by name, and the largest probability as ``most``."""
+        most = float(max(self.start.max(), self.end.max())) or 1.0
+        step = 1000 / max(len(self.words) - 1, 1)
+        lines = {
+            name: " ".join(f"{step * place:.1f},{150 - 130 * value / most:.1f}" for place, value in enumerate(values))
+            for name, values in (("start", self.start), ("end", self.end))
+        }
+        return {**lines, "most": most}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One input of a task.
+
+    Attributes:
+        prediction: the prediction as a line.
+        pieces: the input, S tokens; special tokens are not attributed to.
+        targets: at least one.
+        call: inputs (B, S) by name → outputs of the model.
+        curve: for question answering.
+        note: sentence on what the numbers are of, if it is not the prediction.
+    """
+
+    prediction: str
+    pieces: Pieces
+    targets: list[Target]
+    call: Callable[[Mapping[str, Tensor]], Any] = field(repr=False)
+    curve: Curve | None = None
+    note: str = ""
+
+    def batch(self, network: Network, ids: np.ndarray) -> dict[str, Tensor]:
+        """Returns inputs of the model for other ids, (B, S), with the segments of the subject."""
+        import torch
+
+        columns = {
+            "input_ids": torch.tensor(ids),
+            "attention_mask": torch.ones(ids.shape, dtype=torch.long),
+            "token_type_ids": torch.tensor(np.broadcast_to(self.pieces.segments, ids.shape).copy()),
+        }
+        return network.on_device({name: columns[name] for name in network.inputs})
+
+
+@by_kind_of_task
+def subject_of(task: Task, network: Network, texts: Sequence[str], label: str | None, window: int | None) -> Subject:
+    """Returns what is attributed of a prediction.
+
+    Args:
+        task: the task of the network.
+        network: the fine-tuned checkpoint.
+        texts: one or two.
+        label: the label, or for tagging the word, that is asked about; by default what is predicted.
+        window: number of the window of a long text; by default the one that decides most.
+
+    Raises:
+        DataError: the texts do not fit the task, or there is no such label.
+        CheckpointError: the kind of task has no attribution.
+        RecipeError: there is no such window.
+    """
+    raise CheckpointError(f"{network.name}: predictions of {task.kind} are not attributed to words")
+
+
+def pieces_like(network: Network, texts: Sequence[str], ids: Sequence[int], window: int | None = None) -> Pieces:
+    """Returns the pieces of texts whose ids are those that the task reads.
+
+    Raises:
+        DataError: they are not.
+        RecipeError: there is no such window.
+    """
+    pieces = pieces_of(network, texts, window=window)
+    if pieces.ids.tolist() != list(ids):
+        raise DataError("the task reads other tokens than its tokenizer gives, so none is attributed to")
+    return pieces
+
+
+def index_of(label: str, names: Sequence[str], what: str) -> int:
+    """Returns the index of a label; DataError if there is no such label."""
+    if label not in names:
+        raise DataError(f"label {label!r}: expected {what} {quoted(names)}{did_you_mean(label, names)}")
+    return list(names).index(label)
+
+
+# ---- the attribution ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -181,37 +316,28 @@ def attribution_of(network: Network, subject: Subject, unit: Unit = "logit") -> 
             outputs = subject.call(subject.batch(network, inputs[start : start + size]))
             parts.append([target.of(outputs).double().cpu().numpy() for target in targets])
     values = np.concatenate(parts, axis=1)  # a row for each target, a number for each input
-    reasons = [_reason(network, subject, target, baseline, own) for target, own in zip(targets, values, strict=True)]
+    reasons = []
+    for target, (value, lowest, *without) in zip(targets, values.tolist(), strict=True):
+        of_tokens, error, steps = _integrate(network, subject, target, baseline, value - lowest)
+        gradients = np.array([of_tokens[word.start : word.end].sum() for word in words])
+        occlusion = value - np.array(without)  # the number with each word masked
+        correlation = spearman(gradients, occlusion) if len(gradients) > 2 else math.nan
+        reasons.append(
+            Reason(
+                target.name,
+                target.unit,
+                target.probability,
+                value,
+                lowest,
+                gradients,
+                occlusion,
+                error,
+                steps,
+                None if math.isnan(correlation) else correlation,
+            )
+        )
     name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
     return Attribution(subject.prediction, words, reasons, name, subject.curve, subject.note)
-
-
-def _reason(network: Network, subject: Subject, target: Target, baseline: np.ndarray, values: np.ndarray) -> Reason:
-    """Attributes one number to the words.
-
-    Args:
-        network, subject: as for `attribution_of`.
-        target: the number.
-        baseline: (S,) int64, ids with all words masked.
-        values: (W + 2,) float64, the number for the input, for the baseline, and with each word masked.
-    """
-    value, lowest = values[:2].tolist()
-    of_tokens, error, steps = _integrate(network, subject, target, baseline, value - lowest)
-    gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.pieces.words])
-    occlusion = value - values[2:]
-    correlation = spearman(gradients, occlusion) if len(gradients) > 2 else math.nan
-    return Reason(
-        target.name,
-        target.unit,
-        target.probability,
-        value,
-        lowest,
-        gradients,
-        occlusion,
-        error,
-        steps,
-        None if math.isnan(correlation) else correlation,
-    )
 
 
 def _integrate(

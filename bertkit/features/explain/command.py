@@ -11,7 +11,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import command
-from bertkit.cli.features import new_app
+from bertkit.cli.groups import new_app
 from bertkit.cli.printing import print_text, print_wrapped
 from bertkit.runtime.json_text import dumps
 

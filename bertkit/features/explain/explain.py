@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bertkit.features.explain.attention import Attention, attention_of
 from bertkit.features.explain.attribution import Attribution, Unit, attribution_of, subject_to_explain
 from bertkit.features.explain.contexts import contexts_of
-from bertkit.features.explain.filling import Filling, fillings, rank_texts, score_pairs
+from bertkit.features.explain.heads import Filling, NextSentence, fillings, next_sentence_of, rank_texts, score_pairs
 from bertkit.features.explain.network import Network, load_network
-from bertkit.features.explain.next_sentence import NextSentence, next_sentence_of
-from bertkit.features.explain.page import draw_attention, draw_attribution
 from bertkit.features.explain.pieces import Pieces, pieces_of, with_summands
 from bertkit.features.explain.result import Result
 from bertkit.inference.loaded import LoadedCheckpoint
@@ -92,11 +90,10 @@ class Explanation(Result):
         parts = {name: part.record() for name, part in self.parts().items()}
         return {"checkpoint": self.checkpoint, "family": self.family, **parts, "missing": self.missing}
 
-    def drawn(self) -> dict[str, Any]:
+    def page_values(self) -> dict[str, Any]:
         return {
             "headings": HEADINGS,
-            "attention": None if self.heads is None else draw_attention(self.heads),
-            **({} if self.attributions is None else draw_attribution(self.attributions)),
+            "attention": None if self.heads is None else self.heads.page_values(),
         }
 
 
@@ -152,8 +149,8 @@ def explain(
         revision, trust_remote_code: as for `bertkit.load`.
 
     Returns:
-        An `Explanation` of a text; a `bertkit.features.explain.filling.Ranking` or
-        `bertkit.features.explain.filling.MinimalPairs`; a `bertkit.features.explain.contexts.WordContexts`; or
+        An `Explanation` of a text; a `bertkit.features.explain.heads.Ranking` or
+        `bertkit.features.explain.heads.MinimalPairs`; a `bertkit.features.explain.contexts.WordContexts`; or
         `bertkit.features.explain.examples.SeenExamples`.
 
     Raises:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bertkit.features.explain.attribution import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.features.explain.network import Network
-from bertkit.features.explain.subjects import Subject, Target, index_of, pieces_like, subject_of
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.multiple_choice import MultipleChoiceTask

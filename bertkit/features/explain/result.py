@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
-from bertkit.features.explain.page import render
-from bertkit.runtime.pages.page import framed
+from bertkit.runtime.pages.page import frame_page, render_page
 
 
 class Result:
@@ -30,13 +30,19 @@ class Result:
         """Returns the result as plain data for JSON, without large arrays."""
         raise NotImplementedError
 
-    def drawn(self) -> dict[str, Any]:
+    def page_values(self) -> dict[str, Any]:
         """Returns further values of the template."""
         return {}
 
     def html(self) -> str:
         """Returns the page: one HTML file that loads nothing."""
-        return render(self.template, title=self.title, shown=self, **self.drawn())
+        filters: dict[str, Callable[..., str]] = {
+            "number": lambda value: f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}",
+            "percent": lambda share: f"{100 * share:.1f} %",
+            "sentence": lambda words: f"{words[0].upper()}{words[1:]}.",
+        }
+        values = {"title": self.title, "shown": self, **self.page_values()}
+        return render_page("bertkit.features.explain", self.template, "explain.js", "explain.css", filters, **values)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -46,7 +52,7 @@ class Result:
 
     def framed(self) -> str:
         """Returns the page as a frame of another one, whose style it does not change."""
-        return framed(self.html(), self.title)
+        return frame_page(self.html(), self.title)
 
     def _repr_html_(self) -> str:
         return self.framed()

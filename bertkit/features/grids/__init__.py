@@ -6,7 +6,7 @@ from __future__ import annotations
 PUBLIC = {
     "ablations": "ablations:ablations",
     "compare": "compare:compare",
-    "ensemble": "ensemble:ensemble",
+    "ensemble": "best:ensemble",
     "finetune_glue": "glue:finetune_glue",
     "finetune_glue_grid": "glue:finetune_glue_grid",
     "finetune_grid": "grid:finetune_grid",

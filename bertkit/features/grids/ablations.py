@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.features.grids.ablation_results import Ablations, TaskResult
 from bertkit.features.grids.compare import compare
 from bertkit.features.grids.glue import check_tasks
 from bertkit.features.grids.grid import all_values, finetune_grid
-from bertkit.features.grids.results import COLLAPSED, GridResults
-from bertkit.features.grids.table import ablation_rows
+from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
+from bertkit.features.grids.table import OF_DIFFERENCE, cells_of_test, failures, interval_of_test, notes, p_of_test
 from bertkit.features.grids.workers import grid_lock
-from bertkit.metrics.statistics import Test, adjusted
+from bertkit.metrics.statistics import Test, adjust_tests
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, did_you_mean, listed, noted
 from bertkit.runtime.files import read_json, remove_unfinished, write_json, write_whole
-from bertkit.runtime.formats import to_csv
+from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text, to_csv
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import counted, say
 from bertkit.tasks.folds import load_splits
@@ -43,6 +42,43 @@ _OF_VARIANTS = {
     "model.attention": "the variants differ in it",
     "task.pair_objective": "the variants differ in it",
 }
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Scores of a variant on one task.
+
+    Attributes:
+        metric: the main metric of the task.
+        scores: mean, sd and 95 % interval over the seeds of fine-tuning.
+        difference: from the first variant by example, with Holm's correction in ``adjusted_p`` if there are several
+            comparisons; None for that variant.
+    """
+
+    metric: str
+    scores: SettingResult
+    difference: Test | None
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """Results of `ablations`, also written to ``ablations.json`` and ``ablations.csv``.
+
+    Attributes:
+        output_dir: folder with ``pretrain/VARIANT``, and the grids ``finetune/VARIANT/TASK``.
+        pretraining: variant → metrics of its pre-training run.
+        documents: variant → numbers and digests of the documents that it was trained and evaluated on; all alike.
+        tasks: variant → task → result; tasks without any finished run are missing.
+        failed: errors of failed runs by name.
+        notes: limits of the comparison.
+    """
+
+    output_dir: Path
+    pretraining: dict[str, dict[str, float]]
+    documents: dict[str, dict[str, int | str]]
+    tasks: dict[str, dict[str, TaskResult]]
+    failed: dict[str, str]
+    notes: tuple[str, ...]
 
 
 def ablations(
@@ -185,12 +221,12 @@ def _conclude(
     compared = [(variant, task) for variant, task in scored if variant != first and (first, task) in scored]
     pairs = [(scored[first, task], scored[variant, task]) for variant, task in compared]
     comparisons = [compare(one.output_dir, other.output_dir, metric=one.metric) for one, other in pairs]
-    tests = adjusted([each.comparisons[0].by_example for each in comparisons])
+    tests = adjust_tests([each.comparisons[0].by_example for each in comparisons])
     differences = dict(zip(compared, tests, strict=True))
     tasks: dict[str, dict[str, TaskResult]] = {variant: {} for variant in grids}
     for (variant, task), grid in scored.items():
         tasks[variant][task] = TaskResult(grid.metric, grid.settings[0], differences.get((variant, task)))
-    results = Ablations(folder, pretraining, documents, tasks, failed, _notes(first, documents[first], tasks, tests))
+    results = Ablations(folder, pretraining, documents, tasks, failed, _notes_of(first, documents[first], tasks, tests))
     with grid_lock(folder):
         remove_unfinished(folder)
         write_json(folder / RESULTS, asdict(results), default=str)
@@ -198,7 +234,7 @@ def _conclude(
     return results
 
 
-def _notes(
+def _notes_of(
     first: str,
     documents: Mapping[str, int | str],
     tasks: Mapping[str, Mapping[str, TaskResult]],
@@ -220,3 +256,43 @@ def _notes(
             "another --finetune-set train.learning_rate"
         )
     return tuple(notes)
+
+
+def ablation_rows(results: Ablations) -> list[dict[str, Any]]:
+    """Returns a row for each variant and task, with all digits."""
+    return [
+        {"variant": variant, "task": task, "metric": result.metric}
+        | {name: getattr(result.scores, name) for name in ("n", "mean", "sd", "low", "high")}
+        | cells_of_test(result.difference)
+        | {"collapsed": len(result.scores.collapsed)}
+        for variant, of_variant in results.tasks.items()
+        for task, result in of_variant.items()
+    ]
+
+
+def ablations_table(results: Ablations, width: int | None = None, format: Format = "text") -> str:
+    """Formats a line for each variant and task, with the difference from the first variant.
+
+    Args:
+        results: results of the ablations.
+        width, format: as of `ResultTable.formatted`. Intervals that do not fit into the terminal are left out.
+    """
+    first = next(iter(results.tasks))
+    rows = []
+    for variant, of_variant in results.tasks.items():
+        for task, result in of_variant.items():
+            row, test = result.scores, result.difference
+            cells = {"variant": variant, "task": task, "metric": result.metric, "n": str(row.n)}
+            cells |= {
+                "mean ± sd": score_text(row.mean, row.sd),
+                "95 % interval": interval_text(row.low, row.high, unknown=""),
+                f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
+                OF_DIFFERENCE: interval_of_test(test),
+                "p": "" if test is None else p_of_test(test),
+                "notes": notes(row),
+            }
+            rows.append(cells)
+    columns = {name: column for name in rows[0] if any(column := [row[name] for row in rows])} if rows else {}
+    lines = [*(f"note: {note}" for note in results.notes), *failures(results.failed)]
+    optional = ("95 % interval", OF_DIFFERENCE)
+    return ResultTable(columns, ablation_rows(results), "", lines, optional).formatted(format, width)

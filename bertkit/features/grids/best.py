@@ -1,23 +1,35 @@
-"""Predictions of the test sets and the report, which the runs of a grid leave out, for those of its best setting."""
+"""The runs of the best setting of a grid: their predictions of test sets, their report, and their ensemble."""
 
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from bertkit.features.grids.definition import RUNS, Definition
-from bertkit.features.grids.results import GridResults, best_cells
-from bertkit.features.grids.workers import record_of, write_record
+from bertkit.features.grids.definition import RUNS, Definition, read
+from bertkit.features.grids.results import GridResults, best_cells, collect, limits
+from bertkit.features.grids.workers import main_score, record_of, write_record
 from bertkit.inference.evaluation import outcome_of
-from bertkit.runtime.files import read_json
+from bertkit.inference.networks import ENSEMBLE_FILE
+from bertkit.inference.outcome import all_scores, further_metrics
+from bertkit.runtime.errors import OutputError
+from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
+from bertkit.runtime.markdown import code, escape
+from bertkit.runtime.progress import say
+from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import splits_to_write
+from bertkit.training.runs.directory import check_output_dir, contents
 from bertkit.training.runs.evaluate import score_split, suffix_of, write_split
 from bertkit.training.runs.listeners import complete_run
 from bertkit.training.runs.record import write_results
 
 _RESULTS = "predict_results.json"
+_MEMBERS = "members"
+# Files of a member that are also those of the ensemble.
+_OF_ALL = ("config.json", "tokenizer.json", "tokenizer_config.json", "recipe.yaml")
 
 
 def complete_best(definition: Definition, results: GridResults, tests: Sequence[str]) -> None:
@@ -32,26 +44,111 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
     for cell in cells:
         place = folder / RUNS / cell.name
         if not (place / _RESULTS).is_file():
-            _predict(place, tests)
+            metrics: dict[str, float] = {}
+            for name in tests:
+                outcome = outcome_of(place, name)
+                task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
+                scores = score_split(task, name, *columns, None, {}, outcome.number_of_inputs)
+                metrics |= {key: value for key, value in scores.items() if math.isfinite(value)}
+                if name in splits_to_write(task, tests):
+                    write_split(task, name, *columns, place)
+            write_results(place, {"predict": metrics})
         written = read_json(place / _RESULTS)
         names = [f"predict_{results.metric}{suffix_of(name)}" for name in tests]
-        scores = [written[name] for name in names if name in written]
-        if not scores:
+        tested = [written[name] for name in names if name in written]
+        if not tested:
             break  # without labels the predictions of the best run are enough
         # A process may be killed between the results and the record.
-        write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": statistics.mean(scores)})
+        write_record(folder, cell, {**(record_of(folder, cell) or {}), "test_score": statistics.mean(tested)})
     best = folder / RUNS / results.best_run
     complete_run(definition.recipe, best, lambda: outcome_of(best, with_training=True))
 
 
-def _predict(place: Path, tests: Sequence[str]) -> None:
-    """Writes predictions and results of test sets, with the scores of those that have labels."""
-    metrics: dict[str, float] = {}
-    for name in tests:
-        outcome = outcome_of(place, name)
-        task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
-        results = score_split(task, name, *columns, None, {}, outcome.number_of_inputs)
-        metrics |= {key: value for key, value in results.items() if math.isfinite(value)}
-        if name in splits_to_write(task, tests):
-            write_split(task, name, *columns, place)
-    write_results(place, {"predict": metrics})
+@dataclass(frozen=True)
+class Ensemble:
+    """Result of `ensemble`.
+
+    Attributes:
+        output_dir: the checkpoint for `bertkit predict` and `bertkit evaluate`.
+        setting: name of the setting of its members.
+        members: names of the runs.
+        scores: score of each member on the validation set.
+        score: score of the ensemble on the validation set; None if the members have different ones, as with folds.
+        metric: metric of the scores.
+        notes: limits of the scores, such as an incomplete grid; also printed to stderr.
+    """
+
+    output_dir: Path
+    setting: str
+    members: tuple[str, ...]
+    scores: tuple[float, ...]
+    score: float | None
+    metric: str
+    notes: tuple[str, ...] = ()
+
+
+def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
+    """Combines the runs of the best setting of a grid into one checkpoint that averages their outputs.
+
+    ``output_dir`` holds copies of the members, so the grid is not needed any more.
+
+    Args:
+        grid: output folder of `bertkit.finetune_grid`.
+        output_dir: a new or empty folder.
+
+    Raises:
+        OutputError: there is no grid, it has no finished run, or ``output_dir`` is in use.
+
+    Examples:
+        ```python
+        bertkit.ensemble("my-grid", output_dir="together")
+        bertkit.load("together").predict("a lovely film")
+        ```
+    """
+    source, place = Path(grid), Path(output_dir)
+    definition = read(source)
+    check_output_dir(place, resume=False, can_resume=False)
+    results = collect(definition, task_of_recipe(definition.recipe), source)
+    if results.best is None:
+        raise OutputError(f"{source}: no run of this grid has finished; repeat its command")
+    cells, notes = best_cells(definition, results), limits(results)
+    for note in notes:
+        say(f"note: {note}")
+    with new_folder(place) as draft:
+        (draft / _MEMBERS).mkdir()
+        for number, cell in enumerate(cells, start=1):
+            run, member = source / RUNS / cell.name, draft / _MEMBERS / f"{number:02}"
+            member.mkdir()
+            for name in contents(run):
+                if name.endswith(".safetensors") or name == "config.json":
+                    shutil.copyfile(run / name, member / name)
+        for name in _OF_ALL:
+            shutil.copyfile(source / RUNS / cells[0].name / name, draft / name)
+        names = tuple(cell.name for cell in cells)
+        members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
+        record = {"members": members, "runs": names, "setting": results.best}
+        write_json(draft / ENSEMBLE_FILE, record)
+        write_whole(draft / "README.md", _describe(results.best, names, notes))
+    scores = tuple(float(results.runs[name]["score"]) for name in names)
+    further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
+    score = None
+    if definition.folds is None:
+        outcome = outcome_of(place)
+        scored = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+        score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})
+    return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
+
+
+def _describe(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:
+    """Returns the README of the folder; an ensemble has no model card, since it is not pushed to the Hub."""
+    members = "\n".join(f"- `{_MEMBERS}/{number:02}`: run {code(run)}" for number, run in enumerate(runs, start=1))
+    limits_of_scores = "".join(f"\n{escape(note)}\n" for note in notes)
+    return f"""# Ensemble of {len(runs)} runs
+
+The outputs (logits) of the members are averaged. They are the runs of the setting {code(setting)}:
+
+{members}
+
+`bertkit predict`, `evaluate` and `compare` and `bertkit.load` take this folder as a checkpoint. It cannot be exported
+or pushed as a whole; each member is an ordinary model without tokenizer, which is that of this folder.
+{limits_of_scores}"""

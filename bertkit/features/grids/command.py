@@ -12,8 +12,8 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
-from bertkit.cli.features import OptionsOfFeature, new_app
 from bertkit.cli.finetune import glue_tasks
+from bertkit.cli.groups import OptionsOfFeature, new_app
 from bertkit.cli.printing import print_next, print_result
 from bertkit.cli.training import Training, overrides
 from bertkit.runtime.errors import RecipeError
@@ -199,7 +199,7 @@ def ablations(
     json: options.AsJson = False,
 ) -> None:
     """Compare BERT with BERT without NSP and left-to-right. All are pre-trained alike, and compared on GLUE (§5.1)."""
-    from bertkit.features.grids.table import ablations_table
+    from bertkit.features.grids.ablations import ablations_table
 
     options.check_one_form(json, format)
     results = bertkit.ablations(

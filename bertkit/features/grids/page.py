@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class DrawnSetting(NamedTuple):
 
     row: SettingResult
     name: str
-    scores: list[tuple[float, str, bool]]
+    scores: list[tuple[float | None, str, bool]]
     mean: float | None
     low: float | None
     high: float | None
@@ -74,12 +74,13 @@ def report_grid(grid: str | Path, *, output: str | Path | None = None) -> Path:
     cells = {each.name: [cell.name for cell in definition.cells(each)] for each in settings_of(definition, folder)}
     page = folder / PAGE if output is None else Path(output)
     write_whole(
-        page, render_page("bertkit.features.grids", "grid.html", None, "grid.css", **_content(results, cells, folder))
+        page,
+        render_page("bertkit.features.grids", "grid.html", None, "grid.css", **_draw_content(results, cells, folder)),
     )
     return page
 
 
-def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
+def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
     """Returns what the template shows; ``cells`` has the names of the runs of each setting."""
     records = [record for record in results.runs.values() if record.get("score") is not None]
     scores = [record["score"] for record in records]
@@ -91,7 +92,20 @@ def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: P
     def place(value: float | None) -> float | None:
         return None if value is None else round(_WIDTH * (value - low) / (high - low), 1)
 
-    drawn = [_draw_setting(results, row, cells[row.name], folder, place) for row in results.settings]
+    drawn = []
+    for row in results.settings:
+        runs = {name: results.runs[name] for name in cells[row.name] if name in results.runs}
+        marks = [
+            (place(record["score"]), f"{name}: {record['score']:.4f}", name in row.collapsed)
+            for name, record in runs.items()
+            if record.get("score") is not None
+        ]
+        values = [f"{key.partition('.')[2]} {value_label(value)}" for key, value in row.values.items()]
+        seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in runs]
+        known = [each for each in seconds if isinstance(each, int | float)]
+        places = place(row.mean), place(row.low), place(row.high)
+        time = duration(sum(known)) if known else ""
+        drawn.append(DrawnSetting(row, ", ".join(values) or "the recipe", marks, *places, notes(row), time))
     return {
         "results": results,
         "folder": folder.name,
@@ -100,27 +114,3 @@ def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: P
         "ticks": [(_WIDTH * part / 4, f"{low + (high - low) * part / 4:.4g}") for part in range(5)],
         "width": _WIDTH,
     }
-
-
-def _draw_setting(
-    results: GridResults, row: SettingResult, cells: Sequence[str], folder: Path, place: Callable[[float | None], Any]
-) -> DrawnSetting:
-    runs = {name: results.runs[name] for name in cells if name in results.runs}
-    scores = [
-        (place(record["score"]), f"{name}: {record['score']:.4f}", name in row.collapsed)
-        for name, record in runs.items()
-        if record.get("score") is not None
-    ]
-    values = [f"{key.partition('.')[2]} {value_label(value)}" for key, value in row.values.items()]
-    seconds = [read_record(folder / RUNS / name / "run.json").get("wall_time") for name in runs]
-    known = [each for each in seconds if isinstance(each, int | float)]
-    return DrawnSetting(
-        row,
-        ", ".join(values) or "the recipe",
-        scores,
-        place(row.mean),
-        place(row.low),
-        place(row.high),
-        notes(row),
-        duration(sum(known)) if known else "",
-    )

@@ -14,12 +14,11 @@ from bertkit.runtime.errors import shown
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
 
 if TYPE_CHECKING:
-    from bertkit.features.grids.ablation_results import Ablations
     from bertkit.metrics.statistics import Test
 
 _OPTIONAL = ("median", "min", "max", "95 % interval")  # left out from the front if the terminal is narrow
 _EXAMPLES = 3  # of each side of a comparison
-_OF_DIFFERENCE = "95 % interval of it"
+OF_DIFFERENCE = "95 % interval of it"
 
 
 def grid_table(results: GridResults, width: int | None = None, format: Format = "text") -> str:
@@ -102,15 +101,15 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
             examples; the other formats of `ResultTable.formatted` have a row for each comparison.
     """
     if format != "text":
-        return _comparison_rows(results).formatted(format)
+        return _tabulate(results).formatted(format)
     lines = [results.heading]
     for name, sentences in results.verdicts.items():
         lines += ["", name, *(f"  {sentence}" for sentence in sentences)]
     for each in results.comparisons:
         lines += [
             "",
-            f"A {_scores(each.scores_a)}  {each.a}",
-            f"B {_scores(each.scores_b)}  {each.b}",
+            f"A {_format_scores(each.scores_a)}  {each.a}",
+            f"B {_format_scores(each.scores_b)}  {each.b}",
             *(sentence.replace("? ", "?\n  ", 1) for sentence in (each.models, each.settings)),
         ]
         if (counts := each.agreement) is not None:
@@ -119,11 +118,11 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
                 f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
                 f"{counts.neither}; same prediction: {counts.same} of {results.examples}"
             )
-        lines += [*_examples("A", each.only_a), *_examples("B", each.only_b)]
+        lines += [*_format_examples("A", each.only_a), *_format_examples("B", each.only_b)]
     return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
 
 
-def _comparison_rows(results: Comparisons) -> ResultTable:
+def _tabulate(results: Comparisons) -> ResultTable:
     columns: dict[str, list[str]] = {}
     rows: list[dict[str, Any]] = []
     for each in results.comparisons:
@@ -131,11 +130,11 @@ def _comparison_rows(results: Comparisons) -> ResultTable:
         cells = {
             "A": each.a,
             "B": each.b,
-            f"{results.metric} of A": _scores(each.scores_a),
-            f"{results.metric} of B": _scores(each.scores_b),
+            f"{results.metric} of A": _format_scores(each.scores_a),
+            f"{results.metric} of B": _format_scores(each.scores_b),
             "B − A": "undefined" if test.difference is None else f"{test.difference:+.4f}",
-            _OF_DIFFERENCE: _interval_of(test),
-            "p": _p(test),
+            OF_DIFFERENCE: interval_of_test(test),
+            "p": p_of_test(test),
         }
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
@@ -143,19 +142,20 @@ def _comparison_rows(results: Comparisons) -> ResultTable:
             {"a": each.a, "b": each.b, "metric": results.metric, "examples": results.examples}
             | {"mean_a": _mean_of(each.scores_a), "n_a": len(each.scores_a)}
             | {"mean_b": _mean_of(each.scores_b), "n_b": len(each.scores_b)}
-            | _of_test(test)
+            | cells_of_test(test)
         )
     sentences = [sentence for each in results.comparisons for sentence in (each.models, each.settings)]
     return ResultTable(columns, rows, results.heading, [*sentences, *(f"note: {note}" for note in results.notes)])
 
 
-def _of_test(test: Test | None) -> dict[str, float | None]:
+def cells_of_test(test: Test | None) -> dict[str, float | None]:
     """Returns the cells of a difference in CSV."""
     values = [test.difference, test.low, test.high, test.p, test.adjusted_p] if test else [None] * 5
     return dict(zip(("difference", "difference_low", "difference_high", "p", "adjusted_p"), values, strict=True))
 
 
-def _interval_of(test: Test | None) -> str:
+def interval_of_test(test: Test | None) -> str:
+    """Formats the interval of a difference; empty without one."""
     return "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}"
 
 
@@ -165,7 +165,7 @@ def _mean_of(scores: Sequence[float | None]) -> float | None:
     return mean(defined) if len(defined) == len(scores) else None
 
 
-def _scores(scores: Sequence[float | None]) -> str:
+def _format_scores(scores: Sequence[float | None]) -> str:
     average = _mean_of(scores)
     if average is None:
         return "undefined"
@@ -173,56 +173,14 @@ def _scores(scores: Sequence[float | None]) -> str:
     return f"{average:.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
 
 
-def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _format_examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
         f"only {side} is right: {row['place']}, gold {shown(row['gold'])}, A {shown(row['a'])}, B {shown(row['b'])}"
         for row in rows[:_EXAMPLES]
     ]
 
 
-# ---- ablations -------------------------------------------------------------------------------------------------------
-
-
-def ablation_rows(results: Ablations) -> list[dict[str, Any]]:
-    """Returns a row for each variant and task, with all digits."""
-    return [
-        {"variant": variant, "task": task, "metric": result.metric}
-        | {name: getattr(result.scores, name) for name in ("n", "mean", "sd", "low", "high")}
-        | _of_test(result.difference)
-        | {"collapsed": len(result.scores.collapsed)}
-        for variant, of_variant in results.tasks.items()
-        for task, result in of_variant.items()
-    ]
-
-
-def _p(test: Test) -> str:
+def p_of_test(test: Test) -> str:
+    """Formats the p-value of a difference, the adjusted one of several."""
     text = test.p_text if test.adjusted_p is None else test.adjusted_text
     return text.removeprefix("p ").removeprefix("= ")
-
-
-def ablations_table(results: Ablations, width: int | None = None, format: Format = "text") -> str:
-    """Formats a line for each variant and task, with the difference from the first variant.
-
-    Args:
-        results: results of the ablations.
-        width, format: as of `ResultTable.formatted`. Intervals that do not fit into the terminal are left out.
-    """
-    first = next(iter(results.tasks))
-    rows = []
-    for variant, of_variant in results.tasks.items():
-        for task, result in of_variant.items():
-            row, test = result.scores, result.difference
-            cells = {"variant": variant, "task": task, "metric": result.metric, "n": str(row.n)}
-            cells |= {
-                "mean ± sd": score_text(row.mean, row.sd),
-                "95 % interval": interval_text(row.low, row.high, unknown=""),
-                f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
-                _OF_DIFFERENCE: _interval_of(test),
-                "p": "" if test is None else _p(test),
-                "notes": notes(row),
-            }
-            rows.append(cells)
-    columns = {name: column for name in rows[0] if any(column := [row[name] for row in rows])} if rows else {}
-    lines = [*(f"note: {note}" for note in results.notes), *failures(results.failed)]
-    optional = ("95 % interval", _OF_DIFFERENCE)
-    return ResultTable(columns, ablation_rows(results), "", lines, optional).formatted(format, width)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.data.tables import read_table
+from bertkit.data.tables.annotated import GUESS, PROPOSED, is_proposal
 from bertkit.data.tables.classes import class_names, is_missing, label_texts, names_of_labels
 from bertkit.data.tables.columns import text_columns
-from bertkit.data.tables.proposed import GUESS, PROPOSED, is_proposal
-from bertkit.data.tables.table import Table, existing_column, matching
+from bertkit.data.tables.table import Table, existing_column, matching, to_number
 from bertkit.features.next.writing import check_form, write_label
 from bertkit.runtime.errors import DataError, OutputError, shown
 from bertkit.runtime.files import remove_unfinished
@@ -61,8 +61,10 @@ class Answers:
                 f"{self.path}: lacks the columns {', '.join(PROPOSED)} of rows to label; give a file that `bertkit "
                 "next` has written"
             )
-        self.label = _label_column(table, self._asked[0])
-        self.texts = _text_columns(table, self._asked[1], self.label)
+        self.label = _find_label_column(table, self._asked[0])
+        _check_not_proposed(table, "--text-column", self._asked[1])
+        own = {name: values for name, values in table.columns.items() if name not in PROPOSED}
+        self.texts = text_columns(replace(table, columns=own), self._asked[1], self.label)
         self.others = [name for name in table.columns if name not in (*self.texts, self.label, *PROPOSED)]
         self.rows = [row for row, guess in enumerate(table.columns[GUESS]) if not is_missing(guess)]
         if not self.rows:
@@ -92,6 +94,14 @@ class Answers:
         """Returns the label of a proposed row, from 0; empty if it has none."""
         text = next(label_texts([self._labels[self.rows[number]]]), "")
         return self._names.get(text, text)
+
+    def guess_of(self, number: int) -> dict[str, str]:
+        """Returns the guess for a proposed row, its probability in words and the reason; nothing behind the last."""
+        if number >= len(self):
+            return {}
+        guess, probability, reason = (self.value(number, name) for name in PROPOSED)
+        share = "" if is_missing(probability) else f" ({100 * to_number(probability):.0f} %)"
+        return {"name": str(guess), "share": share, "reason": "" if is_missing(reason) else str(reason)}
 
     @property
     def answered(self) -> int:
@@ -154,7 +164,7 @@ class Answers:
         self.version += 1
 
 
-def _label_column(table: Table, asked: str | None) -> str:
+def _find_label_column(table: Table, asked: str | None) -> str:
     """Returns the column of the labels: as asked, or the one before the guesses, where `bertkit next` writes it."""
     names = list(table.columns)
     if asked is None:
@@ -173,13 +183,6 @@ def _label_column(table: Table, asked: str | None) -> str:
             f"{shown(values[0])}; answers would overwrite them"
         )
     return found
-
-
-def _text_columns(table: Table, asked: Sequence[str], label: str) -> list[str]:
-    """Returns the column of the texts, or the two of a pair: neither the labels nor what `bertkit next` writes."""
-    _check_not_proposed(table, "--text-column", asked)
-    own = {name: values for name, values in table.columns.items() if name not in PROPOSED}
-    return text_columns(replace(table, columns=own), asked, label)
 
 
 def _check_not_proposed(table: Table, option: str, asked: Sequence[str]) -> None:

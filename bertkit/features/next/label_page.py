@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -16,9 +15,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from bertkit.data.tables.classes import is_missing
-from bertkit.data.tables.proposed import GUESS, PROBABILITY, REASON
-from bertkit.data.tables.table import to_number
 from bertkit.features.next.answers import Answers
 from bertkit.runtime.errors import BertkitError
 from bertkit.runtime.pages.page import render_page
@@ -44,8 +40,8 @@ def label_app(answers: Answers, command: str) -> Starlette:
     return Starlette(
         routes=[
             Route("/", page.show, methods=["GET"]),
-            Route("/answer", page.changing(page.answer), methods=["POST"]),
-            Route("/undo", page.changing(page.undo), methods=["POST"]),
+            Route("/answer", page.change, methods=["POST"]),
+            Route("/undo", page.change, methods=["POST"]),
         ]
     )
 
@@ -79,72 +75,39 @@ class _Page:
             "label.css",
             answers=answers,
             number=max(number, 0),
-            guess=self._guess(max(number, 0)),
+            guess=answers.guess_of(max(number, 0)),
             following=answers.next_open(number + 1),
             keys=_KEYS,
             token=self._token,
             note=note,
             command=self._command,
-            filters={"cell": _cell},
+            filters={"cell": lambda value: "" if value is None else str(value)},
         )
         return HTMLResponse(page, headers=_HEADERS)
 
-    def changing(self, change: Callable[[dict[str, str]], int]) -> Callable[[Request], object]:
-        """Returns the handler of a form, which changes the file if the form is of this page and up to date.
-
-        Args:
-            change: takes the fields, and returns the row to show.
-        """
-
-        async def handle(request: Request) -> Response:
-            body = b""
-            async for part in request.stream():
-                body += part
-                if len(body) > _MOST_BYTES:
-                    return PlainTextResponse("the form is too large", 413, _HEADERS)
-            fields = {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
-            is_foreign = request.headers.get("sec-fetch-site", "same-origin") != "same-origin"
-            token = fields.get("token", "").encode("utf-8", "replace")
-            if is_foreign or not hmac.compare_digest(token, self._token.encode()):
-                return PlainTextResponse("only the forms of this page change the file; reload it", 403, _HEADERS)
-            number = _whole(fields.get("row", ""), len(self._answers))
-            if fields.get("version") != str(self._answers.version):
-                self._note = _OUT_OF_DATE
-            else:
-                try:
-                    number = change({**fields, "row": str(number)})
-                except BertkitError as error:
-                    self._note = str(error)
-            return RedirectResponse(f"./?row={number + 1}", 303, _HEADERS)
-
-        return handle
-
-    def answer(self, fields: dict[str, str]) -> int:
-        """Gives a row its label; returns the next one without a label."""
-        number = int(fields["row"])
-        if number < len(self._answers):
-            self._answers.answer(number, fields.get("label", ""))
-            number = self._answers.next_open(number + 1)
-        return number
-
-    def undo(self, fields: dict[str, str]) -> int:
-        """Takes back the last answer; returns its row."""
-        return self._answers.undo() if self._answers.can_undo else int(fields["row"])
-
-    def _guess(self, number: int) -> dict[str, str]:
-        """Returns the guess for a row, its probability in words and the reason; nothing behind the last row."""
-        if number >= len(self._answers):
-            return {}
-        guess, probability, reason = (self._answers.value(number, name) for name in (GUESS, PROBABILITY, REASON))
-        share = "" if is_missing(probability) else f" ({100 * to_number(probability):.0f} %)"
-        return {"name": str(guess), "share": share, "reason": "" if is_missing(reason) else str(reason)}
-
-
-def _whole(text: str, most: int) -> int:
-    """Returns a whole number of a form between 0 and ``most``; 0 for anything else."""
-    return min(int(text[:9]), most) if text.isdecimal() else 0
-
-
-def _cell(value: object) -> str:
-    """Returns the value of a cell as text."""
-    return "" if value is None else str(value)
+    async def change(self, request: Request) -> Response:
+        """Answers POST of a form: changes the file if the form is of this page and up to date, and shows a row."""
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _MOST_BYTES:
+                return PlainTextResponse("the form is too large", 413, _HEADERS)
+        fields = {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+        is_foreign = request.headers.get("sec-fetch-site", "same-origin") != "same-origin"
+        token = fields.get("token", "").encode("utf-8", "replace")
+        if is_foreign or not hmac.compare_digest(token, self._token.encode()):
+            return PlainTextResponse("only the forms of this page change the file; reload it", 403, _HEADERS)
+        answers, asked = self._answers, fields.get("row", "")
+        number = min(int(asked[:9]), len(answers)) if asked.isdecimal() else 0
+        if fields.get("version") != str(answers.version):
+            self._note = _OUT_OF_DATE
+        else:
+            try:
+                if request.url.path.endswith("/undo"):
+                    number = answers.undo() if answers.can_undo else number
+                elif number < len(answers):
+                    answers.answer(number, fields.get("label", ""))
+                    number = answers.next_open(number + 1)
+            except BertkitError as error:
+                self._note = str(error)
+        return RedirectResponse(f"./?row={number + 1}", 303, _HEADERS)

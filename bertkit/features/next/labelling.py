@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bertkit.features.next.answers import Answers
-from bertkit.features.next.result import training_command
+from bertkit.features.next.propose import training_command
 from bertkit.runtime.errors import RecipeError, importing
 from bertkit.runtime.features import module_about
 from bertkit.runtime.options import several

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.proposed import GUESS, PROBABILITY, PROPOSED, REASON
+from bertkit.data.tables.annotated import GUESS, PROBABILITY, PROPOSED, REASON
 from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
-from bertkit.features.next.result import Proposal, training_command
-from bertkit.features.next.rows import read_candidates, read_labelled, rows_of, with_equal_columns
-from bertkit.features.next.selecting import reasons, select_rows
+from bertkit.features.next.rows import read_candidates, read_labelled, reasons, rows_of, select_rows, with_equal_columns
 from bertkit.features.next.writing import check_output, write_rows
 from bertkit.inference.evaluation import data_of_run, outcome_of
 from bertkit.inference.loaded import LoadedCheckpoint
@@ -22,14 +23,60 @@ from bertkit.model.checkpoint.remote import at_revision
 from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.errors import BertkitError, RecipeError
 from bertkit.runtime.options import several
+from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import Precision
-from bertkit.runtime.progress import say, without_repetitions
+from bertkit.runtime.progress import counted, say, without_repetitions
 from bertkit.tasks.base import texts_of
-from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings
 from bertkit.tasks.splits import Columns
 
 _MOST_KNOWN = 5_000  # labelled rows that others are compared with
 _BATCH = 64
+
+
+@dataclass(frozen=True)
+class Proposal(Summarized):
+    """Rows to label, and what more rows will bring.
+
+    Attributes:
+        rows: the proposed rows, the most valuable first: the columns of the input, the empty label, ``guess``,
+            ``probability`` in [0, 1] and ``reason``.
+        candidates: number of unlabelled rows that they were chosen from.
+        labelled: number of rows that the run was trained on; None if they are not known.
+        curve: the learning curve; None if there is none.
+        no_curve: why there is none; empty if there is one.
+        notes: what was left out.
+        output: file with the proposed rows, and the labelled ones below them; None if none was written.
+        command: the command that trains with them, once their labels are filled in; empty without a file.
+    """
+
+    rows: list[dict[str, Any]]
+    candidates: int
+    labelled: int | None
+    curve: LearningCurve | None
+    no_curve: str
+    notes: list[str]
+    output: str | None
+    command: str
+
+    def record(self) -> dict[str, Any]:
+        """Returns the result as plain data."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal, without the rows."""
+        curve = [f"no learning curve: {self.no_curve}"] if self.curve is None else self.curve.lines()
+        below = "" if self.labelled is None else f", above the {self.labelled:,} labelled ones"
+        file = [] if self.output is None else [f"{counted(len(self.rows), 'row')} to label{below}: {self.output}"]
+        page = "" if self.output is None else shlex.join(["bertkit", "label", self.output])
+        then = [f"label them, in the file or with {page}, then:", self.command] if self.command else []
+        return [*curve, *file, *then]
+
+    def summary(self) -> Summary:
+        """Returns what is printed, and shown in notebooks."""
+        title = f"{counted(len(self.rows), 'row')} to label, of {self.candidates:,}"
+        guesses = Counter(f"guess {row[GUESS]}" for row in self.rows)
+        return Summary(title, guesses.most_common(), [*self.notes, *self.lines()])
 
 
 def propose_rows(
@@ -105,29 +152,18 @@ def _propose(
             "the table and train again"
         )
     labelled = read_labelled(task) if data else None
-    found = read_candidates(given, task, text_columns, labelled)
-    table, notes = found.table, list(found.notes)
+    table, notes = read_candidates(given, task, text_columns, labelled)
     if len(table) < rows:
         there = "1 is there: it is" if len(table) == 1 else f"{len(table):,} are there: all are"
         notes.append(f"{rows:,} rows were asked for, and {there} proposed")
     for note in notes:
         say(note)
     loaded = LoadedCheckpoint(place, device, _BATCH, data, precision)
-    probabilities = _probabilities(loaded, task, table)
-    vectors = _vectors(loaded, task, task.columns_of(table))
-    known = vectors[:0] if labelled is None else _vectors(loaded, task, task.columns_of(_some(labelled)))
-    chosen, similarities = select_rows(probabilities, vectors, known, min(rows, len(table)))
-    guesses = probabilities[chosen].argmax(axis=1)
-    why = reasons(probabilities, similarities, chosen, names)
-    every = zip(rows_of(table.part(chosen.tolist())), guesses, probabilities[chosen], why, strict=True)
-    proposed = with_equal_columns(
-        [
-            {**row, label: None, GUESS: names[guess], PROBABILITY: round(float(chances[guess]), 4), REASON: reason}
-            for row, guess, chances, reason in every
-        ],
-        label,
-    )
-    curve, no_curve = _curve(place, task, probabilities, len(proposed), device)
+    predictor = loaded.predictor.with_task(task.with_all_probabilities())
+    predictions = predictor.predict_columns(task.columns_of(table))
+    probabilities = np.array([list(each["probabilities"].values()) for each in predictions])  # (U, C)
+    proposed = _choose(loaded, task, table, probabilities, labelled, min(rows, len(table)))
+    curve, no_curve = _measure_curve(place, task, probabilities, len(proposed), device)
     if target is not None:
         below = [] if labelled is None else rows_of(labelled)
         written = with_equal_columns([*proposed, *below], label)
@@ -148,26 +184,47 @@ def _propose(
     )
 
 
-def _probabilities(loaded: LoadedCheckpoint, task: ClassificationTask, table: Table) -> np.ndarray:
-    """Returns the probabilities of the classes of each row, (U, C)."""
-    predictor = loaded.predictor.with_task(task.with_all_probabilities())
-    rows = predictor.predict_columns(task.columns_of(table))
-    return np.array([list(row["probabilities"].values()) for row in rows])
+def _choose(
+    loaded: LoadedCheckpoint,
+    task: ClassificationTask,
+    table: Table,
+    probabilities: np.ndarray,
+    labelled: Table | None,
+    number: int,
+) -> list[dict[str, Any]]:
+    """Returns the rows of a table that are proposed, with the guess for each and the reason.
+
+    Args:
+        loaded, task: the run.
+        table: U unlabelled rows.
+        probabilities: those of their classes, (U, C).
+        labelled: the rows of the run; None if they are not known.
+        number: how many are chosen.
+    """
+    vectors = _embed_texts(loaded, task, task.columns_of(table))
+    known = vectors[:0]
+    if labelled is not None:
+        if len(labelled) > _MOST_KNOWN:
+            labelled = labelled.part(np.random.default_rng(0).permutation(len(labelled))[:_MOST_KNOWN].tolist())
+        known = _embed_texts(loaded, task, task.columns_of(labelled))
+    label, names = str(task.settings.label_column), task.settings.label_names
+    chosen, similarities = select_rows(probabilities, vectors, known, number)
+    why = reasons(probabilities, similarities, chosen, names)
+    rows = []
+    for row, chances, reason in zip(rows_of(table.part(chosen.tolist())), probabilities[chosen], why, strict=True):
+        guess = int(chances.argmax())
+        rows.append(
+            {**row, label: None, GUESS: names[guess], PROBABILITY: round(float(chances[guess]), 4), REASON: reason}
+        )
+    return with_equal_columns(rows, label)
 
 
-def _vectors(encoder: LoadedCheckpoint, task: ClassificationTask, columns: Columns) -> np.ndarray:
+def _embed_texts(encoder: LoadedCheckpoint, task: ClassificationTask, columns: Columns) -> np.ndarray:
     """Returns the vectors of texts, or of pairs both, (N, D)."""
     return np.concatenate([encoder.embed(texts) for texts in texts_of(task, columns).values()], axis=1)
 
 
-def _some(table: Table) -> Table:
-    """Returns a table, or `_MOST_KNOWN` of its rows, drawn at random."""
-    if len(table) <= _MOST_KNOWN:
-        return table
-    return table.part(np.random.default_rng(0).permutation(len(table))[:_MOST_KNOWN].tolist())
-
-
-def _curve(
+def _measure_curve(
     place: str, task: ClassificationTask, probabilities: np.ndarray, more: int, device: Literal["auto", "cpu"]
 ) -> tuple[LearningCurve | None, str]:
     """Returns the learning curve of a run, or why there is none.
@@ -192,9 +249,31 @@ def _curve(
             return None, why
         # The vectors of the run itself would be too good for its own rows.
         name = str(read_recipe_file(Path(place) / "recipe.yaml")[0]["model"]["name_or_path"])
-        vectors = _vectors(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)
+        vectors = _embed_texts(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)
     except BertkitError as error:
         return None, str(error)
     is_right = outcome.task.predicted(found) == labels
     shift = probabilities.max(axis=1).mean() - outcome.task.probabilities(found).max(axis=1).mean()
     return learning_curve(vectors, labels, is_right, float(shift), (more, 2 * more, 4 * more), outcome.same_texts), ""
+
+
+def training_command(
+    file: Path, texts: Sequence[str], label: str, model: str | None, data: DataSettings | None = None
+) -> str:
+    """Returns the command that trains with a file of rows whose labels are filled in.
+
+    Args:
+        file: the file.
+        texts, label: its columns.
+        model: the checkpoint to start from; None if it is not known, as in old runs.
+        data: settings of the run that proposed the rows, of which length and groups stay; None if they are not known.
+    """
+    words = ["bertkit", "finetune", "classification", "--train-file", str(file)]
+    if ([*texts], label) != (["text"], "label"):
+        words += [word for column in texts for word in ("--text-column", column)] + ["--label-column", label]
+    words += ["--model", model] if model else []
+    if data is not None and data.group_column is not None:
+        words += ["--set", f"data.group_column={data.group_column}"]
+    if data is not None and data.max_seq_length != type(data)().max_seq_length:
+        words += ["--max-seq-length", str(data.max_seq_length)]
+    return shlex.join([*words, "--output-dir", "OUT"])

@@ -1,20 +1,29 @@
-"""The labelled rows of a run, and the unlabelled ones that are worth a look."""
+"""The labelled rows of a run, and which of the unlabelled ones to label: uncertain, typical of many, and different.
+
+The more uncertain half of the unlabelled rows is clustered by k-means, in as many clusters as rows are chosen, each row
+with the weight ``1 − margin``, where the margin is that of the probabilities of the two most probable classes; of each
+cluster, the row nearest to its center is chosen (Zhdanov 2019, arXiv:1901.05954). Compared with other ways in
+benchmarks/NEXT.md.
+
+Dimension letters: U unlabelled rows, L labelled rows, D numbers of a vector, C classes, R rows to choose.
+"""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal, keep_answered
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import labelled
 from bertkit.data.tables.objects import kind_of_table, table_of
-from bertkit.data.tables.proposed import PROPOSED, answered, is_proposal
 from bertkit.data.tables.table import text_key
 from bertkit.inference.inputs import list_of_texts, read_inputs
 from bertkit.runtime.errors import DataError, RecipeError, quoted
@@ -23,19 +32,11 @@ from bertkit.tasks.classification.task import ClassificationTask
 
 _MOST = 20_000  # unlabelled rows that a model reads
 _SEED = 0
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Unlabelled rows, none of which has the text of another or of a labelled one.
-
-    Attributes:
-        table: the rows, with the columns of texts under their names in training.
-        notes: what was left out.
-    """
-
-    table: Table
-    notes: list[str]
+_LEAST = 1e-6  # weight of a row
+_CLUSTERED = 0.5  # part of the rows, the most uncertain ones, that are clustered
+_UNSURE = 2 / 3  # probability of the guess below which a row is called unsure
+_NEAR = 0.5  # part of the highest probability from which the third class is named too
+_UNLIKE = 0.1  # share of the rows that are called unlike all labelled ones
 
 
 def read_labelled(task: ClassificationTask) -> Table:
@@ -50,19 +51,22 @@ def read_labelled(task: ClassificationTask) -> Table:
     column = str(task.settings.label_column)
     table = task.data.tables(["train"])["train"].with_names([*task.settings.text_columns, column])
     table.select(*task.settings.text_columns)
-    return labelled(answered(table, column), column)
+    return labelled(keep_answered(table, column), column)
 
 
 def read_candidates(
     given: Any, task: ClassificationTask, text_columns: Sequence[str], known: Table | None
-) -> Candidates:
-    """Reads unlabelled rows.
+) -> tuple[Table, list[str]]:
+    """Reads unlabelled rows, none of which has the text of another or of a labelled one.
 
     Args:
         given: a file, or a table or texts, as for `bertkit.propose_rows`.
         task: the task of the run.
         text_columns: names of the columns of texts in the file; none for those of the training.
         known: the labelled rows; None if they are not known.
+
+    Returns:
+        The rows, with the columns of texts under their names in training, and what was left out, a sentence each.
 
     Raises:
         DataError: the rows cannot be read, or none is left.
@@ -103,7 +107,7 @@ def read_candidates(
     if len(rows) > _MOST:
         notes.append(f"{table.source}: {_MOST:,} of {len(rows):,} rows are looked at, drawn at random")
         rows = np.sort(np.random.default_rng(_SEED).permutation(rows)[:_MOST]).tolist()
-    return Candidates(table.part(rows), notes)
+    return table.part(rows), notes
 
 
 def _read(given: Any, task: ClassificationTask) -> Table:
@@ -151,3 +155,82 @@ def with_equal_columns(rows: Sequence[Mapping[str, Any]], label: str) -> list[di
     last = [label, *PROPOSED]
     columns = [*dict.fromkeys(name for row in rows for name in row if name not in last), *last]
     return [{name: row.get(name) for name in columns} for row in rows]
+
+
+# ---- selection of rows to label --------------------------------------------------------------------------------------
+
+
+def margins(probabilities: np.ndarray) -> np.ndarray:
+    """Returns by how much the most probable class is above the next one, (U,) in [0, 1]; of (U, C)."""
+    if probabilities.shape[1] < 2:
+        return np.ones(len(probabilities))
+    two = np.partition(probabilities, -2, axis=1)[:, -2:]
+    return np.asarray(two[:, 1] - two[:, 0])
+
+
+def select_rows(
+    probabilities: np.ndarray, vectors: np.ndarray, labelled: np.ndarray, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Chooses rows to label.
+
+    Args:
+        probabilities: (U, C).
+        vectors: of the unlabelled rows, (U, D).
+        labelled: vectors of the labelled rows, (L, D); L may be 0.
+        number: R, at most U.
+
+    Returns:
+        The rows, (R,) int64, the most uncertain first; and the highest similarity of each of all rows to a labelled
+        one, (U,) in [-1, 1], which is -1 without labelled ones.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    unit, known = _of_length_one(vectors), _of_length_one(labelled)
+    similarities = (unit @ known.T).max(axis=1) if len(known) else np.full(len(unit), -1.0)
+    weights = np.maximum(1 - margins(probabilities), _LEAST)
+    order = np.argsort(-weights, kind="stable")
+    clustered = order[: max(2 * number, int(_CLUSTERED * len(order)))]
+    chosen = clustered
+    if number < len(clustered):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of copies
+            found = KMeans(number, n_init=1, random_state=0).fit(unit[clustered], sample_weight=weights[clustered])
+        distances = ((unit[clustered] - found.cluster_centers_[found.labels_]) ** 2).sum(axis=1)
+        nearest = np.lexsort((distances, found.labels_))  # to its center, in each cluster
+        chosen = clustered[nearest[np.unique(found.labels_[nearest], return_index=True)[1]]]
+    # Copies of a vector leave clusters empty: the most uncertain of the other rows come in their place.
+    is_chosen = np.isin(order, chosen)
+    chosen = np.concatenate([order[is_chosen], order[~is_chosen][: number - len(chosen)]])
+    return chosen, similarities
+
+
+def _of_length_one(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def reasons(probabilities: np.ndarray, similarities: np.ndarray, rows: np.ndarray, names: Sequence[str]) -> list[str]:
+    """Returns in words why each of some rows is worth a label.
+
+    Args:
+        probabilities: (U, C).
+        similarities: of each unlabelled row to the labelled one that is most like it, (U,).
+        rows: the chosen ones, (R,).
+        names: names of the C classes.
+    """
+    far = np.quantile(similarities, _UNLIKE)
+    every = []
+    for row in rows:
+        chances = probabilities[row]
+        order = np.argsort(-chances, kind="stable")
+        first = float(chances[order[0]])
+        between = [names[each] for each in order[:3] if chances[each] >= _NEAR * first]
+        if first >= _UNSURE or len(names) < 2:
+            doubt = TYPICAL
+        elif len(between) > 2:
+            doubt = f"{UNSURE}among {', '.join(between[:-1])} and {between[-1]}"
+        else:
+            doubt = f"{UNSURE}between {names[order[0]]} and {names[order[1]]}"
+        every.append(f"{doubt}; {UNLIKE}" if similarities[row] < far else doubt)
+    return every

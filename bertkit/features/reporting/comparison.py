@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertkit.features.reporting.charts import overlaid, readable
+from bertkit.features.reporting.charts import overlay_curves, readable
 from bertkit.features.reporting.content import Content
 from bertkit.features.reporting.reported import Cell, DataTable, Section, number, sides_of
 from bertkit.inference.comparison import compare_systems, system_of
@@ -70,8 +70,10 @@ def comparison_of(
             note=f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else "",
         ),
         differences=tuple(_compare(names, outcomes)),
-        settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
-        curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
+        settings=DataTable(
+            "Settings", ("setting", *names), _compare_settings([content.run.recipe for content in contents])
+        ),
+        curves=overlay_curves(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
 
 
@@ -107,7 +109,7 @@ def _refuse(a: Outcome | None, b: Outcome | None) -> str:
     return ""
 
 
-def _settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
+def _compare_settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
     """Returns the recipe values that are not the same in all runs."""
     blocks = [recipe.to_dict() for recipe in recipes]
     rows: list[tuple[Cell, ...]] = []

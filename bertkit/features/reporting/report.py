@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bertkit.features.reporting.charts import readable
 from bertkit.features.reporting.comparison import comparison_of
@@ -99,12 +99,11 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
             for each in contents
         ]
     if target is None:
-        return _write(folders[0], contents[0])
+        return write_report(folders[0], contents[0])
     names = _shorten(folders)
     comparison = comparison_of(names, contents, outcomes) if len(contents) > 1 else None
     title = contents[0].title if comparison is None else " · ".join(names)
-    drawn = [draw_run(content, f"run{number}") for number, content in enumerate(contents, start=1)]
-    write_whole(target, render(title, drawn, comparison))
+    write_whole(target, render(title, contents, comparison))
     return target
 
 
@@ -116,7 +115,7 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
         without one; and ``table``, the scores by class, headings first.
     """
     content = content_of(read_run(folder), outcome, texts=True, finished=True)
-    _write(folder, content)
+    write_report(folder, content)
     parts = [part for section in content.sections for part in section.parts if part.for_card]
     chart = next((part for part in parts if isinstance(part, Chart)), None)
     table = next((part for part in parts if isinstance(part, DataTable) and not part.has_texts), None)
@@ -139,59 +138,27 @@ def _shorten(folders: Sequence[Path]) -> list[str]:
     return list(map(str, folders))
 
 
-def _write(folder: Path, content: Content) -> Path:
+def write_report(folder: Path, content: Content) -> Path:
     """Writes the page and the figures of a run into its directory."""
-    drawn = draw_run(content, "run1", with_png=True)
-    page = render(content.title, [drawn])
     with into_folder(folder) as draft:
+        page = render(content.title, [content], figures=draft / FIGURES)
         (draft / REPORT).write_text(page, encoding="utf-8")
-        if drawn.pictures:
-            (draft / FIGURES).mkdir()
-        for name, picture in drawn.pictures.items():
-            (draft / FIGURES / f"{name}.png").write_bytes(picture.png)
     return folder / REPORT
 
 
-class DrawnRun(NamedTuple):
-    """The content of a run, the start of all ids of its part of the page, and its pictures by the name of the chart."""
+def render(title: str, contents: Sequence[Content], comparison: Any = None, figures: Path | None = None) -> str:
+    """Draws the charts of runs, and returns the HTML of a page.
 
-    content: Content
-    prefix: str
-    pictures: dict[str, Picture]
-
-
-def draw_run(content: Content, prefix: str, with_png: bool = False) -> DrawnRun:
-    """Draws all charts of a run."""
-    return DrawnRun(content, prefix, _draw(content.sections, with_png))
-
-
-def _draw(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
-    """Draws charts in the style of the report, by their names; the same chart gives the same bytes."""
-    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
-    if not charts:
-        return {}
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    pictures = {}
-    with _style():
-        for chart in charts:
-            figure = Figure(figsize=chart.size, layout="constrained")
-            FigureCanvasAgg(figure)
-            chart.draw(figure.subplots())
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
-            svg, png = io.BytesIO(), io.BytesIO()
-            figure.savefig(svg, format="svg", metadata={"Date": None})
-            if with_png:
-                figure.savefig(png, format="png", dpi=_PNG_DPI, metadata={"Software": None})
-            url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
-            pictures[chart.name] = Picture(url, png.getvalue(), round(chart.size[0] * 96))
-    return pictures
-
-
-def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
-    """Returns the HTML of a page."""
+    Args:
+        title: of the page.
+        contents: a run each.
+        comparison: a `bertkit.features.reporting.comparison.RunComparison` of several runs.
+        figures: folder to write the charts to as well, as PNG files.
+    """
+    runs = [
+        {"content": content, "prefix": f"run{number}", "pictures": draw_charts(content.sections, figures)}
+        for number, content in enumerate(contents, start=1)
+    ]
     return render_page(
         "bertkit.features.reporting",
         "report.html",
@@ -207,8 +174,43 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         title=title,
         runs=runs,
         comparison=comparison,
-        pictures={} if comparison is None or comparison.curves is None else _draw([comparison.curves]),
+        pictures={} if comparison is None or comparison.curves is None else draw_charts([comparison.curves]),
     )
+
+
+def draw_charts(sections: Iterable[Section], figures: Path | None = None) -> dict[str, tuple[str, int]]:
+    """Draws charts in the style of the report; the same chart gives the same bytes.
+
+    Args:
+        sections: their charts are drawn.
+        figures: folder to write them to as PNG files; made if there are charts.
+
+    Returns:
+        Name of a chart → URL of an SVG image, with the image in it, and its width in pixels.
+    """
+    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
+    if not charts:
+        return {}
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if figures is not None:
+        figures.mkdir()
+    pictures = {}
+    with _style():
+        for chart in charts:
+            figure = Figure(figsize=chart.size, layout="constrained")
+            FigureCanvasAgg(figure)
+            chart.draw(figure.subplots())
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
+            svg = io.BytesIO()
+            figure.savefig(svg, format="svg", metadata={"Date": None})
+            if figures is not None:
+                figure.savefig(figures / f"{chart.name}.png", dpi=_PNG_DPI, metadata={"Software": None})
+            url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
+            pictures[chart.name] = url, round(chart.size[0] * 96)
+    return pictures
 
 
 def breakable(text: str) -> Markup:
@@ -220,14 +222,6 @@ def breakable(text: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup(_WITHIN_NAME.sub(r"\g<0><wbr>", _BEFORE_PERCENT.sub("\xa0", str(escape(text)))))
-
-
-class Picture(NamedTuple):
-    """A drawn chart: the URL of an SVG image, with the image in it; the contents of a PNG file; the width in pixels."""
-
-    svg: str
-    png: bytes
-    width: int
 
 
 @contextmanager

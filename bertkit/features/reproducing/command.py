@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import OF_EVERY_RUN, Settings, command
-from bertkit.cli.features import new_app
+from bertkit.cli.groups import new_app
 from bertkit.cli.printing import print_result
 from bertkit.cli.training import overrides
 
@@ -55,7 +55,7 @@ def reproduce(
     json: options.AsJson = False,
 ) -> None:
     """Make a table of the BERT paper again, beside its scores."""
-    from bertkit.features.reproducing.table import reproduction_table
+    from bertkit.features.reproducing.scores import reproduction_table
 
     options.check_one_form(json, format)
     results = bertkit.reproduce(

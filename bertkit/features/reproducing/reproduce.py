@@ -12,16 +12,22 @@ from bertkit.features.grids.grid import PreparedGrid, all_values, prepare
 from bertkit.features.grids.results import GridResults
 from bertkit.features.grids.values import Values
 from bertkit.features.grids.workers import grid_lock
-from bertkit.features.reproducing.candidates import Candidate, candidate_of
-from bertkit.features.reproducing.data import MissingError, data_values
-from bertkit.features.reproducing.paper import SOURCE, PaperTable, paper_run, paper_table, table_names
-from bertkit.features.reproducing.scores import ReproducedRow, Reproduction, average_of, row_of
-from bertkit.features.reproducing.table import reproduction_table
+from bertkit.features.reproducing.paper import SOURCE, PaperRun, PaperTable, paper_run, paper_table, table_names
+from bertkit.features.reproducing.scores import (
+    Candidate,
+    ReproducedRow,
+    Reproduction,
+    average_of,
+    candidate_of,
+    reproduction_table,
+    row_of,
+)
 from bertkit.runtime.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed, noted
 from bertkit.runtime.files import remove_unfinished, write_json, write_whole
 from bertkit.runtime.formats import WIDEST, Format
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
+from bertkit.tasks.registry import load_recipe
 from bertkit.training.runs.directory import check_contents
 
 GRIDS = "grids"
@@ -98,7 +104,7 @@ def reproduce(
         tuple(paper.systems),
         tuple(rows),
         failed,
-        _notes(paper, candidates, rows, seeds),
+        _collect_notes(paper, candidates, rows, seeds),
     )
     with grid_lock(folder):
         remove_unfinished(folder)
@@ -185,7 +191,7 @@ def _prepare(
     return prepared, missing
 
 
-def _notes(
+def _collect_notes(
     paper: PaperTable, candidates: Sequence[Candidate], rows: Sequence[ReproducedRow], seeds: int
 ) -> tuple[str, ...]:
     notes = [candidate.note for candidate in candidates if candidate.note]
@@ -203,3 +209,37 @@ def _notes(
     if seeds == 1:
         notes.append("one run of each: no intervals; give --seeds")
     return (*notes, *paper.notes)
+
+
+class MissingError(Exception):
+    """A row cannot be reproduced, with the reason; the other ones can."""
+
+
+def data_values(run: PaperRun, data_dir: Path | None) -> dict[str, Any]:
+    """Returns the recipe values, by dotted key, of the data of a run.
+
+    Args:
+        run: the run.
+        data_dir: folder with the data: that of GLUE, or one with ``glue/``, ``squad/``, ``swag/`` and ``conll2003/``.
+            None takes the data from the Hub.
+
+    Raises:
+        MissingError: the training or the validation set does not exist; the message names the files.
+    """
+    if data_dir is None:
+        return dict(run.hub or {})
+    if run.files is None:
+        task = load_recipe(run.recipe).task
+        for folder in (data_dir / "glue", data_dir):
+            if (folder / task.folder / task.files["train"]).is_file():
+                return {"data.data_dir": str(folder)}
+        raise MissingError(f"no {task.folder}/{task.files['train']} in {data_dir / 'glue'} or {data_dir}")
+    found: dict[str, Any] = {}
+    for key, names in run.files.items():
+        places = ((folder, name) for folder in (data_dir / run.folder, data_dir) for name in names)
+        paths = (path for folder, name in places for path in sorted(folder.glob(name)) if path.is_file())
+        if (first := next(paths, None)) is not None:
+            found[f"data.{key}"] = str(first)
+        elif key != "test_file":
+            raise MissingError(f"no {' or '.join(names)} in {data_dir / run.folder} or {data_dir}")
+    return found

@@ -1,24 +1,86 @@
-"""Scores of fine-tuned checkpoints beside the paper's."""
+"""Checkpoints that are fine-tuned for a table, the paper's models of their sizes, and the scores of both."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bertkit.features.grids.definition import RUNS
-from bertkit.features.grids.results import GridResults
-from bertkit.features.reproducing.candidates import Candidate
-from bertkit.features.reproducing.paper import PaperRow, PaperTable, paper_run
+from bertkit.features.grids.results import COLLAPSED, GridResults
+from bertkit.features.grids.table import failures
+from bertkit.features.grids.values import label
+from bertkit.features.reproducing.paper import PaperRow, PaperTable, System, paper_run
 from bertkit.metrics import score_range
 from bertkit.metrics.intervals import mean_interval
+from bertkit.model.checkpoint.encoders import BERT
+from bertkit.model.checkpoint.load import load_config
+from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.files import read_json
-from bertkit.runtime.progress import is_score
+from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
+from bertkit.runtime.progress import counted, duration, is_score
 from bertkit.training.runs.record import recorded
 
 _PART = 0.05  # a set whose number of examples differs by more than this share from the published one is another set
+
+_INTERVAL = "95 % interval"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A checkpoint that is fine-tuned.
+
+    Attributes:
+        name: its name in results and folders: that of its folder, or its Hub id.
+        path: folder or Hub id.
+        size: its layers, hidden size and heads, and the variant of its pre-training.
+        system: the paper's model of this size and variant; None without one.
+        note: why there is no system, or what was assumed; empty without either.
+    """
+
+    name: str
+    path: str
+    size: System
+    system: str | None
+    note: str = ""
+
+
+def candidate_of(path: str, paper: PaperTable) -> Candidate:
+    """Returns a checkpoint with the model of the table that has its size and variant.
+
+    Raises:
+        CheckpointError: it does not exist, or is no encoder.
+    """
+    config = load_config(path, any_encoder=True)
+    layers, hidden, heads = (
+        getattr(config, key, 0) for key in ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    )
+    variant, assumed = (None, "")
+    if any(system.variant for system in paper.systems.values()):
+        variant, assumed = _read_variant(path, config)
+    size = System(layers, hidden, heads, variant)
+    name = Path(path).resolve().name if Path(path).is_dir() else path
+    if config.model_type not in BERT:
+        return Candidate(name, path, size, None, f"{name} is {config.model_type} and not BERT: no difference")
+    system = next((system for system, each in paper.systems.items() if each == size), None)
+    if system is None:
+        shape = f"{counted(layers, 'layer')} of {hidden} with {counted(heads, 'head')}"
+        assumed = f"{name} has {shape}, which is no model of the paper's table: no difference"
+    return Candidate(name, path, size, system, assumed)
+
+
+def _read_variant(path: str, config: Any) -> tuple[str, str]:
+    """Returns the variant of the pre-training of a checkpoint, and a note if it was assumed."""
+    if getattr(config, "attention", None) == "left_to_right":
+        return "ltr-no-nsp", ""
+    file = Path(path) / "recipe.yaml"
+    task = read_recipe_file(file)[0].get("task") if file.is_file() else None
+    objective = task.get("pair_objective") if isinstance(task, Mapping) else None
+    if objective is None:
+        return "full", f"{path}: no recipe of its pre-training; taken to be BERT's, with next sentence prediction"
+    return ("full" if objective == "nsp" else "no-nsp"), ""
 
 
 @dataclass(frozen=True)
@@ -156,3 +218,65 @@ def average_of(candidate: Candidate, paper: PaperTable, rows: Sequence[Reproduce
         mean=mean,
         difference=mean - score if comparable and score is not None else None,
     )
+
+
+def reproduction_table(results: Reproduction, width: int | None = None, format: Format = "text") -> str:
+    """Formats the paper's scores beside ours, in per cent.
+
+    Checkpoints of the paper's sizes have one column ``paper``; beside any other one, each model of the paper has one,
+    if there are three at most.
+
+    Args:
+        results: results of a reproduction.
+        width, format: as of `ResultTable.formatted`. A narrow terminal gets no times, and no intervals.
+    """
+    systems = results.systems if len(results.systems) <= 3 and any(row.system is None for row in results.rows) else ()
+    cells = [_format_row(row, systems, results.rows) for row in results.rows]
+    columns = {name: column for name in cells[0] if any(column := [row[name] for row in cells])}
+    heading = (
+        f"Table {results.table.rpartition('-')[2]} of the BERT paper (page {results.page}, section {results.section}): "
+        f"{results.title}, in per cent"
+    )
+    several = len({row.model for row in results.rows}) > 1
+    reasons = [f"{row.model + ', ' if several else ''}{row.row}: {row.note}" for row in results.rows if row.note]
+    totals: dict[str, float] = {}  # of the devices; rows of one run share its time
+    for seconds in {(row.model, row.task): row.seconds or {} for row in results.rows}.values():
+        for device, number in seconds.items():
+            totals[device] = totals.get(device, 0.0) + number
+    which = " of the runs of the best settings" if any(row.setting for row in results.rows) else ""
+    times = [f"time on {device}{which}: {duration(seconds)}" for device, seconds in totals.items()]
+    lines = [*dict.fromkeys(reasons), *times, *(f"note: {note}" for note in results.notes)]
+    if any(row.collapsed for row in results.rows):
+        lines.append(f"collapsed: {COLLAPSED}; train longer, or change the learning rate")
+    lines += failures(results.failed)
+    rows = [  # of CSV: the paper's score is that of the model of the same size
+        {
+            **asdict(row),
+            "paper": row.paper.get(row.system or ""),
+            "seconds": sum(row.seconds.values()) if row.seconds else None,
+            "device": ", ".join(row.seconds or ()),
+        }
+        for row in results.rows
+    ]
+    return ResultTable(columns, rows, heading, lines, ("time", _INTERVAL)).formatted(format, width)
+
+
+def _format_row(row: ReproducedRow, systems: Sequence[str], rows: Sequence[ReproducedRow]) -> dict[str, str]:
+    papers = {name: score_text(row.paper.get(name), digits=1) for name in systems}
+    if not systems:
+        papers = {"paper": score_text(row.paper.get(row.system or ""), digits=1)}
+    return {
+        "model": row.model if len({each.model for each in rows}) > 1 else "",
+        "as": row.system or "" if len({each.system for each in rows}) > 1 else "",
+        "row": row.row,
+        "metric": row.metric,
+        "set": row.our_set if len({each.our_set for each in rows}) > 1 else "",
+        **papers,
+        "ours": score_text(row.mean, row.sd, digits=1),
+        _INTERVAL: interval_text(row.low, row.high, digits=1, unknown=""),
+        "difference": "" if row.difference is None else f"{row.difference:+.1f}",
+        "n": str(row.n) if row.n else "",
+        "time": duration(sum(row.seconds.values())) if row.seconds else "",
+        "setting": label(row.setting or {}),
+        "notes": f"{row.collapsed} collapsed" if row.collapsed else "",
+    }

@@ -9,7 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.features import OptionsOfFeature
+from bertkit.cli.groups import OptionsOfFeature
 from bertkit.cli.printing import print_result
 from bertkit.cli.texts import Texts, refuse
 from bertkit.runtime.errors import RecipeError

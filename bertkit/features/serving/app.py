@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from bertkit.features.serving.batching import Batcher, Metrics, report
-from bertkit.features.serving.limits import Limits
 from bertkit.features.serving.requests import (
     BodyTooLarge,
     InvalidRequest,
+    Limits,
     Overloaded,
     RequestError,
     ServerFault,
@@ -40,8 +40,8 @@ _CLIENT_LEFT = 499  # in the metrics, as in those of nginx
 _ENDS = "the server ends"
 
 
-class _Server:
-    """State of the application, and the handling that all routes share."""
+class Server:
+    """What the application answers on each route, and the requests and bodies that it has taken."""
 
     def __init__(self, service: Service, name: str, limits: Limits, token: str | None):
         self.service = service
@@ -55,46 +55,88 @@ class _Server:
         self._arriving: dict[asyncio.Timeout, None] = {}
         self._given_up: dict[asyncio.Timeout, RequestError] = {}
 
-    def post(self, path: str, route: Route | None) -> Callable[[Request], Any]:
-        """Returns the handler of a POST route; without ``route`` it refuses."""
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Computes requests while the application runs."""
+        self.batcher.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self.batcher.stop)
 
-        async def handle(request: Request) -> Response:
-            started = time.perf_counter()
-            try:
-                self._authorize(request)
-                if route is None:
-                    raise not_served(path, self.service)
-                response = _json(await self._answer(request, route))
-            except ClientDisconnect:
-                response = Response(status_code=_CLIENT_LEFT)  # which nobody gets
-            except RequestError as error:
-                response = _refusal(error)
-            except Exception as error:
-                report(error)
-                response = _refusal(ServerFault("a bug of the server; its log has the place"))
-            self.metrics.requests.labels(path, response.status_code).inc()
-            self.metrics.seconds.observe(time.perf_counter() - started)
-            return response
+    async def post(self, request: Request) -> Response:
+        """Answers a POST route; one that this checkpoint does not answer with the reason."""
+        started, path = time.perf_counter(), request.scope["route"].path
+        try:
+            self._authorize(request)
+            route = self.service.routes().get(path)
+            if route is None:
+                raise not_served(path, self.service)
+            response = _json(await self._answer(request, route))
+        except ClientDisconnect:
+            response = Response(status_code=_CLIENT_LEFT)  # which nobody gets
+        except RequestError as error:
+            response = await _refuse(request, error)
+        except Exception as error:
+            report(error)
+            response = await _refuse(request, ServerFault("a bug of the server; its log has the place"))
+        self.metrics.requests.labels(path, response.status_code).inc()
+        self.metrics.seconds.observe(time.perf_counter() - started)
+        return response
 
-        return handle
+    async def info(self, request: Request) -> Response:
+        """Answers GET /info, with the names of text-embeddings-inference."""
+        self._authorize(request)
+        return _json(
+            {
+                "model_id": self.name,
+                "model_sha": None,
+                "model_dtype": self.service.dtype,
+                "model_type": self.service.model_type(),
+                "task": self.service.what,
+                "routes": sorted(self.service.routes()),
+                "device": self.service.device,
+                "max_concurrent_requests": self.limits.max_concurrent_requests,
+                "max_input_length": self.service.longest,
+                "max_batch_tokens": self.limits.max_batch_tokens,
+                "max_client_batch_size": self.limits.max_client_batch_size,
+                "max_request_tokens": self.limits.max_request_tokens,
+                "max_body_bytes": self.limits.max_body_bytes,
+                "auto_truncate": False,
+                "version": __version__,
+            }
+        )
 
-    def get(self, answer: Callable[[], Response]) -> Callable[[Request], Any]:
-        """Returns the handler of a GET route that needs the token."""
+    async def docs(self, request: Request) -> Response:
+        """Answers GET /docs: what can be asked, as plain text, which loads nothing."""
+        self._authorize(request)
+        keys = {}
+        for path, route in self.service.routes().items():
+            body: type[BaseModel] = route.body if isinstance(route.body, type) else route.body(b"{}")
+            keys[path] = ", ".join(body.model_fields)
+        width = max(map(len, keys))
+        lines = [
+            f"{self.name}: {self.service.what}, served by bertkit {__version__}",
+            "",
+            "POST a JSON object with the header Content-Type: application/json. Its keys, by path:",
+            *(f"  {path:{width}}  {names}" for path, names in keys.items()),
+            "A wrong object is answered with what is wrong. huggingface_hub.InferenceClient and the clients of",
+            "text-embeddings-inference and OpenAI send these forms; bertkit's docs/guides/serving.md has examples.",
+            "",
+            "GET /info for task, labels and limits, /health, /metrics. `bertkit demo` is a page to try texts on.\n",
+        ]
+        return Response("\n".join(lines), media_type="text/plain")
 
-        async def handle(request: Request) -> Response:
-            try:
-                self._authorize(request)
-            except RequestError as error:
-                return _refusal(error)
-            return answer()
+    async def count(self, request: Request) -> Response:
+        """Answers GET /metrics."""
+        self._authorize(request)
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-        return handle
-
-    def health(self) -> Response:
-        """Returns the answer to GET /health."""
-        if self.batcher.is_working:
-            return Response(status_code=200)
-        return _refusal(Unavailable("the server computes no requests any more"))
+    async def health(self, _: Request) -> Response:
+        """Answers GET /health, which needs no token."""
+        if not self.batcher.is_working:
+            raise Unavailable("the server computes no requests any more")
+        return Response(status_code=200)
 
     def end(self) -> None:
         """Answers the requests that are not done with 503, and later ones too; called in the event loop."""
@@ -103,46 +145,6 @@ class _Server:
             self._give_up(body, Unavailable(_ENDS))
         if unfinished:
             say(f"bertkit serve: {unfinished} requests were not done before the end, and get 503")
-
-    def info(self) -> dict[str, Any]:
-        """Returns the answer to GET /info, with the names of text-embeddings-inference."""
-        return {
-            "model_id": self.name,
-            "model_sha": None,
-            "model_dtype": self.service.dtype,
-            "model_type": self.service.model_type(),
-            "task": self.service.what,
-            "routes": sorted(self.service.routes()),
-            "device": self.service.device,
-            "max_concurrent_requests": self.limits.max_concurrent_requests,
-            "max_input_length": self.service.longest,
-            "max_batch_tokens": self.limits.max_batch_tokens,
-            "max_client_batch_size": self.limits.max_client_batch_size,
-            "max_request_tokens": self.limits.max_request_tokens,
-            "max_body_bytes": self.limits.max_body_bytes,
-            "auto_truncate": False,
-            "version": __version__,
-        }
-
-    def usage(self) -> str:
-        """Returns the answer to GET /docs: what can be asked, as plain text, which loads nothing."""
-        keys = {}
-        for path, route in self.service.routes().items():
-            body: type[BaseModel] = route.body if isinstance(route.body, type) else route.body(b"{}")
-            keys[path] = ", ".join(body.model_fields)
-        width = max(map(len, keys))
-        return "\n".join(
-            [
-                f"{self.name}: {self.service.what}, served by bertkit {__version__}",
-                "",
-                "POST a JSON object with the header Content-Type: application/json. Its keys, by path:",
-                *(f"  {path:{width}}  {names}" for path, names in keys.items()),
-                "A wrong object is answered with what is wrong. huggingface_hub.InferenceClient and the clients of",
-                "text-embeddings-inference and OpenAI send these forms; bertkit's docs/guides/serving.md has examples.",
-                "",
-                "GET /info for task, labels and limits, /health, /metrics. `bertkit demo` is a page to try texts on.\n",
-            ]
-        )
 
     def _authorize(self, request: Request) -> None:
         if self._token is None:
@@ -154,6 +156,7 @@ class _Server:
             raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
 
     async def _answer(self, request: Request, route: Route) -> Any:
+        """Reads a body and returns the answer to it; ClientDisconnect if the client closes the connection before."""
         body = await self._body(request)
         # Counted from here on, so that clients whose bodies arrive slowly keep nobody out.
         if self._taken >= self.limits.max_concurrent_requests:
@@ -161,7 +164,16 @@ class _Server:
         self._taken += 1
         try:
             model = route.body if isinstance(route.body, type) else route.body(body)
-            return await _unless_gone(request, route.answer(parse_body(body, model), self.batcher.submit))
+            answering = asyncio.ensure_future(route.answer(parse_body(body, model), self.batcher.submit))
+            leaving = asyncio.ensure_future(request.receive())  # after the body: the end of the connection
+            try:
+                await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    raise ClientDisconnect
+                return answering.result()
+            finally:
+                answering.cancel()
+                leaving.cancel()
         finally:
             self._taken -= 1
 
@@ -210,26 +222,8 @@ class _Server:
         body.reschedule(asyncio.get_running_loop().time())
 
 
-async def _unless_gone(request: Request, answer: Awaitable[Any]) -> Any:
-    """Returns an answer, or cancels it when the client closes the connection.
-
-    Raises:
-        ClientDisconnect: it has closed the connection.
-    """
-    answering = asyncio.ensure_future(answer)
-    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection is received
-    try:
-        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            raise ClientDisconnect
-        return answering.result()
-    finally:
-        answering.cancel()
-        leaving.cancel()
-
-
 def build_app(service: Service, name: str, limits: Limits, token: str | None = None) -> FastAPI:
-    """Returns the ASGI application that serves a checkpoint; its ``state.end`` answers what is not done with 503.
+    """Returns the ASGI application that serves a checkpoint; its ``state.server`` is a `Server`.
 
     Args:
         service: what the checkpoint answers.
@@ -237,50 +231,32 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
         limits: on requests and batches.
         token: bearer token that all routes except ``/health`` need; ``None`` needs none.
     """
-    server = _Server(service, name, limits, token)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        server.batcher.start()
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(server.batcher.stop)
-
-    async def health(_: Request) -> Response:
-        return server.health()
-
-    async def other(request: Request, error: Exception) -> Response:
-        """Answers an unknown path or method in the form of all other errors; a browser asks with GET."""
-        assert isinstance(error, HTTPException)
-        what = str(error.detail)
-        if error.status_code == 405 and request.method == "GET":
-            what += (
-                '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
-            )
-        elif error.status_code == 404:
-            what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
-        return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
-
+    server = Server(service, name, limits, token)
     # The pages of FastAPI load scripts from other hosts; /docs is a text of ours.
-    app = FastAPI(title="bertkit", version=__version__, lifespan=lifespan, openapi_url=None)
-    routes = service.routes()
+    app = FastAPI(title="bertkit", version=__version__, lifespan=server.lifespan, openapi_url=None)
     for path in _KNOWN:
-        app.add_api_route(path, server.post(path, routes.get(path)), methods=["POST"])
-    app.add_api_route("/info", server.get(lambda: _json(server.info())), methods=["GET"])
-    app.add_api_route("/docs", server.get(lambda: Response(server.usage(), media_type="text/plain")), methods=["GET"])
-    prometheus = "text/plain; version=0.0.4; charset=utf-8"
-    app.add_api_route(
-        "/metrics", server.get(lambda: Response(server.metrics.text(), media_type=prometheus)), methods=["GET"]
-    )
-    app.add_api_route("/health", health, methods=["GET"])
-    app.add_exception_handler(HTTPException, other)
-    app.state.end = server.end
+        app.add_api_route(path, server.post, methods=["POST"])
+    app.add_api_route("/info", server.info, methods=["GET"])
+    app.add_api_route("/docs", server.docs, methods=["GET"])
+    app.add_api_route("/metrics", server.count, methods=["GET"])
+    app.add_api_route("/health", server.health, methods=["GET"])
+    app.add_exception_handler(RequestError, _refuse)
+    app.add_exception_handler(HTTPException, _refuse)
+    app.state.server = server
     return app
 
 
-def _refusal(error: RequestError) -> Response:
-    return _json({"error": str(error), "error_type": error.error_type}, error.status, error.headers)
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answers an error; also an unknown path or method, in the form of all others."""
+    if isinstance(error, RequestError):
+        return _json({"error": str(error), "error_type": error.error_type}, error.status, error.headers)
+    assert isinstance(error, HTTPException)
+    what = str(error.detail)
+    if error.status_code == 405 and request.method == "GET":  # as browsers ask
+        what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
+    elif error.status_code == 404:
+        what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
+    return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)
 
 
 def _json(content: Any, status: int = 200, headers: Any = None) -> Response:

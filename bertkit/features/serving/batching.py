@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -18,6 +18,9 @@ from bertkit.runtime.progress import say
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of batches, in the metrics
 _CHARACTERS_PER_TOKEN = 4  # of ordinary text; tokens are known only after encoding, which is done for a whole batch
+
+Waiting = tuple[Job, asyncio.Future[Any]]
+"""A job and its answer to be."""
 
 
 class Metrics:
@@ -51,11 +54,6 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _Waiting(NamedTuple):
-    job: Job
-    future: asyncio.Future[Any]
-
-
 class Batcher:
     """Queue of jobs, and the thread that computes them in the order of their arrival.
 
@@ -69,8 +67,8 @@ class Batcher:
         self._service = service
         self._most = max_batch_tokens
         self._metrics = metrics
-        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
-        self._held: _Waiting | None = None
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._held: Waiting | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._refused: str | None = None
         self._thread = threading.Thread(target=self._work, name="bertkit-inference", daemon=True)
@@ -109,7 +107,7 @@ class Batcher:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         self._metrics.waiting.inc()
-        self._queue.put(_Waiting(job, future))
+        self._queue.put((job, future))
         try:
             return await future
         finally:
@@ -119,9 +117,10 @@ class Batcher:
     def _work(self) -> None:
         try:
             while batch := self._next_batch():
-                answers = self._compute([each.job for each in batch])
-                self._metrics.count_batch(sum(each.job.count for each in batch), len(batch), self._service.tokens)
-                self._in_loop(_deliver, [each.future for each in batch], answers)
+                jobs, futures = zip(*batch, strict=True)
+                answers = self._compute(jobs)
+                self._metrics.count_batch(sum(job.count for job in jobs), len(jobs), self._service.tokens)
+                self._in_loop(_deliver, futures, answers)
         except BaseException as error:
             report(error)
             say("bertkit serve: the thread that computes has ended; all requests get 503, restart the server")
@@ -131,16 +130,17 @@ class Batcher:
         with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _next_batch(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[Waiting]:
         """Waits for jobs and returns those to compute next; empty at the end."""
         while True:
             first = self._held or self._queue.get()
             self._held = None
             if first is None:
                 return []
-            if not first.future.done():  # else nobody waits for it any more
+            job, future = first
+            if not future.done():  # else nobody waits for it any more
                 break
-        batch, tokens = [first], self._estimate(first.job)
+        batch, tokens = [first], self._estimate(job)
         while tokens < self._most:
             try:
                 following = self._queue.get_nowait()
@@ -149,10 +149,11 @@ class Batcher:
             if following is None:  # the end, after this batch
                 self._queue.put(None)
                 break
-            if following.future.done():
+            other, future = following
+            if future.done():
                 continue
-            tokens += self._estimate(following.job)
-            if tokens > self._most or following.job.options != first.job.options:
+            tokens += self._estimate(other)
+            if tokens > self._most or other.options != job.options:
                 self._held = following
                 break
             batch.append(following)
@@ -165,20 +166,16 @@ class Batcher:
         try:
             return self._service.run(jobs)
         except BaseException as error:  # the thread must outlive any request
-            if len(jobs) == 1:
-                return [_as_request_error(error)]
-            return [self._compute([job])[0] for job in jobs]
-
-
-def _as_request_error(error: BaseException) -> RequestError:
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, CheckpointError):
-        return NotServed(str(error))
-    if isinstance(error, BertkitError):
-        return InvalidRequest(str(error))
-    report(error)
-    return ServerFault("the computation failed; the log of the server has the place")
+            if len(jobs) > 1:
+                return [self._compute([job])[0] for job in jobs]
+            if isinstance(error, RequestError):
+                return [error]
+            if isinstance(error, CheckpointError):
+                return [NotServed(str(error))]
+            if isinstance(error, BertkitError):
+                return [InvalidRequest(str(error))]
+            report(error)
+            return [ServerFault("the computation failed; the log of the server has the place")]
 
 
 def report(error: BaseException) -> None:

@@ -92,7 +92,7 @@ class ServedClassification(Served):
         of_rows = [np.arange(0)] * len(scores)
         says_predicted = self.task.has_thresholds or self.options.unsure_below is not None
         if says_predicted:
-            of_rows = self._predicted(logits)
+            of_rows = self._label_ids(logits)
         answers = []
         for row, predicted in zip(scores, of_rows, strict=True):
             best = largest(row, parameters.top_k or MOST_PROBABLE, also=() if parameters.top_k else predicted)
@@ -102,7 +102,7 @@ class ServedClassification(Served):
                     answer["predicted"] = bool(label in predicted)
         return answers
 
-    def _predicted(self, logits: np.ndarray) -> list[np.ndarray]:
+    def _label_ids(self, logits: np.ndarray) -> list[np.ndarray]:
         """Returns the ids of the labels of each row that `bertkit predict` gives; none of a row that is unsure."""
         labels = self.task.predicted(logits)  # of one class each, or a column for each label
         if labels.ndim == 2:

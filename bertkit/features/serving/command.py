@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import command
-from bertkit.cli.features import new_app
+from bertkit.cli.groups import new_app
 from bertkit.cli.printing import print_address
 
 app = new_app()
@@ -70,7 +70,7 @@ def serve(
     max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
 ) -> None:
     """Serve a checkpoint over HTTP. For InferenceClient and the clients of text-embeddings-inference."""
-    from bertkit.features.serving.limits import Limits
+    from bertkit.features.serving.requests import Limits
 
     limits = Limits(
         max_batch_tokens=max_batch_tokens,

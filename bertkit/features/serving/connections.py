@@ -50,7 +50,8 @@ class Hosts:
     """
 
     def __init__(self, host: str, address: str, allowed: Sequence[str] = ()):
-        self.any_address = ip_address(address.partition("%")[0]).is_unspecified
+        own = ip_address(address.partition("%")[0])
+        self.any_address, self.is_loopback = own.is_unspecified, own.is_loopback
         if self.any_address:
             machine = socket.gethostname().lower()
             names = ["localhost", machine, machine.partition(".")[0]]

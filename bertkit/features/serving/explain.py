@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from bertkit.features.explain.attribution import subject_of
 from bertkit.features.explain.explain import explanation_of
 from bertkit.features.explain.network import Network, load_network
-from bertkit.features.explain.subjects import subject_of
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.runtime.errors import DataError
 

@@ -1,18 +1,20 @@
-"""Bodies of requests, as pydantic models, and the errors that requests are answered with.
+"""Bodies of requests, as pydantic models, their limits, and the errors that requests are answered with.
 
 Unknown keys of a body are refused, except those that clients send to other servers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from bertkit.data.reading.row_files import unique_keys
-from bertkit.runtime.errors import DataError, shortened
+from bertkit.runtime.errors import DataError, RecipeError, shortened
 
 _MOST_ERRORS = 5
 _LONGEST_PLACE = 80
@@ -21,6 +23,35 @@ Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, StringConstraints(strict=True)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 Direction = Literal["right", "Right"]  # texts are truncated at their end, as in training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits on requests and batches.
+
+    Attributes:
+        max_batch_tokens: tokens of the requests that are computed together, about; a longer request is alone.
+        max_concurrent_requests: requests that are taken at the same time; more are answered with 429.
+        max_client_batch_size: texts of a request.
+        max_request_tokens: tokens of a request, with special tokens, over all its texts and their windows.
+        max_body_bytes: bytes of a body.
+        body_timeout: seconds for the arrival of a body.
+        shutdown_timeout: seconds that requests have to end after SIGTERM or Ctrl-C.
+    """
+
+    max_batch_tokens: int = 4096
+    max_concurrent_requests: int = 512
+    max_client_batch_size: int = 32
+    max_request_tokens: int = 32768
+    max_body_bytes: int = 2_000_000
+    body_timeout: float = 30.0
+    shutdown_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise RecipeError(f"--{field.name.replace('_', '-')}: expected a positive number, got {value}")
 
 
 class RequestError(Exception):

@@ -7,11 +7,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertkit.features.serving.limits import Limits
+from bertkit.features.serving.requests import Limits
 from bertkit.inference.loaded import load
 from bertkit.inference.options import PredictOptions
 from bertkit.recipe.files import run_name
@@ -104,11 +103,11 @@ def serve(
             trust_remote_code=trust_remote_code,
         )
         service = service_of(loaded, as_, limits, PredictOptions(max_error=max_error, by_class=by_class))
-        if token is None and not _is_loopback(host):
+        if token is None and not hosts.is_loopback:
             say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
         app = build_app(service, run_name(checkpoint), limits, token)
         message = f"serving {checkpoint} ({service.what}) at {{address}}; Ctrl-C ends it"
-        run_app(app, listener, message, hosts, limits.shutdown_timeout, ready, app.state.end)
+        run_app(app, listener, message, hosts, limits.shutdown_timeout, ready, app.state.server.end)
 
 
 def service_of(
@@ -256,10 +255,3 @@ def _serving(server: uvicorn.Server) -> Iterator[None]:
         sys.setswitchinterval(turns)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -83,7 +83,7 @@ class Service(ABC):
     Args:
         model: the network, with a ``device``.
         most_texts: of a request.
-        most_tokens: of a request, see `bertkit.features.serving.server.Limits.max_request_tokens`.
+        most_tokens: of a request, see `bertkit.features.serving.requests.Limits.max_request_tokens`.
 
     Attributes:
         what: name of the task on the Hub, such as ``text-classification``.
@@ -241,7 +241,10 @@ class PredictService(Service):
             return answers
         merged = {name: [each for number in accepted for each in texts[number][name]] for name in jobs[0].columns}
         features = task.encode(merged, tokenizer)
-        rows = dict(zip(accepted, _rows_of_jobs(features, [jobs[number].count for number in accepted]), strict=True))
+        borders = np.cumsum([0, *(jobs[number].count for number in accepted)])
+        if "example" in features:  # of each row: a long text has several windows
+            borders = np.searchsorted(np.asarray(features["example"]), borders)
+        rows = dict(zip(accepted, (range(*ends) for ends in pairwise(borders.tolist())), strict=True))
         for number in accepted:
             answers[number] = self._refusal(jobs[number], texts[number] == jobs[number].columns, features, rows[number])
         accepted = [number for number in accepted if answers[number] is None]
@@ -254,9 +257,12 @@ class PredictService(Service):
         outputs = self.predictor.outputs(features, unreported)
         start = 0
         for number in accepted:
-            end = start + len(rows[number])
-            answers[number] = jobs[number].finish(*_part(outputs, features, start, end), jobs[number].columns)
-            start = end
+            part = slice(start, start := start + len(rows[number]))
+            own = {name: column[part] for name, column in features.items()}
+            if "example" in own:  # counted from 0 in each job
+                own["example"] = [example - own["example"][0] for example in own["example"]]
+            of_job = tuple(each[part] for each in outputs) if isinstance(outputs, tuple) else outputs[part]
+            answers[number] = jobs[number].finish(of_job, own, jobs[number].columns)
         return answers
 
     def _refusal(self, job: Job, is_whole: bool, features: Columns, rows: range) -> TooLong | None:
@@ -285,19 +291,3 @@ def or_invalid(convert: Callable[[Any], Any], inputs: Any) -> Any:
         return convert(inputs)
     except BertkitError as error:
         raise InvalidRequest(str(error)) from None
-
-
-def _rows_of_jobs(features: Columns, counts: Sequence[int]) -> list[range]:
-    """Returns the rows of `Task.encode` that belong to each job; an example has one row or several windows."""
-    borders = np.cumsum([0, *counts])
-    if "example" in features:
-        borders = np.searchsorted(np.asarray(features["example"]), borders)
-    return [range(start, end) for start, end in pairwise(borders.tolist())]
-
-
-def _part(outputs: Outputs, features: Columns, start: int, end: int) -> tuple[Outputs, dict[str, Sequence[Any]]]:
-    """Returns rows of outputs and of features, with examples counted from 0."""
-    rows = {name: column[start:end] for name, column in features.items()}
-    if "example" in rows:
-        rows["example"] = [example - rows["example"][0] for example in rows["example"]]
-    return tuple(each[start:end] for each in outputs) if isinstance(outputs, tuple) else outputs[start:end], rows

@@ -11,7 +11,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
-from bertkit.cli.features import OptionsOfFeature, new_app
+from bertkit.cli.groups import OptionsOfFeature, new_app
 from bertkit.cli.printing import print_result
 
 app = new_app()

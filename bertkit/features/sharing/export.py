@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.features.sharing.kinds import shared, write_files_of_others
 from bertkit.features.sharing.sentence_embedding import write_sentence_transformers
 from bertkit.inference.evaluation import data_of_run, evaluate
-from bertkit.inference.networks import refuse_ensemble
-from bertkit.inference.pooling import Pooling
+from bertkit.inference.networks import ONNX_FILE, OnnxModel, refuse_ensemble
+from bertkit.inference.options import Pooling
 from bertkit.model.checkpoint.encoders import head_of
-from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
+from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
-from bertkit.model.checkpoint.stock import Comparison, write_stock
+from bertkit.model.checkpoint.stock import Comparison, compare, comparison_inputs, stock_config, torch_run, write_stock
 from bertkit.runtime.errors import CheckpointError, OutputError, RecipeError, importing
 from bertkit.runtime.files import check_links, new_folder
 from bertkit.runtime.progress import without_library_bars
@@ -22,7 +24,10 @@ from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+TOLERANCE = 1e-3
+"""Largest difference of outputs in float32: the kernels of the two runtimes add in different orders."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +122,12 @@ def export(
 def _export_onnx(
     checkpoint: str, folder: Path, out: Path, int8: bool, max_samples: int | None, data: dict[str, Any]
 ) -> Export:
-    from bertkit.features.sharing.onnx import quantize, write_onnx
-
     with importing(f"{checkpoint}: --to onnx", "onnx", CheckpointError):
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     config = load_config(checkpoint, any_encoder=True)
-    task = _task(config, checkpoint)
+    task = _read_task(config, checkpoint)
     if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:
         raise CheckpointError(f"{checkpoint}: {obstacle}; export it with --to bert")
     # A checkpoint that does not record its task has no data of its own to be scored on.
@@ -160,7 +163,7 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
         CheckpointError: the checkpoint cannot be loaded, or the outputs differ.
     """
     config = load_config(checkpoint, any_encoder=True)
-    head, task = head_of(config, checkpoint), _task(config, checkpoint)
+    head, task = head_of(config, checkpoint), _read_task(config, checkpoint)
     tokenizer = load_tokenizer(checkpoint, config=config)
     with without_library_bars():
         model, _ = load_model(head, checkpoint, config, new_head=False)
@@ -170,6 +173,76 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
     return model_class, comparison, () if note is None else (note,)
 
 
-def _task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
+def _read_task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
     """Returns the task that a checkpoint was fine-tuned for; ``None`` where it was not."""
     return task_of_checkpoint(config, checkpoint) if getattr(config, "bertkit_task", None) else None
+
+
+# ---- ONNX: any head, batch size and length, and int8 for CPUs --------------------------------------------------------
+
+
+def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
+    """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
+
+    Raises:
+        CheckpointError: torch cannot export this network, or the outputs differ.
+    """
+    import torch
+
+    batches = comparison_inputs(tokenizer, model)
+    model.eval()
+    with torch.inference_mode():
+        outputs = list(model(**batches[0]).keys())
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = {key: dict.fromkeys(range(values.ndim), dynamic) for key, values in batches[0].items()}
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists optional packages that are missing
+    # Attention as matrix products and a softmax, which onnxruntime fuses: torch's export of its fused attention also
+    # handles rows without any token, in many small operators that take a fifth of the time of an int8 model.
+    attention = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter calls functions that torch has deprecated
+        try:
+            program = torch.onnx.export(
+                model,
+                kwargs=batches[0],
+                dynamo=True,
+                dynamic_shapes=shapes,
+                input_names=list(batches[0]),
+                output_names=outputs,
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise CheckpointError(f"{name}: torch cannot export {type(model).__name__} to ONNX ({reason})") from error
+        finally:
+            model.set_attn_implementation(attention)
+    assert program is not None
+    program.save(folder / ONNX_FILE)
+    config = stock_config(model.config)
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
+    exported = OnnxModel(folder, model.config)
+    return compare(
+        torch_run(model), lambda batch: [each.numpy() for each in exported(**batch).values()], batches, TOLERANCE, name
+    )
+
+
+def quantize(folder: Path) -> None:
+    """Quantizes the matrices of an exported model to 7 bits of int8; activations are quantized dynamically."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    exact = folder / ONNX_FILE
+    small = folder / f"int8-{ONNX_FILE}"
+    model = onnx.load(exact)
+    del model.graph.value_info[:]  # the quantizer transposes these matrices and infers the shapes anew
+    level = logging.getLogger().level
+    logging.getLogger().setLevel(logging.ERROR)  # it logs advice to the root logger
+    try:
+        # 7 bits: without VNNI, x86 CPUs add products of 8 bits in 16, which overflow, so that outputs would be wrong.
+        quantize_dynamic(model, small, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+    finally:
+        logging.getLogger().setLevel(level)
+    small.replace(exact)

@@ -11,9 +11,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bertkit.inference.embedding import Embedder, load_encoder
-from bertkit.inference.options import EmbedOptions
-from bertkit.inference.pooling import MODES, Pooling, recorded_pooling
+from bertkit.inference.embedding import MODES, Embedder, load_encoder, recorded_pooling
+from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
 from bertkit.model.checkpoint.stock import SENTENCES, Comparison, write_stock

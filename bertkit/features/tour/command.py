@@ -9,7 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.features import new_app
+from bertkit.cli.groups import new_app
 from bertkit.cli.printing import print_text
 
 app = new_app()

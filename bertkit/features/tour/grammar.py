@@ -72,26 +72,27 @@ _VERDICTS = (
 def write_documents(number: int, seed: int) -> list[list[str]]:
     """Generates documents of 8 to 14 sentences, whose tokens are separated by spaces."""
     rng = random.Random(f"documents {seed}")
-    return [_document(rng) for _ in range(number)]
-
-
-def _document(rng: random.Random) -> list[str]:
-    places, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
-    name, place, thing, part = (rng.choice(words) for words in (_NAMES, places, things, parts))
-    moods, manners = rng.choice(((KIND, _GLADLY), (UNKIND, _SADLY)))
-    return [
-        _fill(
-            rng.choice(_DOCUMENT_SENTENCES),
-            rng.sample(moods, 2),
-            name=name,
-            place=place,
-            thing=thing,
-            part=part,
-            did=rng.choice(did),
-            how=rng.choice(manners),
+    documents = []
+    for _ in range(number):
+        places, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
+        name, place, thing, part = (rng.choice(words) for words in (_NAMES, places, things, parts))
+        moods, manners = rng.choice(((KIND, _GLADLY), (UNKIND, _SADLY)))
+        documents.append(
+            [
+                _fill(
+                    rng.choice(_DOCUMENT_SENTENCES),
+                    rng.sample(moods, 2),
+                    name=name,
+                    place=place,
+                    thing=thing,
+                    part=part,
+                    did=rng.choice(did),
+                    how=rng.choice(manners),
+                )
+                for _ in range(rng.randint(8, 14))
+            ]
         )
-        for _ in range(rng.randint(8, 14))
-    ]
+    return documents
 
 
 def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[tuple[str, int]]:

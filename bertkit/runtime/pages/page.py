@@ -61,7 +61,7 @@ def render_page(
     )
 
 
-def framed(page: str, title: str) -> str:
+def frame_page(page: str, title: str) -> str:
     """Returns a page as a frame of another one, such as a notebook, whose style it does not change."""
     style = "width:100%;height:900px;border:0"
     return f'<iframe title="{html.escape(title)}" srcdoc="{html.escape(page)}" style="{style}"></iframe>'

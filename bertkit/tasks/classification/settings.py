@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import accepted
+from bertkit.data.tables.annotated import keep_accepted
 from bertkit.data.tables.labels import Problem
 from bertkit.metrics import MetricSettings
 from bertkit.runtime.errors import did_you_mean
@@ -160,4 +160,4 @@ class DataSettings(TextData, TableData):
     kept: ClassVar[tuple[str, ...]] = (*TextData.kept, *TableData.kept)
 
     def _table(self, place: str) -> Table:
-        return accepted(super()._table(place))
+        return keep_accepted(super()._table(place))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import separated, unwrapped
+from bertkit.data.tables.annotated import keep_answered, split_labels, unwrap_labels
 from bertkit.data.tables.classes import (
     class_ids,
     class_sets,
@@ -21,8 +21,7 @@ from bertkit.data.tables.classes import (
 )
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import Labels, decide, labelled, texts
-from bertkit.data.tables.proposed import answered
-from bertkit.data.tables.splits import repeated
+from bertkit.data.tables.splits import find_repeated
 from bertkit.data.tables.table import to_number
 from bertkit.metrics import expected_calibration_error
 from bertkit.runtime.errors import DataError, RecipeError, noted, quoted, raise_all, shortened, shown
@@ -134,10 +133,10 @@ class ClassificationTask(TableTask, TextClassification):
         table = table.with_names([*self.settings.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
             return table
-        table = answered(table, column)
+        table = keep_answered(table, column)
         if self.settings.label_separator is not None:
-            return separated(table, column, self.settings.label_separator)
-        return unwrapped(labelled(table, column), column, self.settings.problem)
+            return split_labels(table, column, self.settings.label_separator)
+        return unwrap_labels(labelled(table, column), column, self.settings.problem)
 
     def _learn_classes(self, table: Table, faults: list[str]) -> tuple[Self, Labels]:
         """Returns a copy of the task with the problem and classes of the training data, and what was decided on them;
@@ -212,7 +211,7 @@ class ClassificationTask(TableTask, TextClassification):
         """Returns the validation set, with a note on the rows whose texts also occur in the training set."""
         columns = self.settings.text_columns
         rows, held = ColumnsOf(train.examples), ColumnsOf(validation.examples)
-        both = repeated([rows.each(column) for column in columns], [held[column] for column in columns])
+        both = find_repeated([rows.each(column) for column in columns], [held[column] for column in columns])
         if not both:
             return validation
         first = validation.examples[both[0]][columns[0]]

@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Literal
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.labels import listed, warnings_of_look_alikes
+from bertkit.data.tables.labels import list_counts, warnings_of_look_alikes
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.runtime.errors import DataError, RecipeError, raise_listed, shown
 from bertkit.tasks.ner.sentences import place_of_word
@@ -281,10 +281,10 @@ def line_on_labels(scheme: Scheme, counts: Mapping[str, int]) -> str:
     "tags in IOB1, converted to IOB2: 2 types of entities ('LOC' 2, 'PER' 1)"
     """
     if scheme == "plain":
-        line = f"plain tags, which mark no entities: {len(counts)} classes ({listed(counts)})"
+        line = f"plain tags, which mark no entities: {len(counts)} classes ({list_counts(counts)})"
     else:
         types = "1 type" if len(counts) == 1 else f"{len(counts)} types"
-        line = f"{name_of_scheme(scheme)}: {types} of entities ({listed(counts)})"
+        line = f"{name_of_scheme(scheme)}: {types} of entities ({list_counts(counts)})"
     return "; ".join([line, *warnings_of_look_alikes(counts, counts)])
 
 

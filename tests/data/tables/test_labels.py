@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
-from bertkit.data.tables.annotated import accepted, separated, unwrapped
+from bertkit.data.tables.annotated import keep_accepted, split_labels, unwrap_labels
 from bertkit.data.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
 from bertkit.data.tables.labels import (
     decide,
@@ -263,8 +263,8 @@ def test_at_most_ten_classes_and_faults_are_listed():
 
 
 def test_fields_of_several_labels_are_parted():
-    assert separated(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
-    assert separated(table([None, 5, [6]]), "label", ";").columns["label"] == [None, ["5"], [6]]
+    assert split_labels(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
+    assert split_labels(table([None, 5, [6]]), "label", ";").columns["label"] == [None, ["5"], [6]]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_fields_of_several_labels_are_parted():
     ],
 )
 def test_labels_of_annotation_tools_are_unwrapped(values, problem, labels):
-    assert unwrapped(table(values), "label", problem).columns["label"] == labels
+    assert unwrap_labels(table(values), "label", problem).columns["label"] == labels
 
 
 def test_ids_become_names_and_minus_one_is_missing():
@@ -334,10 +334,12 @@ def test_ids_of_no_class_are_refused():
 def test_rows_that_an_annotator_rejected_are_left_out(capsys):
     answers = ["accept", "reject", "ignore", None, "accept"]
     of_prodigy = Table({"label": list("abcde"), "answer": answers}, "x.jsonl", "", lines=range(1, 6))
-    kept = accepted(of_prodigy)
+    kept = keep_accepted(of_prodigy)
     assert kept.columns["label"] == ["a", "d", "e"]
     assert kept.place(1) == "x.jsonl, line 4"
     assert capsys.readouterr().err == "x.jsonl: 2 of 5 rows have the answer reject or ignore; left out\n"
     for others in (["accept"] * 5, ["reject", "I reject it", "yes", "no", ["no"]]):  # no answers of Prodigy
-        assert len(accepted(Table({"label": list("abcde"), "answer": others}, "x.jsonl", ""))) == 5
-    assert message(accepted, Table({"answer": ["reject"]}, "x.jsonl", "")) == ["x.jsonl: no row has the answer accept"]
+        assert len(keep_accepted(Table({"label": list("abcde"), "answer": others}, "x.jsonl", ""))) == 5
+    assert message(keep_accepted, Table({"answer": ["reject"]}, "x.jsonl", "")) == [
+        "x.jsonl: no row has the answer accept"
+    ]

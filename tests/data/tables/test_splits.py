@@ -8,7 +8,7 @@ import json
 import pytest
 
 from bertkit.data.tables import hub_splits, load_hub_table
-from bertkit.data.tables.splits import repeated
+from bertkit.data.tables.splits import find_repeated
 from bertkit.runtime.errors import DataError
 
 CARD = """---
@@ -119,6 +119,6 @@ def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):
 
 
 def test_repeated_rows_have_all_texts_equal():
-    assert repeated([["a", "b", "c"]], [["x", "b", "a", "b"]]) == [1, 2, 3]
-    assert repeated([["a", "b"], ["1", "2"]], [["a", "a", "b"], ["2", "1", "2"]]) == [1, 2]
-    assert repeated([["a"]], [["A", "a "]]) == [1]
+    assert find_repeated([["a", "b", "c"]], [["x", "b", "a", "b"]]) == [1, 2, 3]
+    assert find_repeated([["a", "b"], ["1", "2"]], [["a", "a", "b"], ["2", "1", "2"]]) == [1, 2]
+    assert find_repeated([["a"]], [["A", "a "]]) == [1]

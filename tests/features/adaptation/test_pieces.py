@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from bertkit.data.corpus.vocabulary.tokenizer import train_tokenizer
-from bertkit.features.adaptation.pieces import UnigramSplitter, WordPieceSplitter, choose_pieces
+from bertkit.features.adaptation.pieces import UnigramSplitter, WordPieceSplitter, WordSearch, choose_pieces
+from bertkit.features.adaptation.usage import count_words
 from bertkit.features.adaptation.vocabulary import grow, splitter_of
-from bertkit.features.adaptation.words import WordSearch, count_words
 from bertkit.runtime.progress import unreported
 from tests.stock_models import TEXTS, stock_tokenizer
 

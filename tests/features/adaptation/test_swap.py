@@ -8,7 +8,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertTokenizer
 
 import bertkit
 from bertkit.data.corpus.vocabulary.tokenizer import train_byte_level, train_tokenizer
-from bertkit.features.adaptation.sources import find_sources_of_pieces
+from bertkit.features.adaptation.swap import find_sources_of_pieces
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, OutputError
 from tests.stock_models import FAMILIES, TEXTS, stock_checkpoint, stock_tokenizer
 

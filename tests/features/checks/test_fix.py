@@ -12,7 +12,7 @@ import pytest
 import bertkit
 from bertkit.data.tables import Table, read_table
 from bertkit.features.checks.fix import clean
-from bertkit.features.checks.near_labels import near_labels
+from bertkit.features.checks.label_rules import near_labels
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 
 from .conftest import sentence, write_csv

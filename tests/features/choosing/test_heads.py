@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bertkit.features.choosing.heads import STRENGTHS, Head, choose_head, cross_validate
+from bertkit.features.choosing.measuring import STRENGTHS, Head, choose_head, cross_validate
 from bertkit.runtime.progress import unreported
 
 

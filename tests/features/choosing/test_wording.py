@@ -8,7 +8,7 @@ import torch
 
 import bertkit
 from bertkit.features.choosing.wording import draw_words, log_probabilities, perplexity, wording_of
-from bertkit.features.explain.filling import fillings
+from bertkit.features.explain.heads import fillings
 from bertkit.features.explain.network import load_network
 from bertkit.features.explain.pieces import pieces_of
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bertkit import explain
-from bertkit.features.explain.attention import measure_heads, name_heads
-from bertkit.features.explain.pictures import sprites
+from bertkit.features.explain.attention import measure_heads, name_heads, sprites
 
 TEXT = "the plot is lovely, or a bad film"
 

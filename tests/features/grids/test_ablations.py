@@ -11,10 +11,8 @@ import pytest
 import yaml
 
 from bertkit import load_recipe
-from bertkit.features.grids.ablation_results import Ablations, TaskResult
-from bertkit.features.grids.ablations import VARIANTS, ablations
+from bertkit.features.grids.ablations import VARIANTS, Ablations, TaskResult, ablations, ablations_table
 from bertkit.features.grids.results import SettingResult
-from bertkit.features.grids.table import ablations_table
 from bertkit.metrics.statistics import Test, holm
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.cli.commands import Settings
-from bertkit.cli.features import Options
+from bertkit.cli.groups import Options
 from bertkit.cli.training import FineTuning, Training
 from bertkit.features.grids.command import Grid
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bertkit.features.next.selecting import margins, reasons, select_rows
+from bertkit.features.next.rows import margins, reasons, select_rows
 
 
 def test_margins_are_of_the_two_most_probable_classes():

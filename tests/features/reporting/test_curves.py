@@ -7,7 +7,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from bertkit.features.reporting.charts import curve_section, not_finite, overlaid, throughput
+from bertkit.features.reporting.charts import curve_section, not_finite, overlay_curves, throughput
 
 
 def drawn(chart):
@@ -38,7 +38,7 @@ def test_axes_of_scores_are_their_ranges(key, values, limits):
     [chart] = charts(entries(key, *values)).values()
     assert drawn(chart).get_ylim() == limits
     assert chart.note == ""
-    [both] = overlaid({"a": entries(key, *values), "b": entries(key, *values)}, [key]).parts
+    [both] = overlay_curves({"a": entries(key, *values), "b": entries(key, *values)}, [key]).parts
     assert drawn(both).get_ylim() == limits
 
 

@@ -345,7 +345,7 @@ def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, 
     def fails(*given, **options):
         raise ValueError("no fonts\nat all")
 
-    monkeypatch.setattr(module, "draw_run", fails)
+    monkeypatch.setattr(module, "draw_charts", fails)
     run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=FEW)
     assert json.loads((run.output_dir / "run.json").read_text())["finished"] is True
     assert not (run.output_dir / "report.html").exists()

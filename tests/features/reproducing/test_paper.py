@@ -6,8 +6,8 @@ from statistics import mean
 
 import pytest
 
-from bertkit.features.reproducing.data import MissingError, data_values
 from bertkit.features.reproducing.paper import paper_run, paper_table, table_names
+from bertkit.features.reproducing.reproduce import MissingError, data_values
 from bertkit.tasks.registry import load_recipe
 
 

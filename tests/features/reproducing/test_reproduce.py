@@ -15,11 +15,9 @@ import bertkit
 from bertkit import BertConfig
 from bertkit.cli.app import app
 from bertkit.features.grids.results import GridResults, SettingResult
-from bertkit.features.reproducing.candidates import candidate_of
 from bertkit.features.reproducing.paper import paper_table
 from bertkit.features.reproducing.reproduce import reproduce
-from bertkit.features.reproducing.scores import Reproduction, average_of, row_of
-from bertkit.features.reproducing.table import reproduction_table
+from bertkit.features.reproducing.scores import Reproduction, average_of, candidate_of, reproduction_table, row_of
 from bertkit.runtime.errors import BertkitError
 
 BASE = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12}

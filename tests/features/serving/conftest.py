@@ -59,7 +59,7 @@ def client_of(serve_extra: None) -> Iterator[Callable[..., Client]]:
     """Returns a function that serves a checkpoint in this process until the module's tests are done."""
     import bertkit
     from bertkit.features.serving.app import build_app
-    from bertkit.features.serving.limits import Limits
+    from bertkit.features.serving.requests import Limits
     from bertkit.features.serving.server import service_of
 
     open_clients: dict[Any, Client] = {}

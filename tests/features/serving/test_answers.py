@@ -13,7 +13,7 @@ import pytest
 
 import bertkit
 from bertkit.features.serving.demo import form_of
-from bertkit.features.serving.limits import Limits
+from bertkit.features.serving.requests import Limits
 from bertkit.features.serving.served import Served, served
 from bertkit.features.serving.server import service_of
 from bertkit.inference.options import PredictOptions
@@ -321,7 +321,7 @@ def client_of_levels(checkpoint, serve_extra, monkeypatch):
 
     def client(served_class=None):
         from bertkit.features.serving.app import build_app
-        from bertkit.features.serving.limits import Limits
+        from bertkit.features.serving.requests import Limits
         from bertkit.features.serving.services import PredictService
         from bertkit.inference.predictor import Predictor
 

@@ -82,7 +82,7 @@ def test_very_long_texts_are_not_tokenized(client_of, fine_tuned, checkpoint, mo
 
     def served(kind: str) -> Any:
         client = client_of(checkpoint, kind) if kind in ("embed", "fill-mask") else client_of(fine_tuned(kind))
-        (server,) = {cell.cell_contents for cell in _server_cells(client.app)}
+        server = client.app.state.server
         service = server.service
         owner = next(getattr(service, name) for name in ("predictor", "embedder", "filler") if hasattr(service, name))
         kind_of = type(owner.tokenizer)
@@ -276,7 +276,7 @@ def test_information_and_metrics(client):
 def test_a_failing_model_fails_its_own_request_only(client_of, fine_tuned, monkeypatch, capfd):
     """Requests of one batch: the one whose text breaks the model gets the error, the others their answers."""
     client = client_of(fine_tuned("film"), max_client_batch_size=9)
-    (service,) = {cell.cell_contents.service for cell in _server_cells(client.app)}
+    service = client.app.state.server.service
     encode = service.predictor.task.encode
 
     def broken(examples: Any, tokenizer: Any) -> Any:
@@ -294,7 +294,7 @@ def test_a_failing_model_fails_its_own_request_only(client_of, fine_tuned, monke
 
 def test_nothing_waits_for_a_thread_that_has_ended(client_of, fine_tuned, monkeypatch, capfd):
     client = client_of(fine_tuned("film"), max_client_batch_size=7)
-    (batcher,) = {cell.cell_contents.batcher for cell in _server_cells(client.app)}
+    batcher = client.app.state.server.batcher
     assert client.get("/health").status_code == 200
 
     def broken(*_: Any) -> None:
@@ -309,16 +309,11 @@ def test_nothing_waits_for_a_thread_that_has_ended(client_of, fine_tuned, monkey
     assert "secret" not in said
 
 
-def _server_cells(app: Any) -> list[Any]:
-    cells = [cell for route in app.routes for cell in route.endpoint.__closure__ or ()]
-    return [cell for cell in cells if hasattr(cell.cell_contents, "batcher")]
-
-
 def test_weights_not_finite_are_no_server_fault(client_of, fine_tuned, monkeypatch):
     import torch
 
     client = client_of(fine_tuned("film"), max_client_batch_size=8)
-    (service,) = {cell.cell_contents.service for cell in _server_cells(client.app)}
+    service = client.app.state.server.service
     with torch.no_grad():
         service.predictor.model.classifier.bias.fill_(float("nan"))
     refusal(client.post("/", {"inputs": "a"}), 424)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.features.sharing.onnx import quantize
+from bertkit.features.sharing.export import quantize
 from bertkit.inference.networks import OnnxModel
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bertkit
-from bertkit.inference.pooling import SentencePooling, recorded_pooling
+from bertkit.inference.embedding import SentencePooling, recorded_pooling
 from bertkit.runtime.errors import CheckpointError, RecipeError
 
 pytestmark = pytest.mark.numeric

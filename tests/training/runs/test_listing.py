@@ -152,7 +152,7 @@ def test_the_command_prints_a_table_or_json(place, tmp_path):
 
 
 def test_a_narrow_terminal_is_told_which_columns_have_no_room(place, tmp_path, monkeypatch):
-    from bertkit.cli.runs import runs as command
+    from bertkit.cli.results import runs as command
 
     place("done", score=0.875)
     monkeypatch.setenv("NO_COLOR", "1")  # rich takes a coloured terminal that it does not know for 80 columns wide

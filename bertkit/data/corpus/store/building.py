@@ -22,8 +22,7 @@ from bertkit.data.corpus.store.filters import document_digests, repeated_documen
 from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
 from bertkit.data.corpus.store.token_store import TokenStore
-from bertkit.data.corpus.store.unit_workers import run_units
-from bertkit.data.corpus.store.units import Job, Unit
+from bertkit.data.corpus.store.units import Job, Unit, run_units
 from bertkit.data.corpus.store.writer import Progress, Reading, origin_key, store_origin
 from bertkit.runtime.errors import DataError, OutputError, listed
 from bertkit.runtime.files import into_folder, new_folder, remove_unfinished, unlocked

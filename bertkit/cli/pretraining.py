@@ -1,14 +1,15 @@
-"""``bertkit tokenizer train`` and ``bertkit corpus build``: what pre-training on much text is prepared with."""
+"""``bertkit pretrain``, and what prepares it on much text: ``bertkit tokenizer train`` and ``bertkit corpus``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import bertkit
-from bertkit.cli import options
+from bertkit.cli import options, training
 from bertkit.cli.commands import Settings, command
 from bertkit.cli.groups import Group
 from bertkit.cli.printing import print_result
@@ -136,3 +137,47 @@ def _print_counts(store: TokenStore, place: str | Path, json: bool) -> None:
     counts = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
     line = f"{', '.join(counted(number, name.removesuffix('s')) for name, number in counts.items())}: {place}"
     print_result({"output_dir": str(place), **counts}, [line], json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(training.Run):
+    """Arguments of pre-training: as for fine-tuning, but the recipe and the checkpoint are optional."""
+
+    recipe: Annotated[
+        str | None,
+        options.option(
+            help="A recipe's name (bertkit recipes list) or file; bert-base by default, continue with --model.",
+            complete=options.complete_recipes,
+            panel=options.TRAINING,
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        options.option(
+            help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
+            panel=options.MODEL,
+        ),
+    ] = None
+
+
+def pretrain(
+    *,
+    corpus: Annotated[
+        list[str] | None,
+        options.option(
+            help=f"{options.CORPUS_HELP} Or one store of corpus build, folder or URL.",
+            metavar="PATH_OR_HUB_ID",
+            panel=options.DATA,
+        ),
+    ] = None,
+    more: options.MorePaths = None,
+    run: Run,
+) -> None:
+    """Pre-train BERT on text: masked words and next sentences."""
+    if run.recipe is not None:
+        training.check_kind(run.recipe, "pretraining")
+    from bertkit.training.runs.pretrain import SHOWN
+
+    texts = [*(corpus or []), *(more or [])]
+    command = training.Training(run=run, recipes=lambda: {"": run.recipe}, given={"corpus": texts})
+    training.train(bertkit.pretrain, command, lambda metrics: SHOWN, training.AFTER_PRETRAINING)

@@ -1,7 +1,8 @@
-"""Predictions of a masked language model: each word masked in turn, and the pseudo-likelihood of texts.
+"""Predictions of the heads of pre-training: each word masked in turn, the likelihood of texts, the next sentence.
 
 A piece is predicted with the further pieces of its word masked too, see `bertkit.inference.fill_mask`. The
-pseudo-log-likelihood of a text (Salazar et al., 2020) is the sum over its pieces; special tokens do not count.
+pseudo-log-likelihood of a text (Salazar et al., 2020) is the sum over its pieces; special tokens do not count. The head
+for pairs says whether the second text follows the first, or for ALBERT whether the two are in this order.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.tables import read_table
 from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.features.explain.network import Network
@@ -24,7 +26,8 @@ from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.text import read_text, split_lines
 
-_BEST = 5
+_BEST = 5  # pieces in place of a word
+_OTHERS = 5  # sentences in place of the second text
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Filling:
 
 def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     """Masks each word of several texts in turn; CheckpointError if the checkpoint predicts no masked tokens."""
-    filler = _mask_filler(network)
+    filler = _make_filler(network)
     words = [MaskedWord(number, word.start, word.end) for number, text in enumerate(texts) for word in text.words]
     encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]
     predicted = iter(filler.predict_words(encoded, words, _BEST))
@@ -95,7 +98,7 @@ def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     return filled
 
 
-def _mask_filler(network: Network) -> MaskFiller:
+def _make_filler(network: Network) -> MaskFiller:
     """Returns the masked language model of a network; CheckpointError unless it predicts masked tokens."""
     head = None if network.task is None else type(network.model).__name__
     check_fills(network.name, network.model.config, network.tokenizer, head)
@@ -193,7 +196,7 @@ def rank_texts(network: Network, texts: str | Path | Sequence[str]) -> Ranking:
         lines = list_of_texts(texts)
     if not lines:
         raise DataError(f"{texts if isinstance(texts, (str, Path)) else 'texts'}: no text; give one or more")
-    filled = fillings(network, _all_pieces(network, lines))
+    filled = fillings(network, _cut_texts(network, lines))
     scores = [(text, each.perplexity, each.log_likelihood) for text, each in zip(lines, filled, strict=True)]
     return Ranking(network.name, sorted(scores, key=lambda score: score[1]))
 
@@ -207,13 +210,13 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
     """
     table = read_table(file)
     good, bad = (texts_of_column(table, name) for name in ("good", "bad"))
-    filled = [each.log_likelihood for each in fillings(network, _all_pieces(network, [*good, *bad]))]
+    filled = [each.log_likelihood for each in fillings(network, _cut_texts(network, [*good, *bad]))]
     return MinimalPairs(network.name, list(zip(good, bad, filled[: len(good)], filled[len(good) :], strict=True)))
 
 
-def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
+def _cut_texts(network: Network, texts: Sequence[str]) -> list[Pieces]:
     """Cuts texts into pieces."""
-    _mask_filler(network)  # before anything is cut
+    _make_filler(network)  # before anything is cut
     every = []
     for number, text in enumerate(texts, start=1):
         pieces = pieces_of(network, [text], name=f"text {number}")
@@ -224,3 +227,87 @@ def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
             )
         every.append(pieces)
     return every
+
+
+# ---- pairs of texts --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NextSentence:
+    """Probability that the second text follows the first.
+
+    Attributes:
+        objective: ``next``: the second text follows, instead of one from elsewhere; ``order``: the two are in this
+            order.
+        probability: in [0, 1].
+        swapped: the same with the two texts exchanged.
+        others: other sentences in place of the second text, and their probabilities.
+    """
+
+    objective: Literal["next", "order"]
+    probability: float
+    swapped: float
+    others: list[tuple[str, float]]
+
+    @property
+    def claim(self) -> str:
+        """Statement that the probability is of."""
+        return "the second text follows the first" if self.objective == "next" else "the texts are in this order"
+
+    def record(self) -> dict[str, Any]:
+        """Returns the part as plain data."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Returns the part for a terminal."""
+        lines = [f"next sentence: {self.claim} {self.probability:.3f}; exchanged {self.swapped:.3f}"]
+        return lines + [f"  {probability:.3f} {text}" for text, probability in self.others]
+
+
+def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | None = None) -> NextSentence:
+    """Computes how probable it is that the second text follows the first.
+
+    Args:
+        network: a checkpoint with a head for pairs.
+        pieces: two texts.
+        sentences: a text file, five of whose sentences, evenly spaced, take the place of the second text.
+
+    Raises:
+        CheckpointError: the checkpoint has no such head.
+        DataError: there is no second text; or the file cannot be read, or has no sentence.
+    """
+    if network.task is not None:
+        raise CheckpointError(
+            f"{network.name}: it was fine-tuned ({network.task.name}) and has no head for the next sentence; give a "
+            "pre-trained checkpoint"
+        )
+    objective, probability = _score_pair(network, pieces)
+    if len(pieces.texts) < 2:
+        raise DataError("give a second text to see whether it follows the first")
+    lines = [] if sentences is None else split_lines(read_text(sentences))
+    others = [each for line in lines for each in split_sentences(line) if each.strip()]
+    if sentences is not None and not others:
+        raise DataError(f"{sentences}: no sentence; give a text file")
+    others = others[:: max(1, len(others) // _OTHERS)][:_OTHERS]
+    first, second = pieces.texts
+    changed = [(second, first), *((first, other) for other in others)]
+    swapped, *of_others = (_score_pair(network, pieces_of(network, pair))[1] for pair in changed)
+    return NextSentence(objective, probability, swapped, list(zip(others, of_others, strict=True)))
+
+
+def _score_pair(network: Network, pieces: Pieces) -> tuple[Literal["next", "order"], float]:
+    """Returns the objective of the head for pairs, and the probability that it holds; CheckpointError without one."""
+    import torch
+
+    with torch.inference_mode():
+        outputs = network.model(**pieces.batch(network))
+    objective: Literal["next", "order"] = "next"
+    if "seq_relationship_logits" in outputs:
+        logits = outputs["seq_relationship_logits"]
+    elif "sop_logits" in outputs:
+        objective, logits = "order", outputs["sop_logits"]
+    elif type(network.model).__name__.endswith("ForNextSentencePrediction"):
+        logits = outputs["logits"]
+    else:
+        raise CheckpointError(f"{network.name}: it has no head for the next sentence; BERT's pre-training has one")
+    return objective, float(logits[0].float().softmax(dim=-1)[0])  # index 0: it follows, or the order is right
