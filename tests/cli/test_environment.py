@@ -60,7 +60,7 @@ def cases(number: int) -> list[tuple[str, str, str, str, int]]:
     return drawn
 
 
-@pytest.mark.parametrize("case", cases(20), ids=lambda case: " ".join(map(str, case)) or "plain")
+@pytest.mark.parametrize("case", cases(12), ids=lambda case: " ".join(map(str, case)) or "plain")
 def test_any_streams_and_any_locale(case, tmp_path):
     name, stdout, stderr, stdin, locale = case
     arguments, prints = COMMANDS[name]
