@@ -60,7 +60,7 @@ def cases(number: int) -> list[tuple[str, str, str, str, int]]:
     return drawn
 
 
-@pytest.mark.parametrize("case", cases(20), ids=lambda case: " ".join(map(str, case)) or "plain")
+@pytest.mark.parametrize("case", cases(12), ids=lambda case: " ".join(map(str, case)) or "plain")
 def test_any_streams_and_any_locale(case, tmp_path):
     name, stdout, stderr, stdin, locale = case
     arguments, prints = COMMANDS[name]
@@ -125,16 +125,14 @@ def test_an_argument_that_is_not_utf8_is_named(arguments, tmp_path):
     assert done.stderr.startswith(f"bertkit: error: argument {number}, {arguments[-1]!r}: not UTF-8".encode())
 
 
-def test_file_names_that_are_not_utf8_are_read(tmp_path):
+def test_file_names_that_are_not_utf8_are_read(forks, tmp_path):
     """They are found in a folder whose own name is."""
     os.makedirs(os.path.join(os.fsencode(tmp_path), b"texts"))
     for name in (b"caf\xe9.txt", b"\xff.txt", b"a\x1b[31m.txt"):
         with open(os.path.join(os.fsencode(tmp_path), b"texts", name), "w") as file:
             file.write("A good film. A bad film. The plot is good.\n" * 20)
-    done = run(
-        shlex.join([*STARTS, "tokenizer", "train", "--corpus", "texts", "--vocab-size", "44", "--output-dir", "new"]),
-        tmp_path,
-    )
+    command = f"{forks.folder}/bertkit tokenizer train --corpus texts --vocab-size 44 --output-dir new"
+    done = run(command, tmp_path, **forks.environment)
     assert (done.stdout, b"Traceback" in done.stderr) == (b"44 pieces: new\n", False), done.stderr
 
 

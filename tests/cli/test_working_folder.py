@@ -28,7 +28,6 @@ SHORT = "--output-dir out --max-steps 2 --max-seq-length 16 --set train.report=f
 TWO = f"{SHORT} --placement cpu --set placement.num_processes=2"
 TRAINED = "finetune classification --train-file in/table.csv --set data.folds=0 --model {pretrained}"
 BLOCKS = "--corpus texts.txt --document-separator blank-line"
-BUILT = f"corpus build {BLOCKS} --tokenizer {{pretrained}} --output-dir out --workers 2"
 FOLDER = "{fine_tuned} --input in --output-dir out --shard-rows 8"
 OWN = """\
 import pathlib, acme_sentences
@@ -42,8 +41,7 @@ COMMANDS = {
     "grid": f"{TRAINED} {SHORT} --seeds 2 --two-gpus",
     "predict": f"predict {FOLDER} --num-processes 2",
     "predict ray": f"predict {FOLDER} --engine ray --workers 2",
-    "corpus": BUILT,
-    "corpus ray": f"{BUILT} --engine ray",
+    "corpus": f"corpus build {BLOCKS} --tokenizer {{pretrained}} --output-dir out --workers 2",
 }
 
 

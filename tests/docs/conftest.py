@@ -40,3 +40,11 @@ def project(tmp_path_factory: pytest.TempPathFactory, generator: ModuleType) -> 
     (folder / "bertkit").symlink_to(ROOT / "bertkit")
     generator.main(folder / "docs" / "reference")
     return folder
+
+
+@pytest.fixture(scope="session")
+def site(project: Path) -> Path:
+    """The folder of the built site."""
+    done = built(project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project / "site"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .materials import Materials
 
 T = TypeVar("T")
-LEAST = 8  # cases of a family, however slow the machine
+LEAST, CASES = 8, 10  # cases of a family, however slow the machine, and however fast if no time is given
 LIMIT = 60.0  # seconds of a command
 Attack = Callable[["Case"], None]
 
@@ -30,7 +30,8 @@ class Case:
     """One hostile case: randomness, a folder of its own, and the commands that were run.
 
     Attributes:
-        number: of the case; small numbers go through the kinds of a family in turn.
+        number: of the case.
+        first: place of case 0; places go through the kinds of a family in turn, so the cases of a few seeds reach all.
         rng: its randomness.
         folder: a new folder; commands run in ``work``.
         made: checkpoints and data that are whole.
@@ -39,6 +40,7 @@ class Case:
     """
 
     number: int
+    first: int
     rng: Random
     folder: Path
     made: Materials
@@ -52,9 +54,14 @@ class Case:
         (self.folder / "work").mkdir(exist_ok=True)
         return self.folder / "work"
 
+    @property
+    def place(self) -> int:
+        """Where the case stands among those of this seed and of the seeds before."""
+        return self.first + self.number
+
     def turn(self, kinds: Sequence[T], every: int = 1) -> T:
         """The kind whose turn it is: one after another, each for ``every`` cases."""
-        return kinds[self.number // every % len(kinds)]
+        return kinds[self.place // every % len(kinds)]
 
     def run(
         self,
@@ -126,7 +133,7 @@ class Campaign:
     def _case(self, family: str, number: int) -> Case:
         folder = self.folder / f"{family}-{number}"
         folder.mkdir(parents=True)
-        return Case(number, Random(f"{self.seed}:{family}:{number}"), folder, self.made)
+        return Case(number, self.seed * CASES, Random(f"{self.seed}:{family}:{number}"), folder, self.made)
 
     def _report(self, family: str, cases: int, faulty: dict[str, list[Case]]) -> str:
         lines = [f"{family}: {len(faulty)} distinct faults in {cases} cases"]

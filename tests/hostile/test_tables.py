@@ -137,7 +137,7 @@ def _packed(content: bytes, rng: Random) -> bytes:
 def attack(case: Case) -> None:
     made, formats = case.made, ("csv", "tsv", "jsonl", "conll", "scores", "squad", "txt")
     form = case.turn(formats)
-    turn = case.number // len(formats)
+    turn = case.place // len(formats)
     source = {"conll": made.tagged, "scores": made.scores, "squad": made.questions}.get(form, made.table)
     name = "rows." + {"scores": "csv", "squad": "json"}.get(form, form)
     if form == "squad":

@@ -11,7 +11,6 @@ pytestmark = pytest.mark.real
 FILES = {
     "wnut17": ("finetune/ner", "ner/wnut17/train.conll", "ner/wnut17/dev.conll"),
     "conll2000": ("finetune/ner", "ner/conll2000-chunking/train.txt", "ner/conll2000-chunking/test.txt"),
-    "squad1": ("finetune/squad/v1", "squad/train-v1.1-44articles.json", "squad/dev-v1.1.json"),
     "squad2": ("finetune/squad/v2", "squad/train-v2.0-10articles.json", "squad/dev-v2.0.json"),
 }
 # Codes of the warnings that docs/guides/checks.md explains.
@@ -22,7 +21,6 @@ WARNINGS = {
     "stsb": {"control-characters", "mojibake", "split-overlap", "near-split-overlap"},
     "wnut17": {"unknown-tokens", "duplicates", "label-conflict", "casing"},
     "conll2000": {"split-overlap", "near-split-overlap", "rare-class", "imbalance", "labels-in-one-split"},
-    "squad1": set(),
     "squad2": {"near-duplicates"},
 }
 

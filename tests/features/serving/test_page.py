@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,58 +63,71 @@ def test_the_inside_is_there_for_what_can_be_shown(fine_tuned, checkpoint, kind,
         assert str(loaded.name) not in shown
 
 
-@pytest.mark.slow
-def test_foreign_hosts_are_refused(fine_tuned):
-    """A page on all interfaces has any name, as on a Space."""
+@pytest.fixture(scope="module")
+def demo(forks: Any) -> Iterator[Callable[..., tuple[str, int]]]:
+    """Returns a function that starts the page of a checkpoint, once, and returns its address and port.
+
+    At the end each process gets SIGTERM, and must end with exit code 0.
+    """
     pytest.importorskip("gradio", reason="the extra demo is not installed: gradio")
-    for address, statuses in (
-        ("127.0.0.1", {"evil.example": 400, "localhost": 200}),
-        ("0.0.0.0", {"evil.example": 200}),
-    ):
-        command = [sys.executable, "-m", "bertkit", "demo", str(fine_tuned("film")), "--port", "0", "--host", address]
-        with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
-            try:
-                said = process.stderr.readline()
-                port = re.search(r"http://\S+:(\d+)", said)[1]
-                for host, status in statuses.items():
-                    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
-                    connection.request("GET", "/", headers={"Host": host})
-                    assert connection.getresponse().status == status
-                    connection.close()
-            finally:
-                process.terminate()
+    started: dict[tuple[str, ...], tuple[subprocess.Popen[str], str, int]] = {}
+
+    def start(folder: Path, *options: str) -> tuple[str, int]:
+        command = (forks.python, "-m", "bertkit", "demo", str(folder), "--port", "0", "--device", "cpu", *options)
+        if command not in started:
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=forks.environment)
+            said = process.stderr.readline()
+            url = re.search(r"page for .*(http://\S+:(\d+))", said)
+            assert url, said + process.communicate()[1]
+            started[command] = process, url[1], int(url[2])
+        return started[command][1:]
+
+    yield start
+    for process, _, _ in started.values():
+        process.send_signal(signal.SIGTERM)
+    codes = [process.wait(timeout=200) for process, _, _ in started.values()]
+    for process, _, _ in started.values():
+        process.stderr.close()
+    assert set(codes) <= {0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "statuses"),
+    [
+        ([], {"evil.example": 400, "localhost": 200}),
+        (["--host", "0.0.0.0"], {"evil.example": 200}),
+    ],
+)
+def test_foreign_hosts_are_refused(demo, fine_tuned, options, statuses):
+    """A page on all interfaces has any name, as on a Space."""
+    _, port = demo(fine_tuned("film"), *options)
+    for host, status in statuses.items():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/", headers={"Host": host})
+        assert connection.getresponse().status == status
+        connection.close()
 
 
 @pytest.fixture
-def page_of(browser: Any) -> Iterator[Callable[..., SimpleNamespace]]:
+def page_of(browser: Any, demo: Any) -> Iterator[Callable[..., SimpleNamespace]]:
     """Returns a function that opens the page of a checkpoint in Chromium; it notes all requests of the browser."""
-    pytest.importorskip("gradio", reason="the extra demo is not installed: gradio")
-    processes: list[subprocess.Popen[str]] = []
     pages: list[Any] = []
 
-    def opened(folder: Path, *options: str, width: int = 1280) -> SimpleNamespace:
-        command = [sys.executable, "-m", "bertkit", "demo", str(folder), "--port", "0", "--device", "cpu", *options]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-        processes.append(process)
-        said = process.stderr.readline()
-        assert "page for" in said, said
+    def opened(folder: Path, width: int = 1280) -> SimpleNamespace:
+        url, _ = demo(folder)
         page = browser.new_page(viewport={"width": width, "height": 900})
         page.set_default_timeout(120_000)  # milliseconds; machines may be busy
         pages.append(page)
         requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url))
-        url = re.search(r"http://\S+:\d+", said)[0]
         page.goto(url)
         page.wait_for_selector("#predict")
-        return SimpleNamespace(page=page, requests=requests, url=url, process=process)
+        return SimpleNamespace(page=page, requests=requests, url=url)
 
     yield opened
     for page in pages:
         page.close()
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def predicted(opened: SimpleNamespace, *texts: str) -> str:
@@ -147,8 +158,6 @@ def test_probabilities_as_bars(page_of: Any, fine_tuned: Any, width: int):
         assert f"{100 * probability:.0f}%" in text
     assert [request for request in opened.requests if not is_of_the_page(opened, request)] == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    opened.process.send_signal(signal.SIGTERM)
-    assert opened.process.wait(timeout=200) == 0
 
 
 @pytest.mark.browser

@@ -107,6 +107,7 @@ def test_a_process_without_bertkit_computes_the_same(head, checkpoints, stranger
         torch.testing.assert_close(one, torch.tensor(other), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_text_classification_pipeline_names_the_label(checkpoints, stranger):
     (probabilities,) = ours(checkpoints, "BertForSequenceClassification", TEXT)[0].softmax(-1).tolist()
     (found,) = stranger["text-classification"]
@@ -114,6 +115,7 @@ def test_the_text_classification_pipeline_names_the_label(checkpoints, stranger)
     assert found["score"] == pytest.approx(max(probabilities), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_token_classification_pipeline_finds_the_labels(checkpoints, stranger):
     labels = ours(checkpoints, "BertForTokenClassification", TEXT)[0][0].argmax(-1).tolist()
     encoded = load_tokenizer(checkpoints / "BertForTokenClassification")(TEXT, return_offsets_mapping=True)
@@ -125,6 +127,7 @@ def test_the_token_classification_pipeline_finds_the_labels(checkpoints, strange
     assert [(each["start"], each["end"], each["entity"]) for each in stranger["token-classification"]] == expected
 
 
+@pytest.mark.slow
 def test_the_fill_mask_pipeline_finds_the_same_words(checkpoints, stranger):
     tokenizer = load_tokenizer(checkpoints / "BertForMaskedLM")
     logits = ours(checkpoints, "BertForMaskedLM", "the [MASK] is lovely")[0][0, 2]

@@ -18,8 +18,6 @@ from bertkit.training.trainer import BertkitTrainer
 from tests.stock_models import stock_checkpoint
 from tests.training.conftest import log_history, logged, same_weights, write_glue
 
-pytestmark = pytest.mark.numeric
-
 FAST = {
     "data.max_seq_length": 16,
     "train.learning_rate": 5e-3,
@@ -43,6 +41,7 @@ def run(glue, checkpoint, tmp_path_factory, module_patch):
     return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=FAST)
 
 
+@pytest.mark.numeric
 def test_a_run_learns_and_leaves_what_is_promised(run, glue):
     out = run.output_dir
     promised = """recipe.yaml config.json model.safetensors tokenizer.json tokenizer_config.json all_results.json
@@ -60,6 +59,7 @@ def test_a_run_learns_and_leaves_what_is_promised(run, glue):
     assert "training_args.bin" not in {path.name for path in out.iterdir()}
 
 
+@pytest.mark.numeric
 def test_evaluate_gives_the_score_of_the_run(run, glue):
     again = evaluate(run.output_dir, data_dir=glue)
     assert again.metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
@@ -71,6 +71,7 @@ def test_evaluate_gives_the_score_of_the_run(run, glue):
         evaluate(run.output_dir, data_dir=glue, split="dev")
 
 
+@pytest.mark.numeric
 def test_a_run_in_bf16_reports_the_scores_that_others_will_find(tuned, glue):
     overrides = {**FAST, "train.num_train_epochs": 1, "placement.mixed_precision": "bf16"}
     out = tuned("sst2", overrides, data_dir=glue)
@@ -84,6 +85,7 @@ def test_a_run_in_bf16_reports_the_scores_that_others_will_find(tuned, glue):
     assert loss == pytest.approx(out.metrics["eval_loss"], abs=1e-6)
 
 
+@pytest.mark.numeric
 def test_auto_classes_give_the_logits_of_predict(run):
     texts = ["the film is lovely", "the plot is awful"]
     predictor = load(run.output_dir, device="cpu")
@@ -97,6 +99,7 @@ def test_auto_classes_give_the_logits_of_predict(run):
     assert [prediction["label"] for prediction in predictions] == ["positive", "negative"]
 
 
+@pytest.mark.numeric
 def test_predictions_keep_their_order_and_do_not_depend_on_company(run):
     predictor = load(run.output_dir, device="cpu", batch_size=3)
     texts = [f"the {'very ' * (index % 5)}{'lovely' if index % 3 else 'awful'} film" for index in range(11)]
@@ -118,6 +121,7 @@ def test_a_stock_bert_checkpoint_is_a_start_too(tuned, glue, tmp_path):
     assert torch.allclose(after[name], before[name], atol=1e-6)
 
 
+@pytest.mark.numeric
 def test_stopped_and_resumed_is_never_stopped_bit_for_bit(tuned, glue, tmp_path):
     overrides = {**FAST, "train.save_steps": 5, "train.num_train_epochs": 2}
     straight = tuned("sst2", overrides, "straight", data_dir=glue)
@@ -129,6 +133,7 @@ def test_stopped_and_resumed_is_never_stopped_bit_for_bit(tuned, glue, tmp_path)
     assert same_weights(straight.output_dir, resumed.output_dir)
 
 
+@pytest.mark.numeric
 def test_accumulation_does_not_change_the_curve_even_where_batches_are_uneven(tuned, glue):
     """96 examples in batches of 20: the last one of an epoch has 16, cut as 5 + 5 + 5 + 1."""
     curves = []

@@ -16,8 +16,6 @@ from bertkit.training.recovery import folds_done, how_to_continue
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.resolve import FineTuning
 
-pytestmark = pytest.mark.numeric
-
 FAST = {
     "data.max_seq_length": 16,
     "train.max_steps": 8,
@@ -76,6 +74,7 @@ def written(run):
     return [json.loads(line) for line in (run.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.numeric
 def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
     run, trainings = whole
     rows = written(run)
@@ -102,6 +101,7 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
     assert losses[best] == min(losses.values())
 
 
+@pytest.mark.numeric
 def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     run = train(train__report=True, data__folds=2)
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
@@ -121,6 +121,7 @@ def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
         outcome_of(run.output_dir)
 
 
+@pytest.mark.numeric
 def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
     run = train(task__calibrate=True, data__folds=2)
     scores = run.metrics
@@ -129,6 +130,7 @@ def test_the_temperature_is_that_of_the_predictions_of_the_folds(train):
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == scores["eval_accuracy"]
 
 
+@pytest.mark.numeric
 def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeypatch, tmp_path):
     predictions = ModelsOfFolds._predictions
 
@@ -222,6 +224,7 @@ def test_labels_that_are_all_different_are_no_classes(tuned, tmp_path):
 # ---- rivals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numeric
 def test_a_run_stands_beside_what_is_cheap(whole):
     run, _ = whole
     assert run.metrics["baseline_words_accuracy"] == 1.0
@@ -268,6 +271,7 @@ def test_labels_and_numbers_have_rivals_too(tuned, tmp_path, metric, labels):
     )  # and an interval where rows differ
 
 
+@pytest.mark.numeric
 def test_a_temperature_that_is_given_is_not_fitted_again(train):
     run = train(task__temperature=1.0, data__folds=2)
     logits = [row["logits"] for row in written(run)]
