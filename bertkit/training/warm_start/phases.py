@@ -17,13 +17,16 @@ from bertkit.training.schedule import MANY_CLASSES
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.contrast import can_contrast, contrast
 from bertkit.training.warm_start.heads import Head, find_head, read_vectors, standardize, write_line
-from bertkit.training.warm_start.linear_head import fit_by_folds, folds_to_fit
+from bertkit.training.warm_start.linear_head import fit_by_folds, fit_head, folds_to_fit
 from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH, learn_from_texts_apart, means_of_texts
 
 _HEADS = ("BertForSequenceClassification", "BertForTokenClassification")
 _CONTRASTED = ("single_label_classification", "multi_label_classification")
 _BATCH = 64  # rows whose vectors are computed at once
 _MOST_PROBED = 10_000  # rows that the probe is fitted to; those of many labels take long, and training sees them all
+# Penalty of a probe of vectors that know the classes, of which folds say nothing. Models of folds and that of the run
+# have logits of like size with it, so that the temperature of the one is that of the other.
+_STRENGTH = 1.0
 _LEAST_COMPARED = 16  # rows of a batch of contrast; twice as many were no better, and took twice the time
 
 
@@ -103,11 +106,10 @@ def warm_start(trainer: BertkitTrainer, recipe: Recipe, task: Task, examples: An
         task: the task of the training data.
         examples: the rows of the data set that the trainer trains on.
     """
-    head = _head_of(trainer)
-    if steps := int(recipe.train.get(CONTRAST) or 0):
-        _contrast_classes(trainer, recipe, head, steps, task, examples)
+    head, steps = _head_of(trainer), int(recipe.train.get(CONTRAST) or 0)
+    knows_classes = bool(steps) and _contrast_classes(trainer, recipe, head, steps, task, examples)
     if recipe.train.get(HEAD) == "probe":
-        _write_probe(trainer, head)
+        _write_probe(trainer, head, knows_classes and has_exclusive_classes(task))
 
 
 def _head_of(trainer: BertkitTrainer) -> Head:
@@ -126,13 +128,13 @@ def size_of_contrast(recipe: Recipe, classes: int) -> int:
 
 def _contrast_classes(
     trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int, task: Task, examples: Any
-) -> None:
-    """Draws rows that share a class or a label together, if there are any to compare."""
+) -> bool:
+    """Draws rows that share a class or a label together, and returns whether there are any to compare."""
     classes = np.asarray(trainer.train_dataset["labels"][:]).astype(np.int64)
     counts = classes.sum(axis=0) if classes.ndim == 2 else np.unique(classes, return_counts=True)[1]
     if not can_contrast(counts):
         say("no contrast: fewer than two classes have two rows")
-        return
+        return False
 
     def known(numbers: np.ndarray) -> np.ndarray:
         texts = next(iter(texts_of(task, ColumnsOf(examples.select(numbers))).values()))
@@ -155,21 +157,30 @@ def _contrast_classes(
     )
     trainer.optimizer = None  # the training begins with one of its own
     say(f"contrast: {counted(steps, 'step')} have drawn rows of a class together")
+    return True
 
 
-def _write_probe(trainer: BertkitTrainer, head: Head) -> None:
-    """Fits a linear probe to what the classifier reads of the training rows, and writes it into the head."""
+def _write_probe(trainer: BertkitTrainer, head: Head, knows_classes: bool) -> None:
+    """Fits a linear probe to what the classifier reads of the training rows, and writes it into the head.
+
+    Args:
+        trainer: the trainer of the model.
+        head: the layers of its head.
+        knows_classes: whether a contrast has drawn the rows of a class together.
+    """
     rows, collate, model, name = trainer.train_dataset, trainer.collate, trainer.model, trainer.progress.what
     if len(rows) > _MOST_PROBED:
         rows = rows.select(np.sort(np.random.default_rng(0).permutation(len(rows))[:_MOST_PROBED]))
     if head.dense is not None:
         standardize(head, read_vectors(model, head.dense, rows, collate, _BATCH, name)[0])
     vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, name)
-    labels, texts = rows["labels"][:], numbered(map(str, rows["input_ids"][:]))
-    strata = None if isinstance(labels[0], list) else labels
-    folds = folds_to_fit(texts, strata)
+    labels, outputs = rows["labels"][:], head.classifier.out_features
     targets = _targets(labels, model.config.problem_type)
-    line, _ = fit_by_folds(vectors, targets, folds[items], head.classifier.out_features)
+    if knows_classes:
+        line = fit_head(vectors, targets, outputs, _STRENGTH)
+    else:
+        folds = folds_to_fit(numbered(map(str, rows["input_ids"][:])), None if isinstance(labels[0], list) else labels)
+        line, _ = fit_by_folds(vectors, targets, folds[items], outputs)
     write_line(head, line)
     size = counted(len(vectors), "vector", form=",")
     say(f"head: a linear probe of {size}, fitted with a penalty of {line.strength:g}")

@@ -248,6 +248,10 @@ def test_copies_do_not_choose_the_strength(tuned, capsys):
     table = [{"text": text, "label": ("heads", "tails")[label]} for text, label in rows * 5]
     tuned("classification", {**RUN, "train.head": "probe"}, train_file=table, validation_file=table[:30])
     assert "fitted with a penalty of 100\n" in capsys.readouterr().err  # labels of coins: nothing is to be learned
+    # Vectors that a contrast has taught the labels say so in all folds, more in some than in others.
+    warm = {**RUN, "train.head": "probe", "train.contrast_steps": 2}
+    tuned("classification", warm, "contrast", train_file=table, validation_file=table[:30])
+    assert "fitted with a penalty of 1\n" in capsys.readouterr().err
 
 
 def test_means_of_tokens_are_those_of_a_text_with_all_its_windows():
