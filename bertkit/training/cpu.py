@@ -56,23 +56,21 @@ class CpuSpeedUps:
 
     Attributes:
         is_on: the run is on a CPU, and ``placement.cpu_speed_ups`` is not false.
-        changes_lengths: batches may differ in length.
+        regroups: examples may move between the micro-batches of a step.
         compiles: the model is compiled by ``train.torch_compile``.
     """
 
     is_on: bool = False
-    changes_lengths: bool = False
+    regroups: bool = False
     compiles: bool = False
 
     def micro_batches(self, batches: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
-        """Regroups the micro-batches of one pre-training step; their number and sizes stay the same.
+        """Returns the micro-batches of a step, regrouped by length; their number and sizes stay the same.
 
         Args:
             batches: all micro-batches of this process in the step, padded on the right.
         """
-        # torch.compile would compile the model for each length.
-        is_on = self.is_on and self.changes_lengths and not self.compiles
-        return group_by_length(batches) if is_on else batches
+        return group_by_length(batches) if self.regroups else batches
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
@@ -89,18 +87,18 @@ class CpuSpeedUps:
             yield
 
 
-def cpu_speed_ups(placement: Placement, *, compiles: bool = False) -> CpuSpeedUps:
+def cpu_speed_ups(placement: Placement, *, compiles: bool = False, is_padded: bool = False) -> CpuSpeedUps:
     """Returns the speed-ups of a run in a placement.
 
     Args:
         placement: source of the device, ``cpu_speed_ups`` and ``fixed_shapes``.
         compiles: ``train.torch_compile`` is on.
+        is_padded: all examples are padded to the maximum length, as those of pre-training.
     """
-    return CpuSpeedUps(
-        is_on=placement.device == "cpu" and placement.settings.cpu_speed_ups,
-        changes_lengths=not placement.fixed_shapes,
-        compiles=compiles,
-    )
+    is_on = placement.device == "cpu" and placement.settings.cpu_speed_ups
+    # A compiler would make kernels for each length of the groups.
+    regroups = is_on and is_padded and not placement.fixed_shapes and not compiles
+    return CpuSpeedUps(is_on=is_on, regroups=regroups, compiles=compiles)
 
 
 def attention_kernel(model: PreTrainedModel) -> tuple[str, int | None]:

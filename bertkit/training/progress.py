@@ -126,45 +126,31 @@ def has_several_inputs(train_set: Any) -> bool:
     return bool(len(first)) and isinstance(first[0], list)
 
 
-def memory_of_run(
-    model: PreTrainedModel,
-    placement: Placement,
-    max_seq_length: int,
-    train_set: Any,
-    logits_per_sequence: int = 0,
-    teacher_bytes: int = 0,
-) -> MemoryEstimate:
+def memory_of_run(trainer: Any, placement: Placement, max_seq_length: int) -> MemoryEstimate:
     """Estimates the memory of a run for the longest input of its training set; arguments as of `start_lines`."""
+    train_set, objective = trainer.train_dataset, trainer.objective
     length = longest_input(train_set, max_seq_length)
-    estimate = estimate_memory(model, placement, length, logits_per_sequence)
+    estimate = estimate_memory(trainer.model, placement, length, objective.logits_per_sequence)
     activations = None if has_several_inputs(train_set) else estimate.activations
-    return replace(estimate, activations=activations, teacher=teacher_bytes)
+    return replace(estimate, activations=activations, teacher=objective.teacher_bytes)
 
 
-def start_lines(
-    model: PreTrainedModel,
-    placement: Placement,
-    max_seq_length: int,
-    train_set: Any,
-    logits_per_sequence: int = 0,
-    teacher_bytes: int = 0,
-    has_tf32: bool = False,
-) -> list[str]:
+def start_lines(trainer: Any, placement: Placement, max_seq_length: int) -> list[str]:
     """Returns the lines printed before the first step: placement, batch, memory, and trained weights if not all are.
 
     Args:
-        model, placement, logits_per_sequence: as for `estimate_memory`.
+        trainer: the `bertkit.training.trainer.BertkitTrainer`. The first example of its training set shows whether an
+            example has one input or several.
+        placement: placement of the run.
         max_seq_length: maximum length of an input, which none may reach.
-        teacher_bytes: weights of the teacher of a pre-training.
-        train_set: training set; its first example shows whether an example has one input or several.
-        has_tf32: float32 products are computed in TF32.
     """
-    memory = memory_of_run(model, placement, max_seq_length, train_set, logits_per_sequence, teacher_bytes)
+    model, train_set = trainer.model, trainer.train_dataset
+    memory = memory_of_run(trainer, placement, max_seq_length)
     longest = longest_input(train_set, max_seq_length)
     size = f"up to {placement.global_train_batch_size * longest:,} tokens per step"
     if has_several_inputs(train_set):
         size = f"inputs of up to {longest} tokens"
-    precision = placement.describe_precision() + " (TF32)" * has_tf32
+    precision = placement.describe_precision() + " (TF32)" * bool(trainer.args.tf32)
     where = f"{device_name(placement.device)}, {placement.describe_processes()}, {precision}"
     weights = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     trained, every = sum(number for number, is_trained in weights if is_trained), sum(number for number, _ in weights)

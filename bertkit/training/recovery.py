@@ -136,7 +136,12 @@ class Preemption(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._announce()
-        self._agree()
+        if self._group is None:
+            self._is_agreed = self.received is not None
+        else:
+            received = torch.tensor(int(self.received is not None))
+            dist.all_reduce(received, dist.ReduceOp.MAX, group=self._group)
+            self._is_agreed = bool(received)
         # At the end of an epoch and of the training, evaluations may be due that come before the checkpoint.
         ends = state.global_step >= state.max_steps or float(state.epoch or 0).is_integer()
         control.should_save |= self._is_agreed and not ends
@@ -145,14 +150,6 @@ class Preemption(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         control.should_save |= self._is_agreed
-
-    def _agree(self) -> None:
-        if self._group is None:
-            self._is_agreed = self.received is not None
-            return
-        received = torch.tensor(int(self.received is not None))
-        dist.all_reduce(received, dist.ReduceOp.MAX, group=self._group)
-        self._is_agreed = bool(received)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._is_agreed:

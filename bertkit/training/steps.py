@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 from transformers.trainer_utils import speed_metrics
 
 from bertkit.runtime.errors import PlacementError
-from bertkit.runtime.placement.resolve import largest_divisor
+from bertkit.runtime.placement.resolve import JOINED, largest_divisor
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.training.batches import batch_size, num_tokens, part_of_batch
@@ -34,10 +34,14 @@ class Objective(ABC):
     Attributes:
         label_columns: names of the tensors of a batch that the loss reads and the model does not.
         joins_batch: the loss compares the examples of a batch, which is computed at once.
+        logits_per_sequence: number of logits of a language-model head per sequence; 0 for other heads.
+        teacher_bytes: bytes of the weights of a teacher.
     """
 
     label_columns: Sequence[str]
     joins_batch: bool = False
+    logits_per_sequence: int = 0
+    teacher_bytes: int = 0
 
     @abstractmethod
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -267,10 +271,11 @@ class TrainerHooks(TrainerCallback):
     Args:
         trainer: the `bertkit.training.trainer.BertkitTrainer`.
         model: its model, before accelerate wraps it.
+        precision: dtype of autocast of the training; None for float32.
     """
 
-    def __init__(self, trainer: Any, model: PreTrainedModel):
-        self._trainer, self._forward = trainer, vars(model).get("forward")
+    def __init__(self, trainer: Any, model: PreTrainedModel, precision: torch.dtype | None):
+        self._trainer, self._forward, self._precision = trainer, vars(model).get("forward"), precision
         self._of_training = ExitStack()
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
@@ -284,12 +289,23 @@ class TrainerHooks(TrainerCallback):
             self._trainer.model_wrapped.broadcast_buffers = False
         if self._trainer.accelerator.native_amp:
             # accelerate has wrapped the model in its autocast, of evaluations too, which copies all outputs to float32.
-            model = vars(self._trainer.model)
-            model.pop("forward", None)
+            own = vars(self._trainer.model)
+            own.pop("forward", None)
             if self._forward is not None:
-                model["forward"] = self._forward
-        for context in self._trainer.contexts_of_layers():
-            self._of_training.enter_context(context)
+                own["forward"] = self._forward
+        model, enter = self._trainer.model, self._of_training.enter_context
+        if model.config._attn_implementation == JOINED:
+            from bertkit.model.joined import joined_sequences
+
+            enter(joined_sequences(model))
+        if args.torch_compile:
+            from bertkit.training.compiled import compiled_layers
+
+            enter(compiled_layers(model, args))
+        elif self._precision is not None and args.device.type == "cuda" and not self._trainer.is_fsdp_enabled:
+            from bertkit.training.casts import cast_by_layer
+
+            enter(cast_by_layer(model))  # shards are cast when they are gathered; CPUs take as long without
 
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         self._of_training.close()

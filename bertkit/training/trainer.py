@@ -59,7 +59,6 @@ class BertkitTrainer(Trainer):
         precision: dtype of autocast of the training; None for float32, the precision of all evaluations.
         tuning: learning rates by layer and adapters of the model; None for neither.
         speed_ups: those of CPUs that the run has; whoever trains applies them.
-        regroups: they may move examples between the micro-batches of a step.
         scores: computes the scores of an evaluation; None for its loss alone.
         scores_the_loss: ``scores`` returns the evaluation loss.
         drop_last: leave out the last global batch of an epoch if it is incomplete.
@@ -88,7 +87,6 @@ class BertkitTrainer(Trainer):
         precision: torch.dtype | None = None,
         tuning: Tuning | None = None,
         speed_ups: CpuSpeedUps | None = None,
-        regroups: bool = False,
         scores: Scores | None = None,
         scores_the_loss: bool = False,
         drop_last: bool = False,
@@ -98,14 +96,14 @@ class BertkitTrainer(Trainer):
     ):
         self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
         self._scores, self._scores_the_loss = scores, scores_the_loss
-        self._tuning, self._regroups, self._drop_last = tuning, regroups, drop_last
+        self._tuning, self._drop_last = tuning, drop_last
         self.speed_ups = speed_ups or CpuSpeedUps()
         self.record, self.progress = StepRecord(), Progress(what, logs_often)
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
         # The callback on equals is the last: early stopping compares scores alone.
-        all_callbacks = [TrainerHooks(self, model), self.progress, *(callbacks or []), EqualsByLoss()]
+        all_callbacks = [TrainerHooks(self, model, precision), self.progress, *(callbacks or []), EqualsByLoss()]
         self.collate: Any = kwargs.get("data_collator")
         self._joins = model.config._attn_implementation == JOINED
         if self._joins:
@@ -132,7 +130,6 @@ class BertkitTrainer(Trainer):
             precision=self._precision,
             tuning=self._tuning,
             speed_ups=self.speed_ups,
-            regroups=self._regroups,
             scores_the_loss=self._scores_the_loss,
             callbacks=callbacks,
             preprocess_logits_for_metrics=self.preprocess_logits_for_metrics,
@@ -167,7 +164,7 @@ class BertkitTrainer(Trainer):
         samples = list(islice(epoch_iterator, num_batches))
         batch_samples = [
             unlabelled(batch, self.objective.label_columns) if self.batches.is_filler(first + number) else batch
-            for number, batch in enumerate(self.speed_ups.micro_batches(samples) if self._regroups else samples)
+            for number, batch in enumerate(self.speed_ups.micro_batches(samples))
         ]
         if not batch_samples:
             return [], None
@@ -197,21 +194,6 @@ class BertkitTrainer(Trainer):
         if self._precision is None:
             return contextlib.nullcontext()
         return torch.autocast(self.args.device.type, self._precision)
-
-    def contexts_of_layers(self) -> Iterator[contextlib.AbstractContextManager[None]]:
-        """Returns contexts of a training that change how the layers of the encoder are computed."""
-        if self._joins:
-            from bertkit.model.joined import joined_sequences
-
-            yield joined_sequences(self.model)
-        if self.args.torch_compile:
-            from bertkit.training.compiled import compiled_layers
-
-            yield compiled_layers(self.model, self.args)
-        elif self._precision is not None and not self.is_fsdp_enabled and self.args.device.type == "cuda":
-            from bertkit.training.casts import cast_by_layer
-
-            yield cast_by_layer(self.model)  # shards are cast when they are gathered; CPUs take as long without
 
     def compute_loss(
         self,

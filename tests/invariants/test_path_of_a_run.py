@@ -35,7 +35,7 @@ print(json.dumps(sorted(files)))
 
 
 @pytest.mark.parametrize(
-    ("report", "left_out", "most"), [(True, (), 72), (False, FEATURES, 58)], ids=["with-report", "without"]
+    ("report", "left_out", "most"), [(True, (), 71), (False, FEATURES, 57)], ids=["with-report", "without"]
 )
 def test_a_run_enters_few_files(start, glue_folder, tmp_path: Path, report, left_out, most):
     overrides = {"train.num_train_epochs": 1, "data.max_seq_length": 32, "train.report": report}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,8 +89,13 @@ def test_states_are_16_bytes_for_each_trained_parameter_and_shared_by_fsdp():
     assert estimate_memory(model, ONE_CPU, LENGTH).states == 4 * count
 
 
+def trainer_of(rows: list[dict[str, Any]]) -> Any:
+    objective = SimpleNamespace(logits_per_sequence=0, teacher_bytes=0)
+    return SimpleNamespace(model=bert(), train_dataset=rows, objective=objective, args=SimpleNamespace(tf32=None))
+
+
 def test_the_lines_say_devices_batch_and_memory():
-    lines = start_lines(bert(), ONE_CPU, LENGTH, [{"input_ids": [1, 2]}])
+    lines = start_lines(trainer_of([{"input_ids": [1, 2]}]), ONE_CPU, LENGTH)
     threads = torch.get_num_threads()
     cpu = f"cpu with {threads} thread{'s' if threads > 1 else ''}"
     assert lines[:2] == [
@@ -102,7 +108,7 @@ def test_the_lines_say_devices_batch_and_memory():
 
 
 def test_what_the_formula_does_not_know_is_not_estimated():
-    lines = start_lines(bert(), ONE_CPU, LENGTH, [{"input_ids": [[1, 2], [3, 4]]}])  # two choices
+    lines = start_lines(trainer_of([{"input_ids": [[1, 2], [3, 4]]}]), ONE_CPU, LENGTH)  # two choices
     assert "inputs of up to 64 tokens" in lines[1]
     assert "activations that are not estimated" in lines[2]
     other = DistilBertModel(DistilBertConfig(vocab_size=90, dim=32, hidden_dim=64, n_layers=1, n_heads=2))

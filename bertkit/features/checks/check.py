@@ -38,15 +38,14 @@ from bertkit.runtime.progress import say, without_repetitions
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.folds import load_splits
+from bertkit.tasks.pretraining import cache_folder
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.pretraining.initialization import cache_folder
 from bertkit.training.pretraining.recipe import pretraining_recipe
-from bertkit.training.runs.directory import check_place
+from bertkit.training.runs.directory import check_place, check_same_data
 from bertkit.training.runs.finetune import prepare_finetuning
 from bertkit.training.runs.pretrain import prepare_pretraining
 from bertkit.training.runs.resolve import finetuning_recipe
-from bertkit.training.runs.resuming import check_same_data
 
 # Code and place of the errors with which a run would end before its first step.
 ERRORS: dict[type[BertkitError], tuple[str, str]] = {
@@ -221,7 +220,6 @@ def _prepare_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) 
         arguments=ready.trainer.args,
         trainer=ready.trainer,
         new_weights=ready.new_weights,
-        teacher_bytes=ready.teacher_bytes,
         task=run.task,
         splits=run.splits,
         features=ready.features,
@@ -263,8 +261,6 @@ def _prepare_pretraining(
         placement=begun.setup.placement,
         arguments=begun.trainer.args,
         trainer=begun.trainer,
-        logits_per_sequence=begun.logits_per_sequence,
-        teacher_bytes=begun.teacher_bytes,
         sources=begun.sources,
         corpora=begun.corpora,
         examples=begun.examples,

@@ -86,14 +86,7 @@ def memory(subject: Subject) -> Need:
     """Estimates the memory of a training step on one device, for its longest input, with the speed-ups of the run."""
     trainer, length = subject.trainer, subject.recipe.data.max_seq_length
     with trainer.speed_ups.applied(subject.network):
-        estimate = memory_of_run(
-            subject.network,
-            subject.placement,
-            length,
-            trainer.train_dataset,
-            subject.logits_per_sequence,
-            subject.teacher_bytes,
-        )
+        estimate = memory_of_run(trainer, subject.placement, length)
     unknown = UNKNOWN_ACTIVATIONS if estimate.activations is None else ""
     return Need(estimate.total, _available_memory(subject.placement.device), unknown)
 
@@ -120,7 +113,7 @@ def disk(subject: Subject) -> Need | None:
 
 def store(subject: Subject) -> Need | None:
     """Returns the disk space of the tokenized corpus in the cache; ``None`` for fine-tuning and streams."""
-    from bertkit.training.pretraining.initialization import cache_folder
+    from bertkit.tasks.pretraining import cache_folder
 
     if subject.corpora is None or subject.corpora.facts["streamed"]:
         return None

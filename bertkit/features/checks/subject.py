@@ -167,8 +167,6 @@ class Subject:
         stored: configuration of the checkpoint as it is stored; ``None`` for new weights.
         placement, arguments, trainer: of the run.
         new_weights: names of the weights that are not in the checkpoint.
-        logits_per_sequence: number of logits of a language-model head per sequence.
-        teacher_bytes: size of the weights of a teacher.
         task, splits, features, truncation: of fine-tuning; the last two by split.
         sources, corpora, examples: of pre-training.
         sample: the part of the corpus that they are; ``None`` if they are the whole.
@@ -188,8 +186,6 @@ class Subject:
     arguments: TrainingArguments = None
     trainer: Any = None
     new_weights: Sequence[str] = ()
-    logits_per_sequence: int = 0
-    teacher_bytes: int = 0
     task: Task = None  # type: ignore[assignment]
     splits: dict[str, Split] = None  # type: ignore[assignment]
     features: dict[str, Any] = None  # type: ignore[assignment]

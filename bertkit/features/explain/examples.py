@@ -20,8 +20,7 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.progress import counted
-from bertkit.tasks.pretraining import load_corpus
-from bertkit.training.pretraining.initialization import cache_folder
+from bertkit.tasks.pretraining import cache_folder, load_corpus
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 
 _COUNTED = 1000  # examples of the counts

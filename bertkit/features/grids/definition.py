@@ -19,9 +19,9 @@ from bertkit.runtime.files import write_json
 from bertkit.runtime.json_text import dumps
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
+from bertkit.training.runs.directory import TRACKING_KEYS
 from bertkit.training.runs.listing import GRID_FILE as GRID_FILE
 from bertkit.training.runs.resolve import finetuning_recipe
-from bertkit.training.runs.resuming import TRACKING_KEYS
 
 Record = Mapping[str, Any]
 """Result of a cell: ``score``, ``metrics`` and ``collapsed``, or ``error`` if the run failed; and

@@ -119,7 +119,7 @@ class TaughtTask(Objective):
     """
 
     def __init__(self, task: Objective, kind: Distilled, teacher: FinetunedTeacher, student: PreTrainedModel):
-        self._task, self._kind, self._teacher = task, kind, teacher
+        self._task, self._kind, self._teacher, self.teacher_bytes = task, kind, teacher, teacher.nbytes
         self._recorder = OutputRecorder({HIDDEN: computing_all(student)} if teacher.settings.hidden else {})
         extra = [name for name in teacher.inputs if name not in model_inputs(student.config)]
         self.label_columns: Sequence[str] = (*task.label_columns, _ROWS, _TOKENS, *extra)

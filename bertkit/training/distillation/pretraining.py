@@ -229,7 +229,7 @@ class TaughtPretraining(PretrainingObjective):
     """
 
     def __init__(self, teacher: PretrainedTeacher, student: PreTrainedModel):
-        self._teacher = teacher
+        self._teacher, self.teacher_bytes = teacher, teacher.nbytes
         self._recorder = teacher.recorder_of(student)
         teacher.freeze_unreached(student, self._recorder)
 

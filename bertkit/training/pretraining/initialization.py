@@ -26,14 +26,6 @@ from bertkit.training.initialization import Initialization, kept_layers, of_laye
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
 
 
-def cache_folder() -> Path:
-    """Returns the cache folder of tokenizers and tokenized corpora: ``bertkit`` in the Hugging Face home
-    (``HF_HOME``)."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(HF_HOME) / "bertkit"
-
-
 def pretraining_model(start: Initialization) -> PreTrainedModel:
     """Loads or builds the model of a pre-training; prints the weights that are not from its checkpoint."""
     model, new = start.model()

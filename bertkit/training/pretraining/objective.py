@@ -53,12 +53,14 @@ class ReportedObjective(Objective):
     Args:
         objective: the objective, of the labels alone or with a teacher.
         names: names of loss and accuracy of the tokens, and of the pairs if there are any.
+        logits_per_sequence: as of `Objective`.
     """
 
     label_columns = PretrainingObjective.label_columns
 
-    def __init__(self, objective: PretrainingObjective, names: Sequence[str]):
-        self._objective, self._names = objective, names
+    def __init__(self, objective: PretrainingObjective, names: Sequence[str], logits_per_sequence: int):
+        self._objective, self._names, self.logits_per_sequence = objective, names, logits_per_sequence
+        self.teacher_bytes = objective.teacher_bytes
         self._sums: Tensor | None = None  # (3,) or (6,) float32 on the device: no host sync in a step
         self._sums_before_step: Tensor | None = None
         self._steps = 0  # since the last report

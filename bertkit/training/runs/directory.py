@@ -22,7 +22,7 @@ from bertkit.model.checkpoint.load import save_tokenizer
 from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
-from bertkit.runtime.errors import OutputError, RecipeError, TrainingError
+from bertkit.runtime.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.runtime.files import check_links, clean_run_folder, disk_faults, into_folder, is_temporary
 from bertkit.runtime.locks import LOCK_FILE, RunLock
 from bertkit.runtime.placement.processes import (
@@ -35,11 +35,26 @@ from bertkit.runtime.progress import counted, keeping_warnings, say
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery import folds_done, interruptions_reported, last_checkpoint
 from bertkit.training.runs.listeners import Listener
-from bertkit.training.runs.record import RunRecord, is_finished
-from bertkit.training.runs.resuming import check_same_data, check_same_recipe
+from bertkit.training.runs.record import RunRecord, is_finished, recorded
+from bertkit.training.schedule import FITS_DATA, FITTED
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
 """First lines of a run's ``recipe.yaml``, see `heading`."""
+
+TRACKING_KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id")
+"""Keys of the ``train`` block that select and name the records of a run; they change no number."""
+
+# Values that a resumed run may change: duration, logging, intermediate checkpoints, the report, and trackers.
+_FREE_ON_RESUME = {
+    "train.max_steps",
+    "train.num_train_epochs",
+    "train.logging_steps",
+    "train.save_steps",
+    "train.save_total_limit",
+    "train.eval_steps",
+    "train.report",
+    *(f"train.{key}" for key in TRACKING_KEYS),
+}
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -72,11 +87,37 @@ class RunDirectory:
         file = self.path / "recipe.yaml"
         self.earlier = load_recipe(file) if self.is_resumed and not is_cut_off(file) else None
 
-    # ---- resumption --------------------------------------------------------------------------------------------------
-
     def check_recipe(self, recipe: Recipe) -> list[str]:
-        """Returns the changes that a resumed run makes to its recipe, none for a new one; see `check_same_recipe`."""
-        return [] if self.earlier is None else check_same_recipe(recipe, self.earlier, self.path)
+        """Checks that a resumed run has a recipe that gives the same results.
+
+        Returns:
+            Descriptions of the changes that it may make; none for a new run.
+
+        Raises:
+            RecipeError: other values differ; the message names each of them.
+        """
+        if self.earlier is None:
+            return []
+        then, now = self.earlier.to_dict(), recipe.to_dict()
+        if now["train"].get(FITS_DATA):  # the data, which are not read yet, give what the recipe lacks
+            fitted = {key: then["train"][key] for key in FITTED if key in then["train"]}
+            now["train"] = {**fitted, **now["train"], FITS_DATA: then["train"].get(FITS_DATA)}
+            if now["data"].get("folds") is None and then["data"].get("fold") is None:
+                now["data"]["folds"] = then["data"].get("folds")
+        wrong: list[str] = []
+        allowed: list[str] = []
+        for block in ("task", "model", "data", "train"):
+            for key in sorted(then[block].keys() | now[block].keys()):
+                before, after = then[block].get(key), now[block].get(key)
+                if before != after and not (key == "folds" and not before and not after):  # no folds
+                    change = f"{block}.{key} was {before!r} and is now {after!r}"
+                    (allowed if f"{block}.{key}" in _FREE_ON_RESUME else wrong).append(change)
+        if wrong:
+            raise RecipeError(
+                f"--resume: the run in {self.path} was started with other values: {'; '.join(wrong)}. "
+                "Give the same values, or start a new run in another folder"
+            )
+        return allowed
 
     def check_data(self, data: Mapping[str, Any]) -> None:
         """Checks that the data of a resumed run have not changed; see `check_same_data`."""
@@ -144,6 +185,33 @@ def heading(recipe: Recipe, changes: Sequence[str], command: str) -> str:
     if changes:
         return f"Resumed, and {'; '.join(changes)}: this file alone does not reproduce the run."
     return f"Resolved from {recipe.name}. To repeat the run: {command}"
+
+
+def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
+    """Checks that the data of a resumed run have not changed.
+
+    Args:
+        output_dir: the run directory; its ``run.json`` holds the original fingerprints.
+        data: current facts of each split or corpus, with its ``fingerprint``.
+
+    Raises:
+        DataError: a fingerprint differs, or ``run.json`` is damaged.
+    """
+    try:
+        began = recorded(output_dir).get("data", {})
+        changed = [
+            name for name, facts in data.items() if facts["fingerprint"] != began.get(name, facts)["fingerprint"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(
+            f"--resume: {output_dir / 'run.json'} is damaged ({error}); restore it, or remove it to continue without a "
+            "comparison of the data"
+        ) from error
+    if changed:
+        raise DataError(
+            f"--resume: the data of the run in {output_dir} have changed since it began ({', '.join(changed)}); "
+            "restore them, or start a new run in another folder"
+        )
 
 
 def check_repeated_run(recipe: Recipe, folder: Path) -> None:

@@ -207,7 +207,7 @@ def score_other_splits(
     """Scores the validation sets but the first, predicts the test sets, and writes `splits_to_write`.
 
     Returns:
-        Results of these sets: ``eval`` and ``predict``.
+        Results of these sets: ``eval`` and ``predict``, if there are any.
     """
     results: Results = {"eval": {}, "predict": {}}
     for name, inputs in features.items():
@@ -218,13 +218,13 @@ def score_other_splits(
             prefix = "eval" if is_scored(name) else "predict"
             metrics = trainer.predict(inputs, metric_key_prefix=prefix).metrics
             numbers = score_split(task, name, trainer.outputs(inputs), *columns, further, metrics, len(inputs))
-            results[prefix] |= finite_numbers(numbers)
+            results[prefix] |= numbers
         if name in splits_to_write(task, list(features)):
             outputs = trainer.outputs(inputs)  # a collective call: all processes take part
             with failing_together():
                 if is_main_process():
                     write_split(task, name, outputs, *columns, folder)
-    return results
+    return {file: finite_numbers(numbers) for file, numbers in results.items() if numbers}
 
 
 def score_split(

@@ -17,7 +17,6 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
-from bertkit.training.batches import check_drop_last
 from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
@@ -111,11 +110,6 @@ class PreparedFinetuning:
     new_weights: list[str]
     folds: ModelsOfFolds | None
 
-    @property
-    def teacher_bytes(self) -> int:
-        """Size of the weights of a teacher."""
-        return 0 if self.run.teacher is None else self.run.teacher.nbytes
-
 
 def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> PreparedFinetuning:
     """Prepares a run: checks all arguments, reads and encodes the data, and loads the model.
@@ -126,7 +120,6 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
-    check_drop_last(run.recipe, len(features["train"]))
     validation = features.get("validation")
     trainer, new_weights = run.trainer(
         features["train"],
@@ -196,9 +189,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     setup, directory = run.setup, run.setup.directory
     command = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"
     with trainer.speed_ups.applied(trainer.model):
-        checkpoint = begin(
-            setup, prepared.record, trainer, run.start.tokenizer, command, teacher_bytes=prepared.teacher_bytes
-        )
+        checkpoint = begin(setup, prepared.record, trainer, run.start.tokenizer, command)
         with computing(setup, trainer):
             rivals = _prepare_first_step(run, folds, trainer, is_resumed=checkpoint is not None)
             metrics = train(trainer, checkpoint)
@@ -213,12 +204,11 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         outcome = validation_outcome(task, trainer, run.splits, features)
     warn_of_collapse(outcome)
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
-    results["eval"] |= others["eval"]
-    if others["predict"]:
-        results["predict"] = others["predict"]
-    verdict = verdict_on_run(outcome, trainer.state.log_history, all_results(results), run.recipe)
+    results |= {**others, "eval": results["eval"] | others.get("eval", {})}
+    numbers = all_results(results)
+    verdict = verdict_on_run(outcome, trainer.state.log_history, numbers, run.recipe)
     if rivals is not None:
-        results["eval"] |= finite_numbers(rivals.results(outcome))
+        results["eval"] |= rivals.results(outcome)
         verdict = rivals.added_to(verdict, outcome)
     record = replace(
         prepared.record,

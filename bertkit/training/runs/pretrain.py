@@ -22,7 +22,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import first_on_machine
 from bertkit.runtime.placement.resolve import check_processes
 from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
-from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
+from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, cache_folder, curve_facts, load_corpus
 from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
@@ -30,7 +30,7 @@ from bertkit.training.initialization import Initialization
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
-from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
+from bertkit.training.pretraining.initialization import pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.runs.directory import writes_run
@@ -110,15 +110,8 @@ def pretrain(
     )
     setup, record, trainer, start = prepared.setup, prepared.record, prepared.trainer, prepared.start
     with trainer.speed_ups.applied(trainer.model):
-        checkpoint = begin(
-            setup,
-            record,
-            trainer,
-            start.tokenizer,
-            "bertkit pretrain --recipe recipe.yaml --output-dir NEW",
-            logits_per_sequence=prepared.logits_per_sequence,
-            teacher_bytes=prepared.teacher_bytes,
-        )
+        command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
+        checkpoint = begin(setup, record, trainer, start.tokenizer, command)
         with computing(setup, trainer):
             metrics = train(trainer, checkpoint)
         results, facts = save(setup, trainer, metrics, checkpoint)
@@ -136,8 +129,6 @@ class PreparedPretraining:
     sources: list[Source]
     corpora: PretrainingCorpus
     examples: RunExamples
-    logits_per_sequence: int
-    teacher_bytes: int
 
 
 def prepare_pretraining(
@@ -189,11 +180,7 @@ def prepare_pretraining(
         data = {"teacher": {"source": teacher.name, "fingerprint": teacher.digest}, **data}
     curves = curve_facts(text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective)
     record = RunRecord(recipe, setup.placement, data=data, curves=curves, started=setup.started)
-    logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
-    teacher_bytes = 0 if teacher is None else teacher.nbytes
-    return PreparedPretraining(
-        setup, record, trainer, start, text.sources, text.corpora, examples, logits, teacher_bytes
-    )
+    return PreparedPretraining(setup, record, trainer, start, text.sources, text.corpora, examples)
 
 
 def _trainer(
@@ -222,16 +209,16 @@ def _trainer(
     set_attention(network, recipe, placement)
     vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
     held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
+    logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
     return trainer_class(placement)(
         what="pretrain",
         model=network,
         args=arguments,
-        objective=ReportedObjective(objective, score_names(pairs, start.token_objective)),
+        objective=ReportedObjective(objective, score_names(pairs, start.token_objective), logits),
         evaluation=PretrainingObjective(),
         scores_the_loss=True,
         precision=placement.autocast_dtype,
-        speed_ups=cpu_speed_ups(placement, compiles=arguments.torch_compile),
-        regroups=True,
+        speed_ups=cpu_speed_ups(placement, compiles=arguments.torch_compile, is_padded=True),
         train_dataset=examples.train,
         eval_dataset=held_out,
         preprocess_logits_for_metrics=reduce_logits,

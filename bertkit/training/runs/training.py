@@ -137,9 +137,6 @@ def begin(
     trainer: BertkitTrainer,
     tokenizer: PreTrainedTokenizerBase,
     command: str,
-    *,
-    logits_per_sequence: int = 0,
-    teacher_bytes: int = 0,
 ) -> Path | None:
     """Prints the resources, tells the listeners of the run, and writes its first files; a collective call.
 
@@ -148,7 +145,6 @@ def begin(
         record: what ``run.json`` says of the run at its start.
         trainer, tokenizer: of the model.
         command: repeats the run.
-        logits_per_sequence, teacher_bytes: as for `start_lines`.
 
     Returns:
         The checkpoint to resume from; None if there is none.
@@ -156,9 +152,7 @@ def begin(
     directory, listeners = setup.directory, setup.listeners
     for callback in [callback for each in listeners for callback in each.callbacks()]:
         trainer.add_callback(callback)
-    facts = logits_per_sequence, teacher_bytes, bool(trainer.args.tf32)
-    longest = record.recipe.data.max_seq_length
-    for line in start_lines(trainer.model, setup.placement, longest, trainer.train_dataset, *facts):
+    for line in start_lines(trainer, setup.placement, record.recipe.data.max_seq_length):
         say(line)
     with failing_together():  # all processes check the directory before the first one writes to it
         directory.check_data(record.data)
