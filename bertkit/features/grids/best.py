@@ -49,9 +49,8 @@ def _predict(place: Path, tests: Sequence[str]) -> None:
     metrics: dict[str, float] = {}
     for name in tests:
         outcome = outcome_of(place, name)
-        task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
-        results = score_split(task, name, *columns, None, {}, outcome.number_of_inputs)
+        results = score_split(outcome, name)
         metrics |= {key: value for key, value in results.items() if math.isfinite(value)}
-        if name in splits_to_write(task, tests):
-            write_split(task, name, *columns, place)
+        if name in splits_to_write(outcome.task, tests):
+            write_split(outcome, name, place)
     write_results(place, {"predict": metrics})

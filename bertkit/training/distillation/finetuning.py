@@ -159,9 +159,7 @@ class TaughtTask(Objective):
         self._recorder.pop()
 
 
-def finetuned_teacher(
-    recipe: Recipe, task: Task, train: Split, start: Initialization, config: PreTrainedConfig
-) -> FinetunedTeacher:
+def finetuned_teacher(recipe: Recipe, task: Task, train: Split, start: Initialization) -> FinetunedTeacher:
     """Returns the teacher of a recipe, checked against task, labels and tokenizer.
 
     Raises:
@@ -193,7 +191,7 @@ def finetuned_teacher(
     if recipe.placement.device == "xla":
         raise RecipeError(f"recipe {recipe.name}: train.distill: is not supported on XLA; use another placement")
     teacher = FinetunedTeacher(settings, task)
-    check_width(settings, teacher.model.config, config)
+    check_width(settings, teacher.model.config, start.config)
     teacher.check_tokenizer(start.tokenizer, start.name, train)
     return teacher
 

@@ -23,7 +23,7 @@ from bertkit.training.runs.evaluate import (
     fit_decisions,
     score_other_splits,
     scorer,
-    validation_outcome,
+    split_outcome,
     verdict_on_run,
     warn_of_collapse,
 )
@@ -201,7 +201,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         outcome = folds.outcome(task)
         folds.write(outcome)
     else:
-        outcome = validation_outcome(task, trainer, run.splits, features)
+        outcome = split_outcome(task, trainer, run.splits["validation"], features["validation"], run.splits["train"])
     warn_of_collapse(outcome)
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
     results |= {**others, "eval": results["eval"] | others.get("eval", {})}

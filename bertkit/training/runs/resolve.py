@@ -112,8 +112,8 @@ class FineTuning:
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
         of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
         objective = of_labels
-        # What makes batches: the inputs of both models, in the lengths that the device needs.
         check_drop_last(recipe, len(rows))
+        # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
         if length := padded_length(placement, speed_ups):
@@ -206,7 +206,7 @@ def resolve(
     if recipe.has_teacher:
         from bertkit.training.distillation.finetuning import finetuned_teacher
 
-        teacher = finetuned_teacher(recipe, task, splits["train"], start, start.config)
+        teacher = finetuned_teacher(recipe, task, splits["train"], start)
     return FineTuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further)
 
 
