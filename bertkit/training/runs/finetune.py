@@ -17,7 +17,6 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
-from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
     fit_decisions,
@@ -127,7 +126,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
         eval_dataset=validation,
         scores=scorer(run.task, validation, run.splits.get("validation"), run.further),
         logs_often=run.recipe.train["logging_steps"] is None,
-        callbacks=[*early_stopping(run.recipe), *given.get("callbacks", ())],
+        callbacks=run.callbacks,
     )
     folds = None
     if run.arguments_of_folds is not None:
