@@ -237,9 +237,9 @@ def score_split(
         further: the metrics of ``task.metrics``.
         metrics: its loss and time, ``eval_…`` or ``predict_…``; of a validation set the loss is kept.
     """
-    prefix, task, features = "eval" if is_scored(name) else "predict", outcome.task, outcome.features
-    is_labelled = set(task.label_columns) <= set(features)
-    scores = all_scores(task, outcome.outputs, features, outcome.examples, further) if is_labelled else {}
+    prefix, scores = "eval" if is_scored(name) else "predict", {}
+    if set(outcome.task.label_columns) <= set(outcome.features):
+        scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
     results = {**(metrics or {}), **{f"{prefix}_{key}": value for key, value in scores.items()}}
     if is_scored(name):
         suffix = name.removeprefix("validation")
