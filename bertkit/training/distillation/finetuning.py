@@ -5,7 +5,7 @@ Dimension letters: B rows, S tokens of an input, C classes, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -30,10 +30,9 @@ from bertkit.training.distillation.teacher import (
     HIDDEN,
     OutputRecorder,
     Teacher,
+    check_same_tokenizer,
     check_width,
     computing_all,
-    different_tokenizers,
-    differing_pieces,
 )
 from bertkit.training.initialization import Initialization
 from bertkit.training.steps import Objective
@@ -86,14 +85,15 @@ class FinetunedTeacher(Teacher):
             CheckpointError: they differ; the message has the first difference.
         """
         own = load_tokenizer(self.name, config=self.model.config)
-        difference = differing_pieces(own, tokenizer)
-        if not difference:
+
+        def others() -> Iterator[str]:
             examples = ColumnsOf(train.examples.select(range(min(_COMPARED, len(train.examples)))))
             rows = (self._task.encode(examples, each)["input_ids"] for each in (own, tokenizer))
-            other = next((number for number, (one, two) in enumerate(zip_longest(*rows)) if one != two), None)
-            difference = "" if other is None else f"the ids of input {other + 1} of {train.source}"
-        if difference:
-            raise different_tokenizers(self.name, student, difference)
+            for number, (one, two) in enumerate(zip_longest(*rows), 1):
+                if one != two:
+                    yield f"the ids of input {number} of {train.source}"
+
+        check_same_tokenizer(self.name, own, student, tokenizer, others())
 
     def outputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Computes the outputs for a batch without labels.
