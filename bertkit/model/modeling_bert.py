@@ -44,9 +44,15 @@ from transformers.utils.output_capturing import capture_outputs
 from .configuration_bert import BertConfig
 from .features_bert import BertFeatures
 from .labels_bert import IGNORE_INDEX
-from .left_to_right_bert import last_token, left_to_right_mask
 from .loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
-from .reading_bert import all_positions_read, rows_of_mask, takes_few_queries, tokens_at
+from .reading_bert import (
+    all_positions_read,
+    last_token,
+    left_to_right_mask,
+    rows_of_mask,
+    takes_few_queries,
+    tokens_at,
+)
 
 
 class EncoderOptions(TypedDict, total=False):

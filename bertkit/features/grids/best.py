@@ -47,11 +47,10 @@ def complete_best(definition: Definition, results: GridResults, tests: Sequence[
             metrics: dict[str, float] = {}
             for name in tests:
                 outcome = outcome_of(place, name)
-                task, columns = outcome.task, (outcome.outputs, outcome.features, outcome.examples)
-                scores = score_split(task, name, *columns, None, {}, outcome.number_of_inputs)
+                scores = score_split(outcome, name)
                 metrics |= {key: value for key, value in scores.items() if math.isfinite(value)}
-                if name in splits_to_write(task, tests):
-                    write_split(task, name, *columns, place)
+                if name in splits_to_write(outcome.task, tests):
+                    write_split(outcome, name, place)
             write_results(place, {"predict": metrics})
         written = read_json(place / _RESULTS)
         names = [f"predict_{results.metric}{suffix_of(name)}" for name in tests]

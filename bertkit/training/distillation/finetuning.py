@@ -5,7 +5,7 @@ Dimension letters: B rows, S tokens of an input, C classes, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -30,10 +30,9 @@ from bertkit.training.distillation.teacher import (
     HIDDEN,
     OutputRecorder,
     Teacher,
+    check_same_tokenizer,
     check_width,
     computing_all,
-    different_tokenizers,
-    differing_pieces,
 )
 from bertkit.training.initialization import Initialization
 from bertkit.training.steps import Objective
@@ -86,14 +85,15 @@ class FinetunedTeacher(Teacher):
             CheckpointError: they differ; the message has the first difference.
         """
         own = load_tokenizer(self.name, config=self.model.config)
-        difference = differing_pieces(own, tokenizer)
-        if not difference:
+
+        def others() -> Iterator[str]:
             examples = ColumnsOf(train.examples.select(range(min(_COMPARED, len(train.examples)))))
             rows = (self._task.encode(examples, each)["input_ids"] for each in (own, tokenizer))
-            other = next((number for number, (one, two) in enumerate(zip_longest(*rows)) if one != two), None)
-            difference = "" if other is None else f"the ids of input {other + 1} of {train.source}"
-        if difference:
-            raise different_tokenizers(self.name, student, difference)
+            for number, (one, two) in enumerate(zip_longest(*rows), 1):
+                if one != two:
+                    yield f"the ids of input {number} of {train.source}"
+
+        check_same_tokenizer(self.name, own, student, tokenizer, others())
 
     def outputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Computes the outputs for a batch without labels.
@@ -159,9 +159,7 @@ class TaughtTask(Objective):
         self._recorder.pop()
 
 
-def finetuned_teacher(
-    recipe: Recipe, task: Task, train: Split, start: Initialization, config: PreTrainedConfig
-) -> FinetunedTeacher:
+def finetuned_teacher(recipe: Recipe, task: Task, train: Split, start: Initialization) -> FinetunedTeacher:
     """Returns the teacher of a recipe, checked against task, labels and tokenizer.
 
     Raises:
@@ -193,7 +191,7 @@ def finetuned_teacher(
     if recipe.placement.device == "xla":
         raise RecipeError(f"recipe {recipe.name}: train.distill: is not supported on XLA; use another placement")
     teacher = FinetunedTeacher(settings, task)
-    check_width(settings, teacher.model.config, config)
+    check_width(settings, teacher.model.config, start.config)
     teacher.check_tokenizer(start.tokenizer, start.name, train)
     return teacher
 

@@ -5,7 +5,7 @@ Dimension letters: B inputs, S tokens, P masked tokens, V vocabulary, H hidden s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 from typing import Any
 
@@ -29,10 +29,9 @@ from bertkit.training.distillation.teacher import (
     HIDDEN,
     OutputRecorder,
     Teacher,
+    check_same_tokenizer,
     check_width,
     computing_all,
-    different_tokenizers,
-    differing_pieces,
 )
 from bertkit.training.initialization import Initialization, of_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, probe_batch, without_dropout
@@ -185,17 +184,18 @@ class PretrainedTeacher(Teacher):
 
         The text consists of pieces of the vocabulary in lower, upper and title case, accents, and a Chinese character.
         """
-        found, student = differing_pieces(own, start.tokenizer), start.checkpoint or "the new model"
-        pieces = sorted(own.get_vocab())
-        words = " ".join(pieces[:: len(pieces) // _PIECES + 1])
-        text = f"{words} {words.upper()} {words.title()}{_ACCENTS}"
-        if not found and own.mask_token_id != start.tokenizer.mask_token_id:
-            found = f"the mask token is {own.mask_token!r} and {start.tokenizer.mask_token!r}"
-        ids = [tokenizer(text, verbose=False)["input_ids"] for tokenizer in (own, start.tokenizer)]
-        if not found and ids[0] != ids[1]:
-            found = "they split a text differently, for example its upper case, accents or spaces"
-        if found:
-            raise different_tokenizers(self.name, student, found)
+
+        def others() -> Iterator[str]:
+            if own.mask_token_id != start.tokenizer.mask_token_id:
+                yield f"the mask token is {own.mask_token!r} and {start.tokenizer.mask_token!r}"
+            pieces = sorted(own.get_vocab())
+            words = " ".join(pieces[:: len(pieces) // _PIECES + 1])
+            text = f"{words} {words.upper()} {words.title()}{_ACCENTS}"
+            ids = [tokenizer(text, verbose=False)["input_ids"] for tokenizer in (own, start.tokenizer)]
+            if ids[0] != ids[1]:
+                yield "they split a text differently, for example its upper case, accents or spaces"
+
+        check_same_tokenizer(self.name, own, start.name, start.tokenizer, others())
 
     def _check_sizes(self, config: PreTrainedConfig, student: PreTrainedConfig) -> None:
         settings = self.settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -106,24 +106,31 @@ def model_digest(model: PreTrainedModel, config: PreTrainedConfig) -> str:
     return digest.hexdigest()
 
 
-def differing_pieces(teacher: PreTrainedTokenizerBase, student: PreTrainedTokenizerBase) -> str:
-    """Returns how the vocabularies differ, with the first difference; empty if they are the same."""
-    theirs, ours = teacher.get_vocab(), student.get_vocab()
+def check_same_tokenizer(
+    teacher: str, own: PreTrainedTokenizerBase, student: str, tokenizer: PreTrainedTokenizerBase, others: Iterable[str]
+) -> None:
+    """Checks that the teacher can read the inputs of the student.
+
+    Args:
+        teacher, own: name of the teacher, and its tokenizer.
+        student, tokenizer: name of the student, and its tokenizer.
+        others: differences of the tokenizers, looked for if they have the same pieces.
+
+    Raises:
+        CheckpointError: they differ; the message has the first difference.
+    """
+    theirs, ours = own.get_vocab(), tokenizer.get_vocab()
     differing = sorted(piece for piece in theirs.keys() | ours.keys() if theirs.get(piece) != ours.get(piece))
-    if not differing:
-        return ""
-    first = differing[0]
-    ids = (f"id {known[first]}" if first in known else "missing" for known in (theirs, ours))
-    return f"{len(differing)} pieces; {first!r} is {' and '.join(ids)}"
-
-
-def different_tokenizers(teacher: str, student: str, found: str) -> CheckpointError:
-    """Returns the error that teacher and student have different tokenizers; ``found`` is the first difference."""
-    return CheckpointError(
-        f"train.distill.teacher: {teacher} and the student, {student}, have different tokenizers: {found}; the teacher "
-        "reads the inputs of the student: give a student with the same vocabulary, or take it from the teacher: "
-        "--student-layers"
-    )
+    if differing:
+        first = differing[0]
+        ids = (f"id {known[first]}" if first in known else "missing" for known in (theirs, ours))
+        others = [f"{len(differing)} pieces; {first!r} is {' and '.join(ids)}"]
+    if found := next(iter(others), ""):
+        raise CheckpointError(
+            f"train.distill.teacher: {teacher} and the student, {student}, have different tokenizers: {found}; the "
+            "teacher reads the inputs of the student: give a student with the same vocabulary, or take it from the "
+            "teacher: --student-layers"
+        )
 
 
 def check_width(settings: DistillationSettings, teacher: PreTrainedConfig, student: PreTrainedConfig) -> None:

@@ -17,7 +17,7 @@ from bertkit.runtime.placement.processes import failing_together, is_main_proces
 from bertkit.runtime.progress import is_score, say
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
-from bertkit.tasks.splits import Columns, ColumnsOf, Split, is_scored, splits_to_write
+from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
 from bertkit.training.trainer import BertkitTrainer, Scores
@@ -35,23 +35,17 @@ _HIGHEST_RATE = 2e-4  # that is proposed
 _SAFE_RATE = 5e-5  # the highest of BERT §A.3, at most proposed after a collapse
 
 
-def scores_of(
-    task: Task, outputs: Outputs, features: Columns, examples: Columns, further: FurtherMetrics | None
-) -> dict[str, float]:
-    """Computes the scores of outputs.
-
-    Args:
-        task: the task; at the end of the training the one that has learned from the validation set.
-        outputs, features, examples: as of `bertkit.inference.outcome.all_scores`.
-        further: the metrics of ``task.metrics``.
+def scores_of(outcome: Outcome, further: FurtherMetrics | None) -> dict[str, float]:
+    """Computes the scores of outputs, and those of the metrics of ``task.metrics``.
 
     Raises:
         RecipeError: the main metric is not among them.
     """
-    scores = all_scores(task, outputs, features, examples, further)
-    if task.main_metric not in scores:
+    main = outcome.task.main_metric
+    scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+    if main not in scores:
         raise RecipeError(
-            f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of {', '.join(scores)}"
+            f"task.main_metric: {main!r} is not a score of this task; expected one of {', '.join(scores)}"
         )
     return scores
 
@@ -60,15 +54,16 @@ def scorer(task: Task, features: Any, split: Split | None, further: FurtherMetri
     """Returns the function by which a trainer scores the validation set; `score_split` scores other sets.
 
     Args:
-        task, further: as for `scores_of`.
+        task: the task, before it has learned from the validation set.
         features: rows of `Task.encode` of the validation set.
         split: the validation set; None without one.
+        further: as for `scores_of`.
     """
 
     def scores(dataset: Any, outputs: Outputs) -> dict[str, float]:
         if split is None or dataset is not features:
             return {}
-        return scores_of(task, outputs, ColumnsOf(dataset), ColumnsOf(split.examples), further)
+        return scores_of(Outcome(task, outputs, ColumnsOf(dataset), ColumnsOf(split.examples), split.source), further)
 
     return scores
 
@@ -99,15 +94,21 @@ def fit_decisions(
     return task
 
 
-def validation_outcome(
-    task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]
+def split_outcome(
+    task: Task, trainer: BertkitTrainer, split: Split, inputs: Any, training: Split | None = None
 ) -> Outcome:
-    """Returns the outputs of the last evaluation; a collective call."""
-    outputs, split = trainer.outputs(features["validation"]), splits["validation"]
-    columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
-    training = ColumnsOf(splits["train"].examples)
-    source, places = (split.source, split.fingerprint), (split.numbers, split.unit)
-    return Outcome(task, outputs, *columns, *source, training, *places)
+    """Returns the outputs for a split; those of the last evaluation if it was on its inputs. A collective call.
+
+    Args:
+        task: the task with what it has learnt from the validation set.
+        trainer: the trainer of the model.
+        split: the examples.
+        inputs: rows of `Task.encode` of them.
+        training: the training set, for the verdict.
+    """
+    outputs, columns = trainer.outputs(inputs), (ColumnsOf(inputs), ColumnsOf(split.examples))
+    known = None if training is None else ColumnsOf(training.examples)
+    return Outcome(task, outputs, *columns, split.source, split.fingerprint, known, split.numbers, split.unit)
 
 
 def warn_of_collapse(outcome: Outcome) -> None:
@@ -213,52 +214,45 @@ def score_other_splits(
     for name, inputs in features.items():
         if name == "train":
             continue
-        columns = ColumnsOf(inputs), ColumnsOf(splits[name].examples)
-        if name != "validation":
-            prefix = "eval" if is_scored(name) else "predict"
-            metrics = trainer.predict(inputs, metric_key_prefix=prefix).metrics
-            numbers = score_split(task, name, trainer.outputs(inputs), *columns, further, metrics, len(inputs))
-            results[prefix] |= numbers
+        prefix, is_other = "eval" if is_scored(name) else "predict", name != "validation"
+        metrics = trainer.predict(inputs, metric_key_prefix=prefix).metrics if is_other else {}
+        outcome = split_outcome(task, trainer, splits[name], inputs)
+        if is_other:
+            results[prefix] |= score_split(outcome, name, further, metrics)
         if name in splits_to_write(task, list(features)):
-            outputs = trainer.outputs(inputs)  # a collective call: all processes take part
             with failing_together():
                 if is_main_process():
-                    write_split(task, name, outputs, *columns, folder)
+                    write_split(outcome, name, folder)
     return {file: finite_numbers(numbers) for file, numbers in results.items() if numbers}
 
 
 def score_split(
-    task: Task,
-    name: str,
-    outputs: Outputs,
-    features: Columns,
-    examples: Columns,
-    further: FurtherMetrics | None,
-    metrics: Mapping[str, float],
-    inputs: int,
+    outcome: Outcome, name: str, further: FurtherMetrics | None = None, metrics: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Returns the results of a split beside ``validation`` under the names that they have in files.
 
     Args:
-        task, outputs, features, examples, further: as for `scores_of`; a split without labels has no scores.
+        outcome: the outputs for the split; without labels it has no scores.
         name: the split.
+        further: the metrics of ``task.metrics``.
         metrics: its loss and time, ``eval_…`` or ``predict_…``; of a validation set the loss is kept.
-        inputs: number of inputs.
     """
-    prefix = "eval" if is_scored(name) else "predict"
-    is_labelled = set(task.label_columns) <= set(features)
-    scores = all_scores(task, outputs, features, examples, further) if is_labelled else {}
-    results = {**metrics, **{f"{prefix}_{key}": value for key, value in scores.items()}}
+    prefix, scores = "eval" if is_scored(name) else "predict", {}
+    if set(outcome.task.label_columns) <= set(outcome.features):
+        scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+    results = {**(metrics or {}), **{f"{prefix}_{key}": value for key, value in scores.items()}}
     if is_scored(name):
         suffix = name.removeprefix("validation")
         return {f"{key}{suffix}": value for key, value in results.items() if is_score(key)}
     suffix = suffix_of(name)
-    return {**{f"{key}{suffix}": value for key, value in results.items()}, f"predict_samples{suffix}": inputs}
+    of_split = {f"{key}{suffix}": value for key, value in results.items()}
+    return {**of_split, f"predict_samples{suffix}": outcome.number_of_inputs}
 
 
-def write_split(task: Task, name: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path) -> None:
+def write_split(outcome: Outcome, name: str, folder: Path) -> None:
     """Writes the predictions of a split, and says where."""
-    say(f"{name} predictions: {task.write_predictions(name, outputs, features, examples, folder)}")
+    place = outcome.task.write_predictions(name, outcome.outputs, outcome.features, outcome.examples, folder)
+    say(f"{name} predictions: {place}")
 
 
 def suffix_of(name: str) -> str:

@@ -17,13 +17,12 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
-from bertkit.training.evaluation import early_stopping
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
     fit_decisions,
     score_other_splits,
     scorer,
-    validation_outcome,
+    split_outcome,
     verdict_on_run,
     warn_of_collapse,
 )
@@ -127,7 +126,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
         eval_dataset=validation,
         scores=scorer(run.task, validation, run.splits.get("validation"), run.further),
         logs_often=run.recipe.train["logging_steps"] is None,
-        callbacks=[*early_stopping(run.recipe), *given.get("callbacks", ())],
+        callbacks=run.callbacks,
     )
     folds = None
     if run.arguments_of_folds is not None:
@@ -203,7 +202,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         outcome = folds.outcome(task)
         folds.write(outcome)
     else:
-        outcome = validation_outcome(task, trainer, run.splits, features)
+        outcome = split_outcome(task, trainer, run.splits["validation"], features["validation"], run.splits["train"])
     warn_of_collapse(outcome)
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
     results |= {**others, "eval": results["eval"] | others.get("eval", {})}

@@ -177,7 +177,8 @@ class ModelsOfFolds:
     def evaluation(self) -> dict[str, float]:
         """Returns the scores of the run, ``eval_…``; RecipeError if the main metric is none."""
         logits = self.logits[self.best]
-        scores = {"loss": self._loss(logits), **scores_of(self.task, logits, *self._columns(), self.run.further)}
+        outcome = Outcome(self.task, logits, *self._columns(), self.split.source)
+        scores = {"loss": self._loss(logits), **scores_of(outcome, self.run.further)}
         return {f"eval_{name}": value for name, value in scores.items()} | {"eval_samples": len(self.of_rows)}
 
     def outcome(self, task: Task) -> Outcome:

@@ -29,7 +29,7 @@ from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import best_checkpoint_arguments, check_schedule, training_arguments
 from bertkit.training.batches import check_drop_last, compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
-from bertkit.training.evaluation import check_early_stopping
+from bertkit.training.evaluation import check_early_stopping, early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
 from bertkit.training.runs.training import RunSetup, set_attention, set_up, trainer_class
@@ -81,6 +81,7 @@ class FineTuning:
         arguments_of_folds: of the models of folds that score the training rows; None if there is a validation set.
         teacher: the teacher of the recipe, checked against the data and the student; None without one.
         further: the metrics of ``task.metrics``.
+        callbacks: callbacks of the Trainer: for early stopping, and those of the caller.
     """
 
     setup: RunSetup
@@ -92,6 +93,7 @@ class FineTuning:
     arguments_of_folds: TrainingArguments | None
     teacher: FinetunedTeacher | None
     further: FurtherMetrics | None
+    callbacks: list[TrainerCallback]
 
     def trainer(
         self, rows: Any, arguments: TrainingArguments, what: str = "", **given: Any
@@ -112,6 +114,7 @@ class FineTuning:
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
         of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
         objective = of_labels
+        check_drop_last(recipe, len(rows))
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         check_drop_last(recipe, len(rows))
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
@@ -202,12 +205,13 @@ def resolve(
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
     arguments = to_arguments(**kept)
     check_early_stopping(callbacks, arguments)
+    callbacks = [*early_stopping(recipe), *callbacks]
     teacher = None
     if recipe.has_teacher:
         from bertkit.training.distillation.finetuning import finetuned_teacher
 
-        teacher = finetuned_teacher(recipe, task, splits["train"], start, start.config)
-    return FineTuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further)
+        teacher = finetuned_teacher(recipe, task, splits["train"], start)
+    return FineTuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further, callbacks)
 
 
 def _load(
