@@ -109,7 +109,7 @@ def promise(checkpoint: str, classes: Sequence[str], max_error: float, by_class:
     found = {name: curve.widest(max_error) for name, curve in curves.items()}
     answers = {name: each for name, each in found.items() if each is not None}
     if not answers:
-        raise RecipeError(_refusal(checkpoint, len(rows.labels), max_error, curves))
+        raise RecipeError(_explain_refusal(checkpoint, len(rows.labels), max_error, curves))
     number, wrong = sum(each.number for each in answers.values()), sum(each.wrong for each in answers.values())
     share, all_rows = number / len(rows.labels), counted(len(rows.labels), "row", form=",")
     known = f"{number:,} of the {all_rows} that models of folds scored, {percent(share)}, {wrong:,} of them wrong"
@@ -128,7 +128,7 @@ def promise(checkpoint: str, classes: Sequence[str], max_error: float, by_class:
     return Promise(thresholds, share, lines)
 
 
-def _refusal(checkpoint: str, rows: int, max_error: float, curves: Mapping[str, AnswerCurve]) -> str:
+def _explain_refusal(checkpoint: str, rows: int, max_error: float, curves: Mapping[str, AnswerCurve]) -> str:
     """Returns why a promise is refused, and the lowest one that the rows support."""
     surest = {name: curve.surest() for name, curve in curves.items()}
     known = [(each.bound, name, each) for name, each in surest.items() if each is not None]

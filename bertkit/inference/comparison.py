@@ -187,8 +187,8 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
             each,
             by_example=of_models,
             by_run=of_settings,
-            models=_sentence(MODELS, of_models, each, name, units, first.example),
-            settings=_sentence(SETTINGS, of_settings, each, name, units, first.example),
+            models=_answer(MODELS, of_models, each, name, units, first.example),
+            settings=_answer(SETTINGS, of_settings, each, name, units, first.example),
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
@@ -235,7 +235,7 @@ def _check_same_examples(systems: Sequence[System]) -> None:
                 f"{first.name} has {len(first.references)} examples and {other.name} {len(other.references)}; compare "
                 "systems on the same examples"
             )
-        pairs = enumerate(zip(_identities(first), _identities(other), strict=True))
+        pairs = enumerate(zip(_identify_examples(first), _identify_examples(other), strict=True))
         different = [number for number, (one, two) in pairs if one != two]
         if different:
             what = "the values of gold" if first.digests is None else "the examples, or the names or order of labels,"
@@ -246,7 +246,7 @@ def _check_same_examples(systems: Sequence[System]) -> None:
             )
 
 
-def _identities(system: System) -> list[tuple[str, Any]]:
+def _identify_examples(system: System) -> list[tuple[str, Any]]:
     """Returns what examples are recognized by: a digest, which has the number of a class, and the named reference."""
     named = system.to_labels(system.references)
     return list(zip(system.digests or [""] * len(named), named, strict=True))
@@ -264,7 +264,9 @@ def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
         a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides), a.same_texts
     )
     if a.folds and a.folds == b.folds:
-        of_runs = by_run(_of_folds(a, measure), _of_folds(b, measure), paired=True, overlap=1 / (len(a.folds) - 1))
+        of_runs = by_run(
+            _score_folds(a, measure), _score_folds(b, measure), paired=True, overlap=1 / (len(a.folds) - 1)
+        )
     else:
         of_runs = by_run(scores_a, scores_b, level=level)
     counts, only_a, only_b = (None, [], []) if a.has_numbers else _find_disagreements(a, b)
@@ -283,7 +285,7 @@ def _compare(a: System, b: System, metric: str, level: float) -> Comparison:
     )
 
 
-def _of_folds(system: System, measure: Measure) -> list[float]:
+def _score_folds(system: System, measure: Measure) -> list[float]:
     """Returns the score of each fold, averaged over the runs."""
     scores, start = [], 0
     for size in system.folds:
@@ -327,7 +329,7 @@ class _Answer:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _sentence(question: str, test: Test, comparison: Comparison, metric: str, units: str, example: str) -> str:
+def _answer(question: str, test: Test, comparison: Comparison, metric: str, units: str, example: str) -> str:
     """Returns a question with its answer, and the numbers and the test that it rests on.
 
     Args:

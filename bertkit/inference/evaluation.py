@@ -145,7 +145,7 @@ def evaluate(
                 "give other rows, with --validation-file"
             )
         say(f"{name} was trained on all rows; the scores are those of models of folds that had not seen them")
-        return _evaluation(outcome_of(name), further)
+        return _score(outcome_of(name), further)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = load_splits(task, [split])
@@ -158,14 +158,12 @@ def evaluate(
     if not set(task.label_columns) <= set(task.encode(labelled.examples[:1], predictor.tokenizer)):
         raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     with Bar("predicting", "rows") as bar:
-        outputs, features, cut = _outputs(predictor, labelled, bar)
+        outputs, features, cut = _compute_outputs(predictor, labelled, bar)
     outcome = Outcome(task, outputs, features, ColumnsOf(labelled.examples), labelled.source, labelled.fingerprint)
-    return _evaluation(outcome, further, asdict(cut))
+    return _score(outcome, further, asdict(cut))
 
 
-def _evaluation(
-    outcome: Outcome, further: FurtherMetrics | None, truncation: Mapping[str, int] | None = None
-) -> Evaluation:
+def _score(outcome: Outcome, further: FurtherMetrics | None, truncation: Mapping[str, int] | None = None) -> Evaluation:
     """Returns the scores of predictions."""
     results = outcome.outputs, outcome.features, outcome.examples
     scores = {f"eval_{name}": value for name, value in all_scores(outcome.task, *results, further).items()}
@@ -174,7 +172,7 @@ def _evaluation(
     return Evaluation(scores, number, outcome.source, dict(truncation or {}), outcome.collapse, units, example)
 
 
-def _outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Outputs, Columns, Truncation]:
+def _compute_outputs(predictor: Predictor, split: Split, progress: Reached) -> tuple[Outputs, Columns, Truncation]:
     """Encodes a split and runs the model on it, some thousand rows at a time.
 
     Returns:
@@ -258,15 +256,15 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
     _check_unchanged(path, splits)
     split = splits[name]
     if name == "validation" and task.data.scores_all_rows:
-        return _out_of_fold(path, task, config, split)
+        return _read_out_of_fold(path, task, config, split)
     predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
-    outputs, features, _ = _outputs(predictor, split, unreported)
+    outputs, features, _ = _compute_outputs(predictor, split, unreported)
     training = ColumnsOf(splits["train"].examples) if with_training else None
     columns = features, ColumnsOf(split.examples)
     return Outcome(task, outputs, *columns, split.source, split.fingerprint, training, split.numbers, split.unit)
 
 
-def _out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split: Split) -> Outcome:
+def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split: Split) -> Outcome:
     """Returns what the models of the folds of a run have predicted for all rows, from its directory.
 
     Raises:

@@ -82,7 +82,7 @@ def forward_in_batches(
         collate = with_lengths(collate)
     at_once = min(torch.get_num_threads(), _MOST_AT_ONCE) if is_cpu and modules and not (has_hooks or joins) else 1
     size = min(batch_size, max(_SMALLEST_AT_ONCE, -(-min(batch_size, len(lengths)) // at_once)))
-    batches = _batches(lengths, size, is_padding_slow=is_cpu)
+    batches = _make_batches(lengths, size, is_padding_slow=is_cpu)
     kept: list[Any] = [None] * len(lengths)
     done = 0
 
@@ -90,7 +90,7 @@ def forward_in_batches(
         with torch.inference_mode():
             outputs = model(**batch, **options)
             mask = batch.get("attention_mask")
-            for values in _tensors(outputs):
+            for values in _find_tensors(outputs):
                 if mask is not None and values.shape[: mask.ndim] == mask.shape:
                     values = values[mask.bool()]  # not those of padding: attention to nothing may give NaN there
                 if not values.isfinite().all():
@@ -101,7 +101,7 @@ def forward_in_batches(
         inputs = collate(numbers.tolist())
         return {name: each if isinstance(each, list) else each.to(model.device) for name, each in inputs.items()}
 
-    computed = _in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
+    computed = _compute_in_threads(outputs_of, map(inputs_of, batches), min(at_once, len(batches)))
     with ExitStack() as contexts:
         for member in getattr(model, "members", [model]) if joins else ():
             contexts.enter_context(joined_sequences(member))
@@ -118,7 +118,7 @@ def forward_in_batches(
     return kept
 
 
-def _batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_slow: bool) -> list[np.ndarray]:
+def _make_batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_slow: bool) -> list[np.ndarray]:
     """Returns the numbers of the inputs of each batch, the longest first.
 
     Args:
@@ -140,7 +140,7 @@ def _batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_padding_sl
     return batches
 
 
-def _in_threads(compute: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
+def _compute_in_threads(compute: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result]:
     """Yields the result of each item in order, computed in threads that share those of torch, some items ahead."""
     if threads <= 1:
         yield from map(compute, items)
@@ -183,13 +183,13 @@ def one_ahead(items: Iterator[Item]) -> Generator[Item]:
             yield item
 
 
-def _tensors(outputs: Any) -> Iterator[Tensor]:
+def _find_tensors(outputs: Any) -> Iterator[Tensor]:
     """Yields the tensors of a model's outputs, which may be nested: a mapping of tensors and of tuples of them."""
     if isinstance(outputs, Mapping):
         outputs = tuple(outputs.values())
     if isinstance(outputs, (tuple, list)):
         for each in outputs:
-            yield from _tensors(each)
+            yield from _find_tensors(each)
     elif outputs is not None:
         yield outputs
 

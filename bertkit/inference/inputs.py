@@ -82,7 +82,7 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
     if wrong:
         first = values[wrong[0] - 1]
         more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
-        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_remedy(first)}")
+        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_suggest(first)}")
     if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
         remedy = f"to read the file, give --input {values[0]}"
         say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
@@ -122,7 +122,7 @@ def _describe(value: Any) -> str:
     return "None" if value is None else f"{text} ({type(value).__name__})"
 
 
-def _remedy(value: Any) -> str:
+def _suggest(value: Any) -> str:
     if isinstance(value, Mapping):
         column = "text" if "text" in value else next(iter(value), "text")
         return f"expected texts: [row[{column!r}] for row in rows]"
@@ -208,7 +208,9 @@ def read_inputs(
             "for a folder of results if its files are tables or have a text a line"
         )
     blocks = (
-        _documents(input_file, size, left_out) if per_file else _rows_or_lines(input_file, size, left_out, may_be_empty)
+        _read_documents(input_file, size, left_out)
+        if per_file
+        else _read_rows_or_lines(input_file, size, left_out, may_be_empty)
     )
     if str(input_file) == _STDIN:
         return blocks
@@ -222,7 +224,7 @@ def read_inputs(
     return from_first()
 
 
-def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
+def _read_documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[Block]:
     """Yields the texts of files, which are read by `document_parts`."""
     first = 0
     faults: list[str] = []
@@ -233,7 +235,7 @@ def _documents(folder: Path, size: int, left_out: list[str] | None) -> Iterator[
             first += len(table)
 
 
-def _rows_or_lines(
+def _read_rows_or_lines(
     input_file: Path, size: int, left_out: list[str] | None, may_be_empty: bool = True
 ) -> Iterator[Block]:
     """Yields the rows of a table, or the lines of a file or of stdin."""
@@ -247,9 +249,9 @@ def _rows_or_lines(
         if is_table(input_file):
             return read_table_parts(input_file, size, on_progress, left_out)
         if str(input_file) == _STDIN:
-            return _lines(decode_pieces(_bytes_of_stdin(), "standard input"), size, as_they_arrive=True)
+            return _cut_lines(decode_pieces(_read_stdin(), "standard input"), size, as_they_arrive=True)
         contents = as_utf8(read_shares(input_file, "", on_progress), str(input_file))
-        return _lines(decode_pieces(contents, str(input_file)), size)
+        return _cut_lines(decode_pieces(contents, str(input_file)), size)
 
     first = 0
     with iterating(parts()) as remaining:
@@ -264,7 +266,7 @@ def _rows_or_lines(
         say(empty)
 
 
-def _bytes_of_stdin() -> Iterator[bytes]:
+def _read_stdin() -> Iterator[bytes]:
     if sys.stdin is None:  # so Python represents a closed one
         raise DataError(f"--input {_STDIN}: standard input is closed")
     pipe = cast(BufferedIOBase, sys.stdin.buffer)
@@ -274,7 +276,7 @@ def _bytes_of_stdin() -> Iterator[bytes]:
         raise DataError(f"--input {_STDIN}: standard input cannot be read: {error.strerror or error}") from error
 
 
-def _lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -> Iterator[list[str]]:
+def _cut_lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -> Iterator[list[str]]:
     """Yields the lines of a text that comes in pieces, ``size`` at once, or at most as many as have arrived."""
     waiting: list[str] = []
     with iterating(pieces) as remaining:
@@ -343,7 +345,7 @@ def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Cal
             return read(block)
         except DataError as error:
             faults: list[str] = []
-            rows = _readable_rows(read, block, faults)
+            rows = _find_readable(read, block, faults)
             if skipped is None:
                 if not 0 < len(rows) < len(block.inputs):
                     raise
@@ -355,7 +357,7 @@ def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Cal
     return read_block
 
 
-def _readable_rows(read: Callable[[Block], Any], block: Block, skipped: list[str]) -> list[int]:
+def _find_readable(read: Callable[[Block], Any], block: Block, skipped: list[str]) -> list[int]:
     """Returns the numbers of the inputs that can be read, from 0, and adds why the others cannot to ``skipped``."""
     number = len(block.inputs)
     try:
@@ -365,9 +367,9 @@ def _readable_rows(read: Callable[[Block], Any], block: Block, skipped: list[str
             skipped.append(str(error))
             return []
         half = number // 2
-        begun = _readable_rows(read, block.part(range(half)), skipped)
+        begun = _find_readable(read, block.part(range(half)), skipped)
         rest = block.part(range(half, number))._replace(first=block.first + half)
-        return begun + [half + row for row in _readable_rows(read, rest, skipped)]
+        return begun + [half + row for row in _find_readable(read, rest, skipped)]
     return list(range(number))
 
 

@@ -70,7 +70,7 @@ class EntityInference(TaskInference):
         )
 
     def to_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
-        text, spans = _spans(row)
+        text, spans = _read_spans(row)
         ids = {name: row[name] for name in IDS if name in row}
         return ids | annotation(form, text, spans, self.task.data.offset_unit)
 
@@ -78,7 +78,7 @@ class EntityInference(TaskInference):
         if self.task.settings.scheme == "plain":
             return None
         types = {split_tag(name)[1] for name in self.task.settings.label_names if name != OUTSIDE}
-        return highlight_spans(*_spans(row), sorted(types))
+        return highlight_spans(*_read_spans(row), sorted(types))
 
     def facts(self, outcome: Outcome) -> Facts:
         own, true = outcome.predictions_and_references()
@@ -161,7 +161,7 @@ class EntityInference(TaskInference):
 task_inference.register(NerTask, EntityInference)
 
 
-def _spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:
+def _read_spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:
     """Returns the text of an input and its entities as spans; words are joined with spaces."""
     if "text" in row:
         return row["text"], [Span(each["start"], each["end"], each["type"]) for each in row["entities"]]

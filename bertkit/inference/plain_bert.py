@@ -52,7 +52,7 @@ def load_plain_bert(head: str | type, checkpoint: str, config: PreTrainedConfig)
         weights = load_file(path)
     except (SafetensorError, OSError):
         return None
-    expected = _expected_shapes(head, config)
+    expected = _list_shapes(head, config)
     if any(name not in weights or tuple(weights[name].shape) != shape for name, shape in expected.items()):
         return None
     if any(values.dtype not in _TYPES for name, values in weights.items() if name in expected):
@@ -63,7 +63,7 @@ def load_plain_bert(head: str | type, checkpoint: str, config: PreTrainedConfig)
     return PlainBert(head, config, {name: weights[name].float() for name in expected})
 
 
-def _expected_shapes(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
+def _list_shapes(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]:
     """Returns the names and shapes of the weights, as in `bertkit.model.modeling_bert`."""
     hidden, inner = config.hidden_size, config.intermediate_size
     layer, pooled = _HEADS[head]

@@ -83,7 +83,7 @@ class CsvRows:
     def __call__(self, rows: Sequence[Row]) -> str:
         cells = [flat(spread(row, self._leaves_out_labels)) for row in rows]
         if self._safe:
-            cells = [{_no_formula(name): _no_formula(value) for name, value in row.items()} for row in cells]
+            cells = [{_quote_formula(name): _quote_formula(value) for name, value in row.items()} for row in cells]
         if self._writer is None:
             self._writer = csv.DictWriter(self._written, list(cells[0]))
             self._writer.writeheader()
@@ -117,7 +117,7 @@ def spread(row: Row, leaves_out_labels: bool) -> Row:
 
 def flat(row: Mapping[str, Any]) -> Row:
     """Returns a row whose lists and objects are JSON text."""
-    return {name: _json(value) if isinstance(value, (list, Mapping)) else value for name, value in row.items()}
+    return {name: _to_json(value) if isinstance(value, (list, Mapping)) else value for name, value in row.items()}
 
 
 def _check_columns(rows: Sequence[Row], known: Collection[str], form: str) -> None:
@@ -129,12 +129,12 @@ def _check_columns(rows: Sequence[Row], known: Collection[str], form: str) -> No
         )
 
 
-def _no_formula(value: Any) -> Any:
+def _quote_formula(value: Any) -> Any:
     """Puts an apostrophe before text that a spreadsheet would take for a formula; numbers stay as they are.
 
     The signs are those of https://owasp.org/www-community/attacks/CSV_Injection.
 
-    >>> _no_formula("=1+1"), _no_formula("a=b"), _no_formula(-0.5)
+    >>> _no_formula("=1+1"), _no_formula("a=b"), _quote_formula(-0.5)
     ("'=1+1", 'a=b', -0.5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
@@ -291,11 +291,11 @@ def arrow_table(
         if name == vectors:
             arrays[name] = vector_column(np.stack(values).astype(np.float32))  # type: ignore[arg-type]
         else:
-            arrays[name] = _array(name, values, None if schema is None else schema.field(name).type)
+            arrays[name] = _to_array(name, values, None if schema is None else schema.field(name).type)
     return pa.table(arrays)
 
 
-def _array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Array:
+def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Array:
     import pyarrow as pa
 
     present = [value for value in values if value is not None]
@@ -305,16 +305,16 @@ def _array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Array:
         if len(maps) == len(present) and all(isinstance(each, float) for values in maps for each in values):
             kind = pa.map_(pa.string(), pa.float64())
         elif any(isinstance(value, (list, Mapping)) for value in present):
-            values = [None if value is None else _json(value) for value in values]
+            values = [None if value is None else _to_json(value) for value in values]
         else:
             try:
                 return pa.array(values)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in one column of JSON lines
-                values = [None if value is None else _json(value) for value in values]
+                values = [None if value is None else _to_json(value) for value in values]
     if pa.types.is_map(kind):
         values = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     elif pa.types.is_string(kind):
-        values = [value if value is None or isinstance(value, str) else _json(value) for value in values]
+        values = [value if value is None or isinstance(value, str) else _to_json(value) for value in values]
     try:
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
@@ -324,7 +324,7 @@ def _array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Array:
         ) from error
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return dumps(value, ensure_ascii=False, default=plain)
 
 

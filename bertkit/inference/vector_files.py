@@ -73,7 +73,7 @@ class ParquetVectors:
         if isinstance(vectors, np.ndarray):
             rows: dict[str, Any] = {"text": pa.array(texts, pa.string()), "embedding": vector_column(vectors)}
         else:
-            columns = _token_columns(vectors, self._texts, self._size)
+            columns = _join_tokens(vectors, self._texts, self._size)
             start, end = columns["offsets"].T
             rows = {"text": columns["text"], "token": columns["tokens"], "start": start, "end": end}
             rows["embedding"] = vector_column(columns["embeddings"])
@@ -116,7 +116,7 @@ class NpzVectors:
         if isinstance(self._vectors[0], np.ndarray):
             columns["embeddings"] = np.concatenate(self._vectors)
         else:
-            columns |= _token_columns(list(chain.from_iterable(self._vectors)), 0, self._size)
+            columns |= _join_tokens(list(chain.from_iterable(self._vectors)), 0, self._size)
         if self._files:
             columns["files"] = np.asarray(self._files, dtype=str)
         with self._file.adding(len(self._texts)) as stream:
@@ -131,7 +131,7 @@ VECTOR_FILES: Mapping[str, type[JsonLinesVectors | ParquetVectors | NpzVectors]]
 """Ending of a file of vectors → what writes it."""
 
 
-def _token_columns(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
+def _join_tokens(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
     """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
     counts = np.asarray([len(each.tokens) for each in texts], np.int64)
     return {

@@ -134,11 +134,11 @@ def squad_v2(
         }
         for name, of_questions in raw.items()
     }
-    results = _means(scores, list(raw["exact"]))
+    results = _average(scores, list(raw["exact"]))
     for prefix, kind in (("HasAns", True), ("NoAns", False)):
         of_kind = [key for key in raw["exact"] if answerable[key] is kind]
         if of_kind:
-            results |= {f"{prefix}_{name}": value for name, value in _means(scores, of_kind).items()}
+            results |= {f"{prefix}_{name}": value for name, value in _average(scores, of_kind).items()}
     for name, of_questions in raw.items():
         value, threshold = best_threshold(of_questions, texts, odds, answerable)
         results |= {f"best_{name}": value, f"best_{name}_thresh": threshold}
@@ -182,7 +182,7 @@ def _check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]]
         )
 
 
-def _means(scores: Mapping[str, Scores], keys: Sequence[str]) -> dict[str, float]:
+def _average(scores: Mapping[str, Scores], keys: Sequence[str]) -> dict[str, float]:
     means = {name: 100 * sum(map(values.__getitem__, keys)) / len(keys) for name, values in scores.items()}
     return {**means, "total": len(keys)}
 

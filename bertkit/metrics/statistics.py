@@ -132,11 +132,11 @@ def by_run(
         reason = f"{of_each}; it needs two or more runs of each (--seeds)"
         return Test(difference, None, None, None, None, units, reason=reason)
     if paired:
-        return _paired_runs(first, second, overlap, difference)
-    return _unpaired_runs(first, second, level, difference)
+        return _test_paired_runs(first, second, overlap, difference)
+    return _test_unpaired_runs(first, second, level, difference)
 
 
-def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:
+def _test_paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, difference: float) -> Test:
     from scipy.stats import t as student
 
     units = (len(first),)
@@ -151,7 +151,7 @@ def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, differen
     return Test(difference, difference - half, difference + half, p, 0.0, units, method)
 
 
-def _unpaired_runs(first: np.ndarray, second: np.ndarray, level: float, difference: float) -> Test:
+def _test_unpaired_runs(first: np.ndarray, second: np.ndarray, level: float, difference: float) -> Test:
     from scipy.stats import permutation_test, ttest_ind
 
     units = (len(first), len(second))
@@ -213,7 +213,7 @@ def by_example(
     if units[0] < 2:
         reason = "one example" if len(references) == 1 else "all examples have one text"
         return Test(difference, None, None, None, None, units, reason=reason)
-    known = _known_terms((a, b), references, scores, terms)
+    known = _find_terms((a, b), references, scores, terms)
     if known[0][0] is not None and len(known[0][0].values) != len(references):
         units, texts = (len(known[0][0].values),), None  # queries, each of several examples
         if units[0] < 2:
@@ -272,7 +272,7 @@ def _test_exchanges(differences: np.ndarray, flipped: np.ndarray, are_right_or_w
     return (p, smallest, _EXACT) if 2 ** len(flipped) <= _RESAMPLES else (p, 2 / (_RESAMPLES + 1), _SAMPLED)
 
 
-def _known_terms(
+def _find_terms(
     sides: Sequence[Sequence[Sequence[Any]]],
     references: Sequence[Any],
     scores: Sequence[Sequence[float]],

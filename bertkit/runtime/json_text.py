@@ -20,12 +20,12 @@ def dumps(content: Any, **options: Any) -> str:
     try:
         return json.dumps(content, allow_nan=False, **options)
     except ValueError:  # rare, so that other content is walked through only once
-        return json.dumps(_without_non_finite(content), allow_nan=False, **options)
+        return json.dumps(_replace_non_finite(content), allow_nan=False, **options)
 
 
-def _without_non_finite(content: Any) -> Any:
+def _replace_non_finite(content: Any) -> Any:
     if isinstance(content, Mapping):
-        return {key: _without_non_finite(value) for key, value in content.items()}
+        return {key: _replace_non_finite(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):
-        return [_without_non_finite(value) for value in content]
+        return [_replace_non_finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content

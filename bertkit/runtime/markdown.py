@@ -39,16 +39,16 @@ def code(text: str) -> str:
     ('`a/b`', '``a`b``')
     """
     line = _SPACE.sub(" ", text).strip()
-    marks = "`" * (_longest_run(line) + 1)
+    marks = "`" * (_measure_longest_run(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{marks}{pad}{line}{pad}{marks}"
 
 
 def code_block(text: str, language: str) -> str:
     """Returns text as a code block; its fence is longer than any run of backticks in the text."""
-    fence = "`" * max(3, _longest_run(text) + 1)
+    fence = "`" * max(3, _measure_longest_run(text) + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _longest_run(text: str) -> int:
+def _measure_longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)

@@ -97,15 +97,15 @@ def file_paragraphs(lines: Iterable[str], form: DocumentForm) -> Iterator[Paragr
      Paragraph(text='Three.', starts_document=True)]
     """
     with iterating(lines) as remaining:
-        yield from _paragraphs(remaining, form.sentence_per_line, form.parts_documents)
+        yield from _join_lines(remaining, form.sentence_per_line, form.parts_documents)
 
 
 def row_paragraphs(text: str, form: DocumentForm) -> Iterator[Paragraph]:
     """Yields the paragraphs of a row's text as `file_paragraphs` does; no line separates documents: a row is one."""
-    return _paragraphs(split_lines(text), form.sentence_per_line, lambda line: False)
+    return _join_lines(split_lines(text), form.sentence_per_line, lambda line: False)
 
 
-def _paragraphs(
+def _join_lines(
     lines: Iterable[str], sentence_per_line: bool, parts_documents: Callable[[str], bool]
 ) -> Iterator[Paragraph]:
     starts_document = True

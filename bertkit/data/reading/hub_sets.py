@@ -58,11 +58,11 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
             raise DataError(f"{hub_id}: no configuration {config!r}; available: {quoted(configs)}{near}") from error
         raise DataError(
             f"{hub_id}: neither a local file or folder nor a data set that is available from the Hub "
-            f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
-            f"{near_local_name(hub_id)}"
+            f"({_shorten_error(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to "
+            f"the Hub{near_local_name(hub_id)}"
         ) from error
     splits = split_names(builder)
-    for name in [] if split is None else _splits_of(split, hub_id):
+    for name in [] if split is None else _parse_splits(split, hub_id):
         if splits and name not in splits and name != "all":
             raise DataError(f"{hub_id}: no split {name!r}; available: {quoted(splits)}{did_you_mean(name, splits)}")
     return builder
@@ -73,7 +73,7 @@ def split_names(builder: DatasetBuilder) -> list[str]:
     return list(map(str, builder.config.data_files or builder.info.splits or ()))
 
 
-def _splits_of(expression: str, hub_id: str) -> list[str]:
+def _parse_splits(expression: str, hub_id: str) -> list[str]:
     """Returns the names of the splits in an expression."""
     import datasets
 
@@ -82,7 +82,7 @@ def _splits_of(expression: str, hub_id: str) -> list[str]:
     except ValueError as error:
         raise DataError(
             f"{hub_id}: split {expression!r}: expected the name of a split, a part of one such as train[:90%] or "
-            f"train[1000:2000], or several joined with + ({_reason(error)})"
+            f"train[1000:2000], or several joined with + ({_shorten_error(error)})"
         ) from error
     return [part.partition("[")[0].strip() for part in expression.split("+")]
 
@@ -141,10 +141,10 @@ def load_set(
 
 def unreadable(hub_id: str, error: Exception) -> DataError:
     """Returns the error for a data set whose rows are not available."""
-    return DataError(f"{hub_id}: cannot be read from the Hub or the cache ({_reason(error)})")
+    return DataError(f"{hub_id}: cannot be read from the Hub or the cache ({_shorten_error(error)})")
 
 
-def _reason(error: Exception) -> str:
+def _shorten_error(error: Exception) -> str:
     """Returns the first line of an error message, or that of the cause of a DatasetGenerationError."""
     cause = error.__cause__ if type(error).__name__ == "DatasetGenerationError" and error.__cause__ else error
     return (str(cause).strip() or type(cause).__name__).split("\n")[0]

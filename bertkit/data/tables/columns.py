@@ -45,14 +45,14 @@ def label_and_text_columns(table: Table, label: str | None, texts: Sequence[str]
             f"{table.source}: has the tasks of Label Studio; export JSON-MIN or CSV, and give the "
             "column of the choices with --label-column"
         )
-    of_label = _of_usual_names(names, LABELS) if label is None else _existing(table, [label], _LABEL_COLUMN)
+    of_label = _find_usual(names, LABELS) if label is None else _existing(table, [label], _LABEL_COLUMN)
     known_label = of_label[0] if len(of_label) == 1 else ""
     of_text = _texts(table, texts, known_label)
     unclear = {} if known_label else {_LABEL_COLUMN: of_label}
     if not of_text.are_known and (known_label or len(names) > 2):  # of two columns, the one without labels has the text
         unclear = {_TEXT_COLUMNS: of_text.columns, **unclear}
     if unclear:
-        raise _question(table, unclear, {known_label, *(of_text.columns if of_text.are_known else ())})
+        raise _ask(table, unclear, {known_label, *(of_text.columns if of_text.are_known else ())})
     return known_label, of_text.columns
 
 
@@ -60,7 +60,7 @@ def text_columns(table: Table, requested: Sequence[str], label: str | None = Non
     """Returns the column of the text, or the two of a pair, as `label_and_text_columns` for a known label or none."""
     found = _texts(table, requested, label or "")
     if not found.are_known:
-        raise _question(table, {_TEXT_COLUMNS: found.columns}, {label or ""})
+        raise _ask(table, {_TEXT_COLUMNS: found.columns}, {label or ""})
     return found.columns
 
 
@@ -73,9 +73,9 @@ def the_text_column(table: Table, requested: str | None) -> str:
     names = list(table.columns)
     if requested is not None:
         return _existing(table, [requested], _TEXT_COLUMN)[0]
-    found = _of_usual_names(names, TEXTS) or (names if len(names) == 1 else [])
+    found = _find_usual(names, TEXTS) or (names if len(names) == 1 else [])
     if len(found) != 1:
-        raise _question(table, {_TEXT_COLUMN: found}, set())
+        raise _ask(table, {_TEXT_COLUMN: found}, set())
     return found[0]
 
 
@@ -97,7 +97,7 @@ def _texts(table: Table, requested: Sequence[str], label: str) -> _Found:
     others = [name for name in table.columns if name != label]
     if (pair := usual_pair(others)) is not None:
         return _Found(pair, True)
-    found = _of_usual_names(others, TEXTS) or (others if len(others) == 1 else [])
+    found = _find_usual(others, TEXTS) or (others if len(others) == 1 else [])
     return _Found(found, len(found) == 1)
 
 
@@ -105,7 +105,7 @@ def _existing(table: Table, requested: Sequence[str], wanted: _Wanted) -> list[s
     return [existing_column(name, list(table.columns), table.source, wanted.flag) for name in requested]
 
 
-def _of_usual_names(names: Sequence[str], usual: Sequence[Sequence[str]]) -> list[str]:
+def _find_usual(names: Sequence[str], usual: Sequence[Sequence[str]]) -> list[str]:
     """Returns the columns of the first row of usual names of which one occurs: several of a row are equally likely."""
     rows = ([column for name in row if (column := matching(name, names)) is not None] for row in usual)
     return next(filter(None, rows), [])
@@ -130,7 +130,7 @@ class _Look(NamedTuple):
     are_numbers: bool = False
 
 
-def _question(table: Table, unclear: dict[_Wanted, list[str]], known: set[str]) -> DataError:
+def _ask(table: Table, unclear: dict[_Wanted, list[str]], known: set[str]) -> DataError:
     """Returns the error that asks for columns.
 
     Args:

@@ -103,7 +103,7 @@ def delimited_parts(
                 return
             lines = itertools.chain([first], lines)
         if quoting:
-            rows = _quoted_rows(lines, delimiter, source, faults)
+            rows = _read_quoted_rows(lines, delimiter, source, faults)
         else:
             bare = (line.rstrip("\r\n") for line in lines)
             rows = ((number, line.split(delimiter) if line else []) for number, line in enumerate(bare, 1))
@@ -121,9 +121,9 @@ def delimited_parts(
         expected = f"the header has {len(names)}" if columns is None else f"{len(names)} column names are given"
         remedy = f"; put quotes around a field that contains a {NAMES[delimiter]}" if quoting else ""
         uneven = skipped if skip_ragged else faults
-        even = _even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)
+        even = _read_even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)
         is_empty = True
-        while len((part := _columns(itertools.islice(even, size), len(names)))[0]):
+        while len((part := _make_columns(itertools.islice(even, size), len(names)))[0]):
             if faults:
                 break
             is_empty = False
@@ -136,7 +136,7 @@ def delimited_parts(
     raise_listed(faults)
 
 
-def _columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[list[str]]]:
+def _make_columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[list[str]]]:
     """Returns the lines and the columns of rows; equal values of a column, such as labels, are one string if there are
     few of them."""
     lines, columns = array("q"), [[] for _ in range(width)]  # type: ignore[var-annotated]
@@ -154,7 +154,7 @@ def faults_of_names(names: Sequence[str], place: str) -> list[str]:
     return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
 
 
-def _even_rows(
+def _read_even_rows(
     rows: Iterable[Row], width: int, source: str, expected: tuple[str, str], uneven: list[str]
 ) -> Iterator[Row]:
     """Yields the rows of ``width`` fields; adds the faults of others to ``uneven``, with the ends that ``expected`` has
@@ -170,7 +170,7 @@ def _even_rows(
             uneven.append(f"{source}, line {line}: {counted(len(fields), 'field')}{expected[len(fields) > width]}")
 
 
-def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[Row]:
+def _read_quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[Row]:
     """Yields rows as in RFC 4180 up to the first unterminated quoted field, which is added to ``faults``."""
     # The limit is global to the process: lowering it again could interrupt a reader in another thread.
     csv.field_size_limit(LONGEST_FIELD)

@@ -55,7 +55,7 @@ def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -
     Raises:
         DataError: there are no such files, or some cannot be read, or have no text.
     """
-    files, above = _files(folder), folder if folder.is_dir() else folder.parent
+    files, above = _find_files(folder), folder if folder.is_dir() else folder.parent
     for at in range(0, len(files), size):
         columns: dict[str, list[str]] = {"file": [], "text": []}
         faults: list[str] = []
@@ -90,13 +90,13 @@ def read_folder(folder: Path, read_table: Callable[[Path], Table], skip_faulty: 
         raise DataError(f"{folder}: none of its files has a text")
     names = list(table.columns["file"])
     has_metadata = (folder / _METADATA).is_file()
-    others = _of_metadata(read_table(folder / _METADATA), names) if has_metadata else _labels(folder, names)
+    others = _order_metadata(read_table(folder / _METADATA), names) if has_metadata else _label_by_folder(folder, names)
     columns = {**table.columns, **others}
     digest = hashlib.sha256(dumps(columns).encode()).hexdigest()
     return replace(table, columns=columns, fingerprint=f"sha256:{digest[:16]}", skipped=len(left_out or ()))
 
 
-def _of_metadata(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
+def _order_metadata(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
     """Returns the columns of the metadata in the order of the documents ``names``."""
     file = table.source
     column = usual_column(list(table.columns), _FILE_NAMES)
@@ -111,7 +111,7 @@ def _of_metadata(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
     }
 
 
-def _labels(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
+def _label_by_folder(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     """Returns the column of the labels, which are the first subfolders; no column without any."""
     labels = [name.partition("/")[0] if "/" in name else None for name in names]
     if not any(labels):
@@ -126,7 +126,7 @@ def _labels(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
     return {"label": labels}
 
 
-def _files(folder: Path) -> list[Path]:
+def _find_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return [folder]
     found = [
@@ -156,7 +156,7 @@ def read_document(path: Path) -> str:
     """
     data, form = b"".join(read_blocks(path, "")), path.suffix.lower()
     if form == ".eml":
-        text = _text_of_mail(data)
+        text = _read_mail(data)
     else:
         is_page = form in (".html", ".htm")
         text = (_decode_page(data) if is_page else "") or decode_text(b"".join(as_utf8([data], str(path))), str(path))
@@ -178,7 +178,7 @@ def _decode_page(data: bytes) -> str:
     return ""
 
 
-def _text_of_mail(data: bytes) -> str:
+def _read_mail(data: bytes) -> str:
     mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(data)
     body = mail.get_body(preferencelist=("plain", "html"))
     text = ""

@@ -41,7 +41,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
     line = 1
     with iterating(blocks) as remaining:
         for block in remaining:
-            if is_first and (encoding := _wide_encoding(block)):
+            if is_first and (encoding := _find_wide_encoding(block)):
                 on_other(
                     _note(name, encoding[:6].upper().replace("_", "-"), block[:_SAMPLE].decode(encoding, "ignore"))
                 )
@@ -75,7 +75,7 @@ def _recode(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[by
     yield decoder.decode(b"", True).encode("utf-8", "replace")
 
 
-def _wide_encoding(block: bytes) -> str:
+def _find_wide_encoding(block: bytes) -> str:
     """Returns the name of UTF-16 or UTF-32 in the byte order of a text, empty for a text of another encoding."""
     if marked := marked_encoding(block):
         return marked

@@ -86,8 +86,8 @@ def assign_folds(
         raise DataError(f"data.folds: {number} folds of {different} {what}; {remedy}")
     classes = np.zeros(rows, dtype=np.int64) if labels is None else classes_of(labels, number)
     if different == rows:
-        return _folds_of_rows(classes, number, seed)
-    return _folds_of_units(numbered(units.tolist()), classes, number, seed)
+        return _divide_rows(classes, number, seed)
+    return _divide_units(numbered(units.tolist()), classes, number, seed)
 
 
 def classes_of(labels: Sequence[Any], number: int) -> np.ndarray:
@@ -110,7 +110,7 @@ def classes_of(labels: Sequence[Any], number: int) -> np.ndarray:
     return numbered(min(of_row, key=lambda label: (counts[label], str(label)), default=None) for of_row in several)
 
 
-def _folds_of_rows(classes: np.ndarray, number: int, seed: int) -> np.ndarray:
+def _divide_rows(classes: np.ndarray, number: int, seed: int) -> np.ndarray:
     """Divides rows that are all units of their own, by scikit-learn."""
     import warnings
 
@@ -127,7 +127,7 @@ def _folds_of_rows(classes: np.ndarray, number: int, seed: int) -> np.ndarray:
     return found
 
 
-def _folds_of_units(units: np.ndarray, classes: np.ndarray, number: int, seed: int) -> np.ndarray:
+def _divide_units(units: np.ndarray, classes: np.ndarray, number: int, seed: int) -> np.ndarray:
     """Deals units, the largest first, each to the fold with the smallest share of its classes, then the fewest rows.
 
     That is the rule of scikit-learn's StratifiedGroupKFold with a sum of squares in place of standard deviations, in a

@@ -32,11 +32,11 @@ def text_of_html(html: str) -> str:
     >>> text_of_html("<style>.pre {opacity: 0}</style><div class=pre>Read online</div><p hidden>b<p>Dear reader")
     'Dear reader'
     """
-    whole = _inliner("").inline(html)  # with all end tags
+    whole = _make_inliner("").inline(html)  # with all end tags
     if "<style" in whole:
         sheets = _StyleSheets()
         sheets.feed(whole)
-        whole = _inliner("\n".join(sheets.found)).inline(whole)
+        whole = _make_inliner("\n".join(sheets.found)).inline(whole)
     seen = _SeenText()
     seen.feed(whole)
     seen.close()
@@ -44,7 +44,7 @@ def text_of_html(html: str) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _inliner(css: str) -> CSSInliner:
+def _make_inliner(css: str) -> CSSInliner:
     """Returns what writes a style sheet into the attribute ``style`` of the elements; reads no other file."""
     from css_inline import CSSInliner
 

@@ -108,7 +108,7 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
     counts = dict.fromkeys(names, 0)
     for text, count in rows.items():
         counts[names[classes.id(text)]] += count
-    return Labels(problem, names, counts, "; ".join([why, *_remarks(rows, counts)]))
+    return Labels(problem, names, counts, "; ".join([why, *_collect_remarks(rows, counts)]))
 
 
 def infer_problem(
@@ -303,7 +303,7 @@ def faults_of_texts(table: Table, column: str) -> dict[int, str]:
     return faults
 
 
-def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
+def _collect_remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
     """Returns what is unusual about the labels of a training set, from the rows of each label and of each class."""
     remarks = [other_spellings(rows, list(counts))]
     if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:

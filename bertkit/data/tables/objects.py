@@ -96,7 +96,7 @@ def table_of(value: Any) -> Table:
     elif kind == "polars.DataFrame":
         columns = value.to_dict(as_series=False)
     else:
-        return read_batches([_arrow(value)], f"the {kind}")
+        return read_batches([_to_arrow(value)], f"the {kind}")
     if not columns or not len(next(iter(columns.values()))):
         raise DataError(f"the {kind}: no rows")
     if kind == "pandas.DataFrame":
@@ -204,7 +204,7 @@ def store_table(value: Any, folder: Path, name: str) -> str:
         elif kind == "pandas.DataFrame":
             rows = pa.Table.from_pandas(value, preserve_index=False)
         else:
-            rows = value.to_arrow() if kind == "polars.DataFrame" else _arrow(value)
+            rows = value.to_arrow() if kind == "polars.DataFrame" else _to_arrow(value)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise DataError(f"{name}: a column of the {kind} holds values of several types ({error})") from error
     if not rows.num_rows:
@@ -221,7 +221,7 @@ def store_table(value: Any, folder: Path, name: str) -> str:
     return str(path)
 
 
-def _arrow(value: Any) -> pa.Table:
+def _to_arrow(value: Any) -> pa.Table:
     """Returns an Arrow table of a data set, with the names of its classes, or of a record batch."""
     import pyarrow as pa
 

@@ -48,7 +48,7 @@ def sheet_parts(
     """
     file, name = workbook_and_sheet(path)
     with _open_workbook(file, stored) as book:
-        sheet = _sheet(book, name, file)
+        sheet = _choose_sheet(book, name, file)
         source = f"{file}#{sheet.title}"
         total = max(sheet.max_row or 1, 1)
 
@@ -57,7 +57,7 @@ def sheet_parts(
                 written[sheet.title].reset_dimensions()
                 yield from enumerate(written[sheet.title].iter_rows(values_only=True), 1)
 
-        with iterating(_note_formulas(_rows(sheet), formulas(), source)) as filled:
+        with iterating(_note_formulas(_read_rows(sheet), formulas(), source)) as filled:
             rows = with_names_first(filled, f"{source}, row")
             first, names = next(rows, (1, []))
             faults = repeated_names([each for each in names if each], f"{source}, row {first}")
@@ -96,7 +96,7 @@ def _open_workbook(file: str, stored: IO[bytes] | None, *, formulas: bool = Fals
         raise DataError(f"{file}: not an Excel workbook, damaged or encrypted ({reason}); save it again") from error
 
 
-def _sheet(book: Any, name: str | None, source: str) -> Any:
+def _choose_sheet(book: Any, name: str | None, source: str) -> Any:
     """Returns the named sheet, ignoring case, or the only one that is neither empty nor hidden."""
     sheets = book.worksheets
     for sheet in sheets:
@@ -104,7 +104,7 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
     if name is None:
         filled = []
         for sheet in sheets:
-            with iterating(_rows(sheet)) as rows:
+            with iterating(_read_rows(sheet)) as rows:
                 if next(rows, None) is not None:
                     filled.append(sheet)
         filled = [each for each in filled if each.sheet_state == "visible"] or filled
@@ -121,11 +121,11 @@ def _sheet(book: Any, name: str | None, source: str) -> Any:
     raise DataError(f"{source}: no sheet {name!r}; it has {quoted(names)}{did_you_mean(name, names)}")
 
 
-def _rows(sheet: Any) -> Iterator[Row]:
+def _read_rows(sheet: Any) -> Iterator[Row]:
     """Yields the number and the texts of each row that is not blank."""
     with iterating(sheet.iter_rows(values_only=True)) as rows:
         for number, cells in enumerate(rows, 1):
-            texts = [_text(cell) for cell in cells]
+            texts = [_format_cell(cell) for cell in cells]
             if any(texts):
                 yield number, texts
 
@@ -151,10 +151,10 @@ def _note_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], sou
             yield number, texts
 
 
-def _text(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     """Returns the value of a cell as text.
 
-    >>> [_text(cell) for cell in (None, 3.0, 0.5, True, datetime(2024, 5, 1), "a ")]
+    >>> [_format_cell(cell) for cell in (None, 3.0, 0.5, True, datetime(2024, 5, 1), "a ")]
     ['', '3', '0.5', 'TRUE', '2024-05-01', 'a ']
     """
     if cell is None:

@@ -51,7 +51,7 @@ def json_parts(
     names: dict[str, None] = {}
     faults: list[str] = []
     with iterating(lines) as remaining:
-        rows = _rows(remaining, source, faults)
+        rows = _parse_rows(remaining, source, faults)
         is_empty = True
         while part := list(islice(rows, size)):
             is_empty = False
@@ -67,7 +67,7 @@ def json_parts(
     raise_listed(faults)
 
 
-def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parse_rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the objects with their line numbers; adds the faults of invalid lines to ``faults``."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -101,7 +101,7 @@ def read_json_list(path: str | Path) -> Table:
     path = Path(os.path.expanduser(path))
     text, fingerprint = read_with_fingerprint(path)
     rows, lines, faults = [], array("q"), list[str]()
-    for line, value, written in _elements(text, str(path)):
+    for line, value, written in _parse_elements(text, str(path)):
         if not isinstance(value, dict):
             faults.append(f"{path}, line {line}: {shown(value)} is not an object; {_A_LIST}")
         elif half := lone_surrogate(value, written):
@@ -118,7 +118,7 @@ def read_json_list(path: str | Path) -> Table:
     return Table(columns, str(path), fingerprint, lines if are_places else None)
 
 
-def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
+def _parse_elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
     """Yields the elements of a JSON list: line, value, and the JSON text of the value."""
     decoder = json.JSONDecoder(object_pairs_hook=unique_keys)
     line, counted = 1, 0
@@ -216,7 +216,7 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, firs
                 raise_listed(repeated_names(batch.schema.names, source))
                 columns = {name: [] for name in batch.schema.names}
                 described = json.loads((batch.schema.metadata or {}).get(b"huggingface", b"{}"))
-                class_names = _class_names((described.get("info") or {}).get("features") or {})
+                class_names = _read_class_names((described.get("info") or {}).get("features") or {})
             for name, values in zip(columns, batch.columns, strict=True):
                 try:
                     columns[name] += values.to_pylist()
@@ -234,7 +234,7 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, firs
     return Table(columns, source, "", class_names=class_names, first_row=first_row)
 
 
-def _class_names(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:
+def _read_class_names(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:
     """Returns column → class names for columns of classes and of lists of classes, by the description of ``datasets``.
 
     Those of a field of objects, or of lists of objects, are named ``column.field``.
@@ -246,5 +246,5 @@ def _class_names(features: dict[str, Any], prefix: str = "") -> dict[str, list[s
         if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
             class_names[prefix + name] = list(feature["names"])
         elif isinstance(feature, dict) and not isinstance(feature.get("_type"), str):
-            class_names |= _class_names(feature, f"{prefix}{name}.")
+            class_names |= _read_class_names(feature, f"{prefix}{name}.")
     return class_names

@@ -138,7 +138,7 @@ class WordPieceSplitter(Splitter):
             if len(word) <= self.longest_word:
                 yield NewPiece(word, tuple(pieces))
             return
-        for start, end in _runs(len(pieces)):
+        for start, end in _find_runs(len(pieces)):
             run = tuple(pieces[start:end])
             yield NewPiece(run[0] + "".join(piece.removeprefix(self.prefix) for piece in run[1:]), run)
 
@@ -180,7 +180,7 @@ class UnigramSplitter(Splitter):
 
     def candidates(self, word: str, pieces: Sequence[str]) -> Iterator[NewPiece]:
         if "".join(pieces) == word:  # else it has unknown characters, or bytes
-            for start, end in _runs(len(pieces)):
+            for start, end in _find_runs(len(pieces)):
                 text = "".join(pieces[start:end])
                 letters = {each.isalnum() or category(each)[0] == "M" for each in text.removeprefix(BEGINNING)}
                 if len(letters) == 1:  # letters and digits only, or none: no word with the comma after it
@@ -190,7 +190,7 @@ class UnigramSplitter(Splitter):
         return search.containing(piece)
 
 
-def _runs(number: int) -> Iterator[tuple[int, int]]:
+def _find_runs(number: int) -> Iterator[tuple[int, int]]:
     """Yields the start and the end of each run of at least two of ``number`` pieces."""
     for start in range(number - 1):
         for end in range(start + 2, min(number, start + _LONGEST_RUN) + 1):

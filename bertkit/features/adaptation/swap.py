@@ -190,7 +190,7 @@ def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenize
     """
     old_ids = old.get_vocab()
     special = {*old.all_special_ids}
-    surface = _surface_by(old)
+    surface = _read_surfaces_by(old)
     by_surface: dict[Surface, int] = {}
     for piece, number in sorted(old_ids.items(), key=lambda item: item[1]):  # "," comes before "▁,"
         if number not in special:
@@ -201,7 +201,7 @@ def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenize
         if getattr(new, f"{role}_id") is not None and getattr(old, f"{role}_id") is not None
     }
     pieces = {number: piece for piece, number in new.get_vocab().items()}
-    new_surface = _surface_by(new)
+    new_surface = _read_surfaces_by(new)
     wanted = {number: new_surface(piece) for number, piece in pieces.items() if number not in of_roles}
     missing = sorted({each.text for each in wanted.values() if each not in by_surface})
     splits = dict(zip(missing, word_pieces([missing], old)[0], strict=True))
@@ -226,7 +226,7 @@ def find_sources_of_pieces(new: PreTrainedTokenizerFast, old: PreTrainedTokenize
     return Sources(ids, copied, unmatched)
 
 
-def _surface_by(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], Surface]:
+def _read_surfaces_by(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], Surface]:
     """Returns the function that reads the surface of a piece of a vocabulary."""
     from tokenizers import decoders
 
@@ -238,14 +238,14 @@ def _surface_by(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], Surface]:
             text = decoder.decode([piece])
             if "\N{REPLACEMENT CHARACTER}" in text:
                 return Surface(piece, None)
-            return _surface(text.removeprefix(" "), text.startswith(" ")) if text.strip() else Surface(piece, None)
+            return _make_surface(text.removeprefix(" "), text.startswith(" ")) if text.strip() else Surface(piece, None)
 
         return of_bytes
     if splits_by(backend, "Metaspace"):
-        return lambda piece: _surface(piece.removeprefix(BEGINNING), piece.startswith(BEGINNING))
+        return lambda piece: _make_surface(piece.removeprefix(BEGINNING), piece.startswith(BEGINNING))
     prefix = getattr(backend.model, "continuing_subword_prefix", None) or CONTINUATION
-    return lambda piece: _surface(piece.removeprefix(prefix) or piece, not piece.startswith(prefix))
+    return lambda piece: _make_surface(piece.removeprefix(prefix) or piece, not piece.startswith(prefix))
 
 
-def _surface(text: str, begins: bool) -> Surface:
+def _make_surface(text: str, begins: bool) -> Surface:
     return Surface(text, begins if any(map(str.isalnum, text)) else None)

@@ -39,19 +39,19 @@ Pairs = list[tuple[Member, Member]]
 @rule("duplicates", "splits")
 def duplicates(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of a split whose texts occur before in the same split."""
-    yield from _within(subject, subject.once(_equal), "the same text")
+    yield from _report_within(subject, subject.once(_find_equal), "the same text")
 
 
 @rule("split-overlap", "splits")
 def split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits whose texts are also in the training set."""
-    yield from _between(subject, subject.once(_equal), "the same text")
+    yield from _report_between(subject, subject.once(_find_equal), "the same text")
 
 
 @rule("near-duplicates", "splits")
 def near_duplicates(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of a split that are nearly the same as an earlier one."""
-    texts = len(subject.once(_groups))
+    texts = len(subject.once(_group_by_texts))
     if texts > _MOST_TEXTS:
         yield note(
             "data",
@@ -59,16 +59,16 @@ def near_duplicates(subject: Subject) -> Iterator[Finding]:
             f"since it takes too long for more than {_MOST_TEXTS:,}",
             "check a part of the data, such as --set data.max_train_samples=100000",
         )
-    yield from _within(subject, subject.once(_similar), "nearly the same text")
+    yield from _report_within(subject, subject.once(_find_similar), "nearly the same text")
 
 
 @rule("near-split-overlap", "splits")
 def near_split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits that are nearly the same as one of the training set."""
-    yield from _between(subject, subject.once(_similar), "nearly the same text")
+    yield from _report_between(subject, subject.once(_find_similar), "nearly the same text")
 
 
-def _within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
+def _report_within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
     earlier_of: dict[str, dict[Member, Member]] = {}
     for earlier, later in pairs:
         if earlier.split == later.split:
@@ -79,7 +79,7 @@ def _within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
         yield level(place, sentence, "remove repeated examples, unless they are intended as weights")
 
 
-def _between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
+def _report_between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
     trained_of: dict[str, dict[Member, Member]] = {}
     for pair in pairs:
         if [member.split for member in pair].count("train") == 1:
@@ -99,7 +99,7 @@ def _describe(subject: Subject, split: str, members: Mapping[Member, Member], li
     return first.place(subject), f"{share} {have} {likeness}; the first is like {like.place(subject)}"
 
 
-def _groups(subject: Subject) -> dict[Key, list[Member]]:
+def _group_by_texts(subject: Subject) -> dict[Key, list[Member]]:
     """Groups the examples of all splits by their texts."""
     by_texts: dict[Key, list[Member]] = {}
     for texts in subject.texts:
@@ -108,10 +108,10 @@ def _groups(subject: Subject) -> dict[Key, list[Member]]:
     return by_texts
 
 
-def _equal(subject: Subject) -> Pairs:
+def _find_equal(subject: Subject) -> Pairs:
     """Returns pairs of examples with the same texts: each with the first one of its split and of the training set."""
     pairs: Pairs = []
-    for members in subject.once(_groups).values():
+    for members in subject.once(_group_by_texts).values():
         first_of: dict[str, Member] = {}
         for member in members:
             pairs += [(first_of[split], member) for split in {"train", member.split} if split in first_of]
@@ -119,21 +119,21 @@ def _equal(subject: Subject) -> Pairs:
     return pairs
 
 
-def _similar(subject: Subject) -> Pairs:
+def _find_similar(subject: Subject) -> Pairs:
     """Returns pairs of examples with nearly the same texts, the earlier one first; none without datasketch.
 
     Examples with exactly the same texts count once.
     """
     similar: Pairs = []
     datasketch = extra("datasketch")
-    groups = subject.once(_groups)
+    groups = subject.once(_group_by_texts)
     keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
         return similar
     index = SimilarTexts(datasketch)
     for number, key in enumerate(keys):
         sketch = index.sketch()
-        index.add_grams(sketch, _grams("\n".join(key)))
+        index.add_grams(sketch, _cut_grams("\n".join(key)))
         for candidate in index.candidates(sketch):
             if _is_similar(key, keys[candidate]):
                 similar += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
@@ -150,7 +150,7 @@ def _similar(subject: Subject) -> Pairs:
 
 def _is_similar(one: Key, other: Key) -> bool:
     for texts in zip(one, other, strict=True):
-        first, second = map(_grams, texts)
+        first, second = map(_cut_grams, texts)
         # A similarity of at least s needs sizes whose ratio is at least s.
         if min(len(first), len(second)) < SIMILAR * max(len(first), len(second)):
             return False
@@ -160,5 +160,5 @@ def _is_similar(one: Key, other: Key) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _grams(text: str) -> frozenset[str]:
+def _cut_grams(text: str) -> frozenset[str]:
     return grams(f" {text.lower()[:_MOST_CHARACTERS]} ")

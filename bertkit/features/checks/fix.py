@@ -73,7 +73,7 @@ def clean(
         odd: rows whose labels are none, such as words among numbers.
     """
     columns, given = [table.columns[name] for name in texts], table.columns[label]
-    names = [_names(value, separator) for value in given]
+    names = [_split_names(value, separator) for value in given]
     near = near_labels(Counter(name for of_row in names for name in of_row))
     unified = [list(dict.fromkeys(near.get(name, (name, 1.0))[0] for name in of_row)) for of_row in names]
     rows: dict[tuple[str, ...], dict[str, list[int]]] = {}
@@ -110,7 +110,7 @@ def clean(
     return Cleaned(kept, changed, +removed, doubts)
 
 
-def _names(value: Any, separator: str | None) -> list[str]:
+def _split_names(value: Any, separator: str | None) -> list[str]:
     """Returns the labels of a row; none if it has no label."""
     if is_missing(value):
         return []

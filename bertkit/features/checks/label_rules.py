@@ -35,7 +35,7 @@ _MOST_NAMES = 8  # of classes in a sentence
 _MOST_ITERATIONS = 300
 
 
-def _counts(subject: Subject, split: str) -> Counter[str]:
+def _count_classes(subject: Subject, split: str) -> Counter[str]:
     return Counter(chain.from_iterable(subject.classes.get(split, ())))
 
 
@@ -46,7 +46,7 @@ def _list_few(names: Sequence[str], between: str = ", ") -> str:
 @rule("rare-class", "splits")
 def rare_class(subject: Subject) -> Iterator[Finding]:
     """Finds classes with fewer than 10 training examples: a warning if others have far more, else a note."""
-    counts = _counts(subject, "train")
+    counts = _count_classes(subject, "train")
     few = {name: count for name, count in counts.items() if count < _RARE}
     mean = sum(counts.values()) / max(len(counts), 1)
     rare = {name: count for name, count in few.items() if count < _RARE_BESIDE * mean}
@@ -81,7 +81,7 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
     weighs them."""
     if subject.recipe.train.get("class_weights") is not None:
         return
-    counts = {name: count for name, count in _counts(subject, "train").items() if count >= _RARE}
+    counts = {name: count for name, count in _count_classes(subject, "train").items() if count >= _RARE}
     if len(counts) < 2:
         return
     most, least = max(counts, key=lambda name: counts[name]), min(counts, key=lambda name: counts[name])
@@ -101,11 +101,11 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
     yield from _doubts(
         subject, "labels-in-one-split", "add such rows to the training set, or correct the spelling of these labels"
     )
-    known = set(_counts(subject, "train"))
+    known = set(_count_classes(subject, "train"))
     if not known:
         return
     for split in subject.classes:
-        own = set(_counts(subject, split))
+        own = set(_count_classes(subject, split))
         if split == "train" or not own:
             continue
         for missing, where, why in (
@@ -125,7 +125,7 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
 @rule("label-spelling", "splits")
 def label_spelling(subject: Subject) -> Iterator[Finding]:
     """Finds classes whose names look alike: see `bertkit.data.tables.classes.look_alikes`."""
-    counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
+    counts = sum((_count_classes(subject, split) for split in subject.classes), Counter[str]())
     same = look_alikes(name for name, _ in counts.most_common())
     if same:
         groups = [", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same]

@@ -52,7 +52,7 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
             by_phase.append((phase.max_seq_length, list(range(first, first + size))))
             first += phase.steps * subject.recipe.train["global_train_batch_size"]
         return sorted(by_phase, reverse=True)
-    return _of_several_lengths(subject.features["train"], size)
+    return _choose_lengths(subject.features["train"], size)
 
 
 def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]]] | None:
@@ -63,7 +63,7 @@ def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]
     if subject.features is not None:
         others = [inputs for name, inputs in subject.features.items() if name != "train" and len(inputs)]
         largest = max(others, key=len, default=None)
-        return None if largest is None else (largest, _of_several_lengths(largest, size))
+        return None if largest is None else (largest, _choose_lengths(largest, size))
     if not subject.examples.evaluation:
         return None
     by_phase, first = [], 0
@@ -73,7 +73,7 @@ def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]
     return ConcatDataset(subject.examples.evaluation), sorted(by_phase, reverse=True)
 
 
-def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
+def _choose_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
     lengths = np.asarray(inputs["length"][:])
     order = np.argsort(lengths, kind="stable")
     ends = {int(share * (len(order) - size)) + size for share in (1.0, 0.5, 0.1)} if len(order) > size else {len(order)}
@@ -95,10 +95,10 @@ def memory(subject: Subject) -> Need:
             subject.teacher_bytes,
         )
     unknown = UNKNOWN_ACTIVATIONS if estimate.activations is None else ""
-    return Need(estimate.total, _available_memory(subject.placement.device), unknown)
+    return Need(estimate.total, _find_available_memory(subject.placement.device), unknown)
 
 
-def _available_memory(device: str) -> int:
+def _find_available_memory(device: str) -> int:
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[1])
     available = psutil.virtual_memory().available
@@ -194,7 +194,7 @@ def saves(subject: Subject) -> int:
     arguments = subject.arguments
     assert arguments is not None
     strategy = str(arguments.save_strategy.value)
-    by_strategy = {"no": 0, "steps": _times(subject, arguments.save_steps), "best": evaluations(subject)}
+    by_strategy = {"no": 0, "steps": _count_times(subject, arguments.save_steps), "best": evaluations(subject)}
     return by_strategy.get(strategy, epochs(subject))
 
 
@@ -211,7 +211,7 @@ def epochs(subject: Subject) -> int:
     return max(1, math.ceil(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
 
 
-def _times(subject: Subject, every: float) -> int:
+def _count_times(subject: Subject, every: float) -> int:
     """Returns how often something happens every so many steps, or shares of all steps, and after the last step."""
     steps = subject.total_steps
     return math.ceil(steps / (every if every >= 1 else max(1, math.ceil(every * steps)))) if every else 1
@@ -226,7 +226,7 @@ def evaluations(subject: Subject) -> int:
         return 0
     if strategy == "epoch":
         return epochs(subject)
-    return _times(subject, arguments.eval_steps or arguments.logging_steps)
+    return _count_times(subject, arguments.eval_steps or arguments.logging_steps)
 
 
 def held_out(subject: Subject) -> list[int]:
@@ -248,12 +248,12 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
         return None, f"the run has {subject.num_processes} processes, and one was measured"
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
-    training, evaluation = _training_seconds(subject, trial), _evaluation_seconds(subject, trial)
+    training, evaluation = _estimate_training(subject, trial), _estimate_evaluations(subject, trial)
     training *= subject.models
-    return training + evaluation + saves(subject) * _checkpoint_seconds(subject), ""
+    return training + evaluation + saves(subject) * _estimate_checkpoint(subject), ""
 
 
-def _training_seconds(subject: Subject, trial: Trial) -> float:
+def _estimate_training(subject: Subject, trial: Trial) -> float:
     trainer, placement, steps = subject.trainer, subject.placement, subject.total_steps
     others = steps * trial.optimizer_seconds + trial.start_seconds
     if subject.features is None:
@@ -274,7 +274,7 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     return sum(of_batches) * steps / accumulated + before + others
 
 
-def _evaluation_seconds(subject: Subject, trial: Trial) -> float:
+def _estimate_evaluations(subject: Subject, trial: Trial) -> float:
     """Estimates the evaluations during and after the training, and the predictions."""
     speed, arguments = trial.evaluation, subject.arguments
     if speed is None:
@@ -287,22 +287,22 @@ def _evaluation_seconds(subject: Subject, trial: Trial) -> float:
         batches = [number / size for number in held_out(subject)]
         shares = [phase.steps / subject.total_steps for phase in subject.examples.phases]
         parts = [times * share * number for share, number in zip(shares, batches, strict=True)]
-        return sum(_products(speed, lengths, parts)) + at_the_end * batches[-1] * speed.of(lengths[-1])
+        return sum(_multiply(speed, lengths, parts)) + at_the_end * batches[-1] * speed.of(lengths[-1])
     total = 0.0
     for name, inputs in subject.features.items():
         if name == "train" or not len(inputs):
             continue
         lengths = -np.sort(-np.asarray(inputs["length"][:]))  # the order of an evaluation
         heads, rows = lengths[::size], np.diff([*range(0, len(lengths), size), len(lengths)]) / size
-        total += (times + at_the_end if name == "validation" else 1) * sum(_products(speed, heads, rows))
+        total += (times + at_the_end if name == "validation" else 1) * sum(_multiply(speed, heads, rows))
     return total
 
 
-def _products(speed: Speed, lengths: Iterable[float], numbers: Iterable[float]) -> list[float]:
+def _multiply(speed: Speed, lengths: Iterable[float], numbers: Iterable[float]) -> list[float]:
     return [speed.of(length) * number for length, number in zip(lengths, numbers, strict=True)]
 
 
-def _checkpoint_seconds(subject: Subject) -> float:
+def _estimate_checkpoint(subject: Subject) -> float:
     """Estimates the duration of a checkpoint by writing and hashing a temporary file, as a run does."""
     size = checkpoint_size(subject)
     content = np.random.default_rng(0).bytes(min(size, _MEASURED_BYTES))

@@ -38,7 +38,8 @@ def empty_text(subject: Subject) -> Iterator[Finding]:
         if rows:
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts, 'has', 'have')} a text without visible characters; this is the first",
+                f"{_describe_share(len(rows), texts, 'has', 'have')} a text without visible characters; this is the "
+                "first",
                 "remove these rows, or complete their texts",
             )
 
@@ -57,7 +58,7 @@ def one_word_text(subject: Subject) -> Iterator[Finding]:
                 level = warning if len(rows) > _ONE_WORD * len(values) else note
                 yield level(
                     texts.place(rows[0]),
-                    f"{_share(len(rows), texts, 'has', 'have')} one word in {column}; the first is "
+                    f"{_describe_share(len(rows), texts, 'has', 'have')} one word in {column}; the first is "
                     f"{values[rows[0]].strip()!r}",
                     "check that this is the column to read, and that its texts are complete",
                 )
@@ -103,8 +104,8 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
             named = ", ".join(f"{count} × U+{ord(sign):04X}" for sign, count in signs.most_common(3))
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}), which "
-                "the tokenizer removes; this is the first",
+                f"{_describe_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}), "
+                "which the tokenizer removes; this is the first",
                 "convert the source to UTF-8 again, or remove these characters",
             )
 
@@ -123,8 +124,8 @@ def mojibake(subject: Subject) -> Iterator[Finding]:
             sign = next(place for place, sign in enumerate(text) if not sign.isascii())
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first has "
-                f"{text[max(0, sign - 20) : sign + 20].strip()!r}",
+                f"{_describe_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first "
+                f"has {text[max(0, sign - 20) : sign + 20].strip()!r}",
                 "read the source in its own encoding and write UTF-8; the Python library ftfy repairs most such texts",
             )
 
@@ -138,7 +139,7 @@ def id_column(subject: Subject) -> Iterator[Finding]:
             if len(matching) > _SHARE_OF_IDENTIFIERS * len(values):
                 yield warning(
                     f"{texts.name}, column {column}",
-                    f"{_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
+                    f"{_describe_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
                     f"{matching[0].strip()[:40]!r}",
                     "give the column of the text with --text-column",
                 )
@@ -159,10 +160,10 @@ def leak(subject: Subject) -> Iterator[Finding]:
                 f"the column has {different} different values, and each of them has one label",
                 "check that the column holds the text, and not a copy of the label",
             )
-    yield from _leaking_words(list(texts.rows()), labels)
+    yield from _find_leaking_words(list(texts.rows()), labels)
 
 
-def _leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iterator[Finding]:
+def _find_leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iterator[Finding]:
     sizes = Counter(labels)
     having: Counter[str] = Counter()
     by_class: Counter[tuple[str, str]] = Counter()
@@ -183,7 +184,7 @@ def _leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iter
             )
 
 
-def _share(count: int, texts: Texts, singular: str, plural: str) -> str:
+def _describe_share(count: int, texts: Texts, singular: str, plural: str) -> str:
     """Returns how many of the texts they are, and the verb that follows."""
     total = len(next(iter(texts.columns.values())))
     return f"{count:,} of {total:,} texts ({100 * count / total:.1f} %) {inflected(count, singular, plural)}"

@@ -38,7 +38,7 @@ def casing(subject: Subject) -> Iterator[Finding]:
     tokenizer = subject.tokenizer
     both = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("ABE Abe", "abe abe")]
     if both[0] == both[1]:  # the tokenizer maps upper case to lower case
-        yield from _lost_case(subject)
+        yield from _find_lost_case(subject)
         return
     upper = sum(count for word, count in words.items() if word != word.lower())
     if upper <= _LOWER_CASED * total:
@@ -50,7 +50,7 @@ def casing(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _lost_case(subject: Subject) -> Iterator[Finding]:
+def _find_lost_case(subject: Subject) -> Iterator[Finding]:
     """Finds labels that depend on upper case, which an uncased vocabulary removes."""
     if subject.task is None or "train" not in (subject.splits or {}):
         return
@@ -137,13 +137,13 @@ def new_head(subject: Subject) -> Iterator[Finding]:
     after = subject.task.config().get("id2label", {}).values()
     yield warning(
         "model.name_or_path",
-        f"{subject.checkpoint} was fine-tuned with a head of this kind, for the labels {_few(before)}; the run has "
-        f"the labels {_few([str(name) for name in after])}, so the head is initialized at random",
+        f"{subject.checkpoint} was fine-tuned with a head of this kind, for the labels {_name_few(before)}; the run "
+        f"has the labels {_name_few([str(name) for name in after])}, so the head is initialized at random",
         "use the label names of the checkpoint to keep its head, or the checkpoint it was fine-tuned from",
     )
 
 
-def _few(names: list[str]) -> str:
+def _name_few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 

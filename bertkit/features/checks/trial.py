@@ -143,9 +143,9 @@ def make_trial(
     rows = [row for _, examples in batches for row in np.resize(np.asarray(examples), size).tolist()]
     watch = _Stopwatch(len(batches))
     subset = Subset(trainer.train_dataset, rows * _MOST_ROUNDS)
-    measured = trainer.for_other_rows(subset, _few_steps(trainer.args, len(batches) * _MOST_ROUNDS), [watch])
+    measured = trainer.for_other_rows(subset, _shorten_training(trainer.args, len(batches) * _MOST_ROUNDS), [watch])
     measured.remove_callback(Progress)
-    before = _running_and_waiting()
+    before = _measure_threads()
     with trainer.speed_ups.applied(trainer.model), without_library_bars():
         measured.train()
         evaluation = None
@@ -158,7 +158,7 @@ def make_trial(
                 evaluate = partial(measured.evaluation_loop, loader, "check", False)
                 seconds.append(_time_repeatedly(evaluate, _REPEATED_SECONDS / len(of_evaluation)))
             evaluation = Speed(tuple(length for length, _ in reversed(of_evaluation)), np.array([seconds[::-1]]))
-    after, waiting = _running_and_waiting(), None
+    after, waiting = _measure_threads(), None
     if before is not None and after is not None:
         running, waited = after - before
         waiting = float(np.clip(waited / max(running + waited, 1), 0, 1))
@@ -190,7 +190,7 @@ def _time_repeatedly(compute: Callable[[], Any], least: float) -> float:
     return (time.perf_counter() - begun) / times
 
 
-def _few_steps(arguments: TrainingArguments, steps: int) -> TrainingArguments:
+def _shorten_training(arguments: TrainingArguments, steps: int) -> TrainingArguments:
     """Returns the arguments of a training of some steps of one micro-batch, which only trains."""
     changes = {
         "max_steps": steps,
@@ -214,7 +214,7 @@ def _wait_for_device() -> None:
         torch.cuda.synchronize()
 
 
-def _running_and_waiting() -> np.ndarray | None:
+def _measure_threads() -> np.ndarray | None:
     """Returns the nanoseconds in which the threads of this process ran and waited for a core, (2,); None if unknown.
 
     Linux has them in ``/proc/self/task/N/schedstat``.

@@ -94,7 +94,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     texts = text_numbers(loaded, split.examples)
     order = np.argsort(of_each, kind="stable")
     examples = ColumnsOf(split.select(order.tolist()).examples)
-    return Labelled(kind, examples, of_each[order], texts[order], split.source, _command(recipe, overrides))
+    return Labelled(kind, examples, of_each[order], texts[order], split.source, _write_command(recipe, overrides))
 
 
 def recipe_name(task: str) -> str:
@@ -110,7 +110,7 @@ def recipe_name(task: str) -> str:
     return names[task]
 
 
-def _command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
+def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
     words = ["finetune"]
     words += ["glue", "--task", recipe.name.removeprefix(_GLUE)] if recipe.name.startswith(_GLUE) else [recipe.kind]
     if recipe.name not in (recipe.kind, f"finetune/{recipe.kind}", f"finetune/glue/{words[-1]}"):

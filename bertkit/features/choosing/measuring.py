@@ -94,7 +94,7 @@ def measure(
         perplexity_high=None,
         no_perplexity=reason,
         parameters=sum(parameter.numel() for parameter in encoder.model.parameters()),
-        bytes=_size_of_weights(checkpoint.name),
+        bytes=_measure_weights(checkpoint.name),
         milliseconds=1000 * min(seconds) / len(timed),
     )
     return Measured(candidate, metric, system, guess, logs)
@@ -170,7 +170,7 @@ def _guess(usual: tuple[str, object] | None, metric: str, measure: Measure, refe
     )
 
 
-def _size_of_weights(name: str) -> int | None:
+def _measure_weights(name: str) -> int | None:
     """Returns the size of the weights of a checkpoint on disk; None if they are not found."""
     folder = Path(name)
     if not folder.is_dir():

@@ -264,9 +264,9 @@ def _draw_scores(choice: Choice) -> dict[str, Any]:
     }
     return {
         "scores": [_mark(each.score, each.low, each.high, "{:.3f}".format, place) for each in scores],
-        "score_ticks": [(place(value), f"{value:.2f}") for value in _ticks(low, high)],
+        "score_ticks": [(place(value), f"{value:.2f}") for value in _place_ticks(low, high)],
         "layers": lines_of,
-        "layer_ticks": [(height(value), f"{value:.2f}") for value in _ticks(low, high)],
+        "layer_ticks": [(height(value), f"{value:.2f}") for value in _place_ticks(low, high)],
         "most_layers": most_layers,
     }
 
@@ -291,7 +291,7 @@ def _draw_perplexities(candidates: Sequence[Candidate]) -> dict[str, Any]:
     }
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _place_ticks(low: float, high: float) -> list[float]:
     """Returns multiples of a quarter of a power of ten between both ends, four to eleven of them."""
     step = 10 ** math.floor(math.log10(high - low)) / 4
     step *= 2 if high - low > 2 * 4 * step else 1

@@ -159,7 +159,7 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     first_half = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
     whole = {name: values[0].tolist() for name, values in pieces.batch(network).items()}
     both = padded([whole, {name: first_half[name] for name in whole}], network.tokenizer, list(whole))
-    of_both = _weights(network, network.on_device(both), len(pieces.ids))
+    of_both = _compute_weights(network, network.on_device(both), len(pieces.ids))
     weights = of_both[0]
     separators = np.isin(pieces.ids, [id for id in (network.tokenizer.sep_token_id,) if id is not None])
     measures = measure_heads(weights, separators)
@@ -174,7 +174,7 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
     return Attention(pieces.labels(), weights, measures, name_heads(measures), padding)
 
 
-def _weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
+def _compute_weights(network: Network, batch: Mapping[str, Tensor], length: int) -> np.ndarray:
     """Returns the attention to a batch, (B, L, A, S, S) float32."""
     import torch
 

@@ -33,7 +33,7 @@ def _(
     features = task.encode(examples, network.tokenizer)
     logits = one_array(network.outputs(features))
     prediction = task_inference(task).format_prediction(task.decode(logits, features, examples)[0])
-    chosen = _ids_of_labels(task, logits, label)
+    chosen = _choose_labels(task, logits, label)
     row = features["input_ids"][0]
     rows = row if task.data.long_text == "chunk" else [row]
     number, note = number_of_window(window, len(rows)), ""
@@ -52,11 +52,11 @@ def _(
             "default the one with the largest output for the label"
         )
     pieces = pieces_like(network, texts, rows[number], number)
-    targets = _targets(task, logits[number], chosen)
+    targets = _make_targets(task, logits[number], chosen)
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), note=note)
 
 
-def _ids_of_labels(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
+def _choose_labels(task: TextClassification, logits: np.ndarray, label: str | None) -> list[int]:
     """Returns the ids of the given label, or of the predicted ones; logits are (1, C)."""
     if task.problem_type == "regression":
         if label is not None:
@@ -72,7 +72,7 @@ def _ids_of_labels(task: TextClassification, logits: np.ndarray, label: str | No
     return [int(task.predicted(logits)[0])]
 
 
-def _targets(task: TextClassification, logits: np.ndarray, chosen: Sequence[int]) -> list[Target]:
+def _make_targets(task: TextClassification, logits: np.ndarray, chosen: Sequence[int]) -> list[Target]:
     """Returns the numbers of an input that are attributed: those of chosen labels, from its logits (C,)."""
     if task.problem_type == "regression":
         name = str(task.settings.label_column or "score")

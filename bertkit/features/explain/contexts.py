@@ -173,7 +173,7 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
             f"{file}: {counted(len(found), 'occurrence')} of {word!r} as a word; expected three or more, in the part "
             f"of a text that {network.name} reads"
         )
-    vectors = np.stack(_vectors(network, [(pieces, start, end) for _, pieces, start, end in found]), axis=1)
+    vectors = np.stack(_compute_vectors(network, [(pieces, start, end) for _, pieces, start, end in found]), axis=1)
     of_words = None if labels is None else [labels[number] for number, *_ in found]
     return WordContexts(
         network.name,
@@ -215,7 +215,7 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
     return texts, list(map(str, labels))
 
 
-def _vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:
+def _compute_vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:
     """Returns the mean vector of each occurrence's tokens in each layer, N of (L + 1, H) float32."""
     texts: list[Pieces] = []
     places: list[list[tuple[int, int]]] = []
@@ -269,12 +269,12 @@ def describe_layer(vectors: np.ndarray, labels: Sequence[str] | None, texts: np.
         others = ~np.eye(len(labels), dtype=bool)
         within = float(cosines[same & others].mean()) if (same & others).any() else None
         between = float(cosines[~same].mean()) if (~same).any() else None
-        accuracy = _probe(vectors, labels, texts)
+        accuracy = _fit_probe(vectors, labels, texts)
     variance = (float(values[0] ** 2 / total), float(values[1] ** 2 / total))
     return LayerOfContexts(points, variance, cosines, within, between, accuracy)
 
 
-def _probe(vectors: np.ndarray, labels: Sequence[str], texts: np.ndarray) -> float | None:
+def _fit_probe(vectors: np.ndarray, labels: Sequence[str], texts: np.ndarray) -> float | None:
     """Returns the accuracy of a logistic regression for the label, cross-validated with all of a text in one fold; None
     if a label has fewer than two texts."""
     from sklearn.linear_model import LogisticRegression

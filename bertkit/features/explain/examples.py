@@ -181,19 +181,22 @@ def show_examples(
     if not names_store([str(corpus)]):
         raise DataError(f"{corpus}: no token store; build one with bertkit corpus build")
     first = phase * EPOCHS_OF_A_PHASE  # as in a run, so that masks differ from phase to phase
-    store, tokenizer, now = _examples_of(corpus, recipe, first + epoch, phase)
+    store, tokenizer, now = _open_examples(corpus, recipe, first + epoch, phase)
     size = len(now)
     if example >= size:
         raise RecipeError(f"example {example}: epoch {epoch} has examples 0 to {size - 1}")
-    after = _of_epoch(now.view, now.vocabulary, now.data, first + epoch + 1)
+    after = _make_epoch(now.view, now.vocabulary, now.data, first + epoch + 1)
     starts = after.segments(range(len(after)))[:, 0]
     nearest = int(abs(starts - now.segments([example])[0, 0]).argmin())
-    chosen = [_example(now, store, tokenizer, epoch, example), _example(after, store, tokenizer, epoch + 1, nearest)]
+    chosen = [
+        _read_example(now, store, tokenizer, epoch, example),
+        _read_example(after, store, tokenizer, epoch + 1, nearest),
+    ]
     number = min(size, _COUNTED)
     batch = now.__getitems__(range(number))
     is_predicted = batch["labels"] != IGNORE_INDEX
     ids = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)[is_predicted]
-    kinds = _kinds(ids, batch["labels"][is_predicted], now.vocabulary.mask_token_id)
+    kinds = _tell_kinds(ids, batch["labels"][is_predicted], now.vocabulary.mask_token_id)
     return SeenExamples(
         store=str(corpus),
         phase=phase,
@@ -207,7 +210,7 @@ def show_examples(
     )
 
 
-def _examples_of(
+def _open_examples(
     corpus: str | Path, recipe: str | Path | Mapping[str, Any] | Recipe | None, epoch: int, phase: int
 ) -> tuple[TokenStore, Any, PretrainingExamples]:
     """Returns a store, its tokenizer, and the examples of an epoch, numbered over all phases of a run."""
@@ -225,22 +228,24 @@ def _examples_of(
     objective, seed = settings.task.pair_objective, settings.train["seed"]
     text = load_corpus(settings.data, tokenizer, seed, cache_folder(), store=store, pair_objective=objective)
     data = settings.data.examples(lengths[phase][0], seed, objective)
-    return store, tokenizer, _of_epoch(text.train, Vocabulary.of(tokenizer), data, epoch)
+    return store, tokenizer, _make_epoch(text.train, Vocabulary.of(tokenizer), data, epoch)
 
 
-def _of_epoch(view: Any, vocabulary: Vocabulary, data: PretrainingData, epoch: int) -> PretrainingExamples:
+def _make_epoch(view: Any, vocabulary: Vocabulary, data: PretrainingData, epoch: int) -> PretrainingExamples:
     """Returns the examples of an epoch, in the order of training."""
     one = PretrainingExamples(view, vocabulary, data, 1, first_epoch=epoch)
     # The number of examples bounds their numbers only: each is a function of seed, epoch and number.
     return PretrainingExamples(view, vocabulary, data, one.examples_per_epoch, first_epoch=epoch)
 
 
-def _kinds(input_ids: Any, labels: Any, mask: int) -> np.ndarray:
+def _tell_kinds(input_ids: Any, labels: Any, mask: int) -> np.ndarray:
     """Returns the kind of each predicted token, given its id in the input and the true one."""
     return np.where(input_ids == labels, "kept", np.where(input_ids == mask, "masked", "replaced"))
 
 
-def _example(examples: PretrainingExamples, store: TokenStore, tokenizer: Any, epoch: int, number: int) -> SeenExample:
+def _read_example(
+    examples: PretrainingExamples, store: TokenStore, tokenizer: Any, epoch: int, number: int
+) -> SeenExample:
     arrays = examples[number]
     length = int(arrays["attention_mask"].sum())
     ids = arrays["input_ids"][:length]
@@ -260,7 +265,7 @@ def _example(examples: PretrainingExamples, store: TokenStore, tokenizer: Any, e
         kind, true = "" if is_text[position] else "special", ""
         if position in truth:
             label = truth[position]
-            kind = str(_kinds(ids[position], np.int64(label), examples.vocabulary.mask_token_id))
+            kind = str(_tell_kinds(ids[position], np.int64(label), examples.vocabulary.mask_token_id))
             true = tokenizer.convert_ids_to_tokens(label)
         tokens.append(SeenToken(piece, int(arrays["token_type_ids"][position]), kind, true))
     return SeenExample(
@@ -269,12 +274,12 @@ def _example(examples: PretrainingExamples, store: TokenStore, tokenizer: Any, e
         arrays,
         tokens,
         int(arrays["next_sentence_label"]) if "next_sentence_label" in arrays else None,
-        _document(store, a_start),
-        _document(store, b_start) if b_end > b_start else None,
+        _find_document(store, a_start),
+        _find_document(store, b_start) if b_end > b_start else None,
     )
 
 
-def _document(store: TokenStore, token: int) -> int:
+def _find_document(store: TokenStore, token: int) -> int:
     """Returns the number of the document that has a token."""
     sentence = int(store.sentence_offsets.searchsorted(token, side="right")) - 1
     return int(store.document_offsets.searchsorted(sentence, side="right")) - 1

@@ -85,7 +85,7 @@ class Filling:
 
 def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     """Masks each word of several texts in turn; CheckpointError if the checkpoint predicts no masked tokens."""
-    filler = _mask_filler(network)
+    filler = _make_filler(network)
     words = [MaskedWord(number, word.start, word.end) for number, text in enumerate(texts) for word in text.words]
     encoded = [{"input_ids": text.ids.tolist(), "token_type_ids": text.segments.tolist()} for text in texts]
     predicted = iter(filler.predict_words(encoded, words, _BEST))
@@ -98,7 +98,7 @@ def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
     return filled
 
 
-def _mask_filler(network: Network) -> MaskFiller:
+def _make_filler(network: Network) -> MaskFiller:
     """Returns the masked language model of a network; CheckpointError unless it predicts masked tokens."""
     head = None if network.task is None else type(network.model).__name__
     check_fills(network.name, network.model.config, network.tokenizer, head)
@@ -196,7 +196,7 @@ def rank_texts(network: Network, texts: str | Path | Sequence[str]) -> Ranking:
         lines = list_of_texts(texts)
     if not lines:
         raise DataError(f"{texts if isinstance(texts, (str, Path)) else 'texts'}: no text; give one or more")
-    filled = fillings(network, _all_pieces(network, lines))
+    filled = fillings(network, _cut_texts(network, lines))
     scores = [(text, each.perplexity, each.log_likelihood) for text, each in zip(lines, filled, strict=True)]
     return Ranking(network.name, sorted(scores, key=lambda score: score[1]))
 
@@ -210,13 +210,13 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
     """
     table = read_table(file)
     good, bad = (texts_of_column(table, name) for name in ("good", "bad"))
-    filled = [each.log_likelihood for each in fillings(network, _all_pieces(network, [*good, *bad]))]
+    filled = [each.log_likelihood for each in fillings(network, _cut_texts(network, [*good, *bad]))]
     return MinimalPairs(network.name, list(zip(good, bad, filled[: len(good)], filled[len(good) :], strict=True)))
 
 
-def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
+def _cut_texts(network: Network, texts: Sequence[str]) -> list[Pieces]:
     """Cuts texts into pieces."""
-    _mask_filler(network)  # before anything is cut
+    _make_filler(network)  # before anything is cut
     every = []
     for number, text in enumerate(texts, start=1):
         pieces = pieces_of(network, [text], name=f"text {number}")
@@ -281,7 +281,7 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
             f"{network.name}: it was fine-tuned ({network.task.name}) and has no head for the next sentence; give a "
             "pre-trained checkpoint"
         )
-    objective, probability = _pair_probability(network, pieces)
+    objective, probability = _score_pair(network, pieces)
     if len(pieces.texts) < 2:
         raise DataError("give a second text to see whether it follows the first")
     lines = [] if sentences is None else split_lines(read_text(sentences))
@@ -291,11 +291,11 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
     others = others[:: max(1, len(others) // _OTHERS)][:_OTHERS]
     first, second = pieces.texts
     changed = [(second, first), *((first, other) for other in others)]
-    swapped, *of_others = (_pair_probability(network, pieces_of(network, pair))[1] for pair in changed)
+    swapped, *of_others = (_score_pair(network, pieces_of(network, pair))[1] for pair in changed)
     return NextSentence(objective, probability, swapped, list(zip(others, of_others, strict=True)))
 
 
-def _pair_probability(network: Network, pieces: Pieces) -> tuple[Literal["next", "order"], float]:
+def _score_pair(network: Network, pieces: Pieces) -> tuple[Literal["next", "order"], float]:
     """Returns the objective of the head for pairs, and the probability that it holds; CheckpointError without one."""
     import torch
 

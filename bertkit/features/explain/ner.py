@@ -51,7 +51,7 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     numbers = numbers or [number for number, row in window_of.items() if row == window]
     if not numbers:
         raise DataError(f"window {window}: it tags no word; choose another window")
-    pieces = _pieces(network, texts, tokens, features, window)
+    pieces = _find_pieces(network, texts, tokens, features, window)
     word_at = {int(features["word_ids"][window][word.start]): word for word in pieces.words}
 
     def target(number: int, word: Word) -> Target:
@@ -71,7 +71,7 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch))
 
 
-def _pieces(network: Network, texts: Sequence[str], tokens: Sequence[str], features: Any, window: int) -> Pieces:
+def _find_pieces(network: Network, texts: Sequence[str], tokens: Sequence[str], features: Any, window: int) -> Pieces:
     """Returns the pieces of a window: all of its words, also those that are tagged in another one."""
     lengths = np.array([len(pieces) for pieces in word_pieces([tokens], network.tokenizer)[0]])
     ends = lengths.cumsum()

@@ -45,7 +45,7 @@ def _(
         raise DataError("the tokenizer leaves nothing of the context; give one with at least one word")
     row, start, end = _place(features, decoded.spans[0].start, decoded.spans[0].end, outputs)
     starts, ends = features["char_starts"][row], features["char_ends"][row]
-    pieces = _pieces(network, texts, features, row, chosen if note else row, count)
+    pieces = _find_pieces(network, texts, features, row, chosen if note else row, count)
     first = features["context_begin"][row]
     probabilities = [softmax(each[row : row + 1, : len(pieces.ids)])[0] for each in outputs]
 
@@ -72,7 +72,7 @@ def _(
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), curve, note)
 
 
-def _pieces(network: Network, texts: Sequence[str], features: Any, row: int, window: int, windows: int) -> Pieces:
+def _find_pieces(network: Network, texts: Sequence[str], features: Any, row: int, window: int, windows: int) -> Pieces:
     """Returns the pieces of a window: the question, which may be cut, and a part of the context."""
     ids, form = features["input_ids"][row], pair_form(network.tokenizer)
     begin = features["context_begin"][row]

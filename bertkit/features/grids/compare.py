@@ -62,7 +62,7 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     faults: list[str] = []
     for place in systems:
         with noted(faults, BertkitError):
-            sides.append(_system(Path(place)))
+            sides.append(_read_system(Path(place)))
     raise_all(faults)
     tables = [each for each in sides if isinstance(each, Table)]
     runs = [each for each in sides if isinstance(each, System)]
@@ -77,18 +77,18 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
         problem, reason = infer_problem(tables[0], _GOLD, ("--metric accuracy", "--metric pearson"))
         has_numbers = problem == "regression"
         note = f"{tables[0].source}: {_GOLD!r} has numbers, {reason}" if has_numbers else ""
-    results = compare_systems(_of_numbers(sides) if has_numbers else _of_classes(sides, metric), metric)
+    results = compare_systems(_read_numbers(sides) if has_numbers else _read_classes(sides, metric), metric)
     return dataclasses.replace(results, notes=(*results.notes, note)) if note else results
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------
 
 
-def _system(place: Path) -> System | Table:
+def _read_system(place: Path) -> System | Table:
     if not place.exists():
         raise DataError(f"{place}: does not exist; give a run directory, a grid, or a file of predictions")
     if place.is_file() and is_table(place):
-        return _table(place)
+        return _read_predictions(place)
     if not (place / GRID_FILE).is_file():
         return system_of(str(place), [outcome_of(place)])
     definition = read(place)
@@ -115,24 +115,24 @@ def _system(place: Path) -> System | Table:
     ]
     return dataclasses.replace(
         of_folds[0],
-        runs=[_chain(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
-        references=_chain([fold.references for fold in of_folds]),
-        digests=_chain([fold.digests or [] for fold in of_folds]),
+        runs=[_join_parts(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
+        references=_join_parts([fold.references for fold in of_folds]),
+        digests=_join_parts([fold.digests or [] for fold in of_folds]),
         same_texts=np.concatenate(texts),
-        places=_chain([fold.places for fold in of_folds]),
+        places=_join_parts([fold.places for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
         notes=tuple(limits(results)),
     )
 
 
-def _chain(parts: Sequence[Sequence[Any]]) -> list[Any]:
+def _join_parts(parts: Sequence[Sequence[Any]]) -> list[Any]:
     return [each for part in parts for each in part]
 
 
 # ---- files of predictions -------------------------------------------------------------------------------------------
 
 
-def _table(place: Path) -> Table:
+def _read_predictions(place: Path) -> Table:
     """Reads a file of predictions."""
     table = read_table(place)
     columns = table.select(_PREDICTION, _GOLD)
@@ -147,28 +147,30 @@ def _table(place: Path) -> Table:
     return table
 
 
-def _columns(system: System | Table) -> list[Sequence[Any]]:
+def _list_values(system: System | Table) -> list[Sequence[Any]]:
     """Returns the predictions of each run of a system, and the references, as plain data."""
     if isinstance(system, Table):
         return [system.columns[_PREDICTION], system.columns[_GOLD]]
     return [system.to_labels(values) for values in (*system.runs, system.references)]
 
 
-def _as_file(
+def _replace_values(
     system: System | Table, columns: Sequence[Sequence[Any]], measure: Any, terms: Any, main_metric: str
 ) -> System:
     """Returns a system with other predictions and references: ``columns`` of each run, and of the references."""
     *runs, gold = columns
     if isinstance(system, Table):
         places = [f"{system.unit} {number}" for number in system.numbers_of_rows]
-        notes = collapse_notes(system.source, [collapse_of(*(map(decision, values) for values in _columns(system)))])
+        notes = collapse_notes(
+            system.source, [collapse_of(*(map(decision, values) for values in _list_values(system)))]
+        )
         return System(system.source, runs, gold, measure, terms, main_metric, list, places=places, notes=notes)
     return System(system.name, runs, gold, measure, terms, main_metric, list, notes=system.notes)
 
 
-def _of_numbers(systems: Sequence[System | Table]) -> list[System]:
+def _read_numbers(systems: Sequence[System | Table]) -> list[System]:
     """Returns systems whose predictions and references are floats."""
-    columns = [[list(map(to_number, values)) for values in _columns(each)] for each in systems]
+    columns = [[list(map(to_number, values)) for values in _list_values(each)] for each in systems]
     raise_listed(
         [
             f"{each.place(row)}: {name!r} is {shown(each.columns[name][row])}; expected a number"
@@ -185,17 +187,17 @@ def _of_numbers(systems: Sequence[System | Table]) -> list[System]:
         return {name: values[name] for name in _OF_NUMBERS}
 
     pairs = zip(systems, columns, strict=True)
-    return [_as_file(each, numbers, measure, terms_of, _OF_NUMBERS[0]) for each, numbers in pairs]
+    return [_replace_values(each, numbers, measure, terms_of, _OF_NUMBERS[0]) for each, numbers in pairs]
 
 
-def _of_classes(systems: Sequence[System | Table], metric: str | None) -> list[System]:
+def _read_classes(systems: Sequence[System | Table], metric: str | None) -> list[System]:
     """Returns systems whose predictions and references are names of classes; ``1.0`` is ``1`` if all are whole numbers.
 
     Raises:
         DataError: a prediction is no number though all references are, and ``metric`` does not say that these are
             classes; the message lists the places.
     """
-    texts = [[list(map(str, values)) for values in _columns(each)] for each in systems]
+    texts = [[list(map(str, values)) for values in _list_values(each)] for each in systems]
     are_numbers = all(map(_is_number, texts[0][-1]))
     if metric is None and are_numbers:
         raise_listed(
@@ -222,7 +224,7 @@ def _of_classes(systems: Sequence[System | Table], metric: str | None) -> list[S
         return mean_terms(are_right(predictions, references))
 
     pairs = zip(systems, named, strict=True)
-    return [_as_file(each, columns, measure, terms, _OF_CLASSES[0]) for each, columns in pairs]
+    return [_replace_values(each, columns, measure, terms, _OF_CLASSES[0]) for each, columns in pairs]
 
 
 def _is_number(text: str) -> bool:

@@ -136,7 +136,7 @@ def finetune_glue(
         if not is_finished(output_dir / name):
             load_splits(task_of_recipe(recipes[name]))  # reads its data
 
-    _for_each(tasks, check_run)
+    _call_for_each(tasks, check_run)
     for number, (name, recipe) in enumerate(recipes.items(), start=1):
         folder = output_dir / name
         if is_finished(folder):
@@ -191,15 +191,15 @@ def finetune_glue_grid(
     folder = Path(output_dir)
     check_contents(folder, (*_own_entries(), GRID_FILE, RUNS))
     values = all_values(overrides, model, data_dir)
-    prepared = _for_each(
+    prepared = _call_for_each(
         tasks, lambda name: prepare(GLUE + name, folder / name, grid, search, trials, seeds, folds, values)
     )
     grids = {name: each.run(worker) for name, each in prepared.items()}
     means = [100 * row.mean for each in grids.values() if (row := each.best_setting) and row.mean is not None]
     places = [folder / name / BEST for name, each in grids.items() if each.best is not None]
-    runs = _earlier(folder, tasks, BEST) | {place: load_recipe(place / "recipe.yaml") for place in places}
+    runs = _find_earlier(folder, tasks, BEST) | {place: load_recipe(place / "recipe.yaml") for place in places}
     average = mean(means) if len(means) == len(grids) else None
-    results = GlueGridResults(folder, grids, average, *_submission(runs, folder))
+    results = GlueGridResults(folder, grids, average, *_write_submission(runs, folder))
     with grid_lock(folder):
         _write(runs, folder, asdict(results))
     return results
@@ -215,7 +215,7 @@ def _own_entries() -> list[str]:
     return [*recipes_in(GLUE), RESULTS, SUBMISSION]
 
 
-def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:
+def _call_for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:
     """Calls a function with the name of each task, and returns its results by task."""
     results, faults = {}, []
     for name in tasks:
@@ -231,10 +231,10 @@ def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[st
 
 def _runs(recipes: Mapping[str, Recipe], output_dir: Path) -> dict[Path, Recipe]:
     """Returns the runs of a folder with their recipes: those of a call, and finished ones of earlier calls."""
-    return _earlier(output_dir, recipes) | {output_dir / name: recipe for name, recipe in recipes.items()}
+    return _find_earlier(output_dir, recipes) | {output_dir / name: recipe for name, recipe in recipes.items()}
 
 
-def _earlier(output_dir: Path, tasks: Container[str], inner: str = "") -> dict[Path, Recipe]:
+def _find_earlier(output_dir: Path, tasks: Container[str], inner: str = "") -> dict[Path, Recipe]:
     """Returns the finished runs of other tasks in a folder; ``inner`` is the folder of the run in that of its task."""
     places = [output_dir / name / inner for name in recipes_in(GLUE) if name not in tasks]
     return {place: load_recipe(place / "recipe.yaml") for place in places if is_finished(place)}
@@ -249,14 +249,14 @@ def _read_scores(recipes: Mapping[str, Recipe], output_dir: Path) -> GlueResults
     }
     scores = {name: 100 * main_score(task_of_recipe(recipe), tasks[name]) for name, recipe in recipes.items()}
     collapsed = {name: text for name in recipes if (text := recorded(output_dir / name).get("collapse"))}
-    submission, missing = _submission(_runs(recipes, output_dir), output_dir)
+    submission, missing = _write_submission(_runs(recipes, output_dir), output_dir)
     return GlueResults(output_dir, tasks, scores, mean(scores.values()), submission, missing, collapsed)
 
 
 # ---- the leaderboard ------------------------------------------------------------------------------------------------
 
 
-def _prediction_files(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
+def _find_predictions(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
     """Returns name in the zip file → prediction file, for run directories with their recipes."""
     files: dict[str, Path] = {}
     for folder, recipe in runs.items():
@@ -269,9 +269,9 @@ def _prediction_files(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
     return files
 
 
-def _submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
+def _write_submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
     """Returns the path of the zip file, None without any files for it, and the names that the leaderboard lacks."""
-    files = _prediction_files(runs)
+    files = _find_predictions(runs)
     required = [file for name in recipes_in(GLUE) for file in load_recipe(GLUE + name).task.submission.values()]
     return output_dir / SUBMISSION if files else None, tuple(file for file in required if file not in files)
 
@@ -279,7 +279,7 @@ def _submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | N
 def _write(runs: Mapping[Path, Recipe], output_dir: Path, results: Mapping[str, Any]) -> None:
     """Writes ``glue_results.json``, and the zip file for the leaderboard if there are prediction files."""
     remove_unfinished(output_dir)
-    if files := _prediction_files(runs):
+    if files := _find_predictions(runs):
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
             for file, path in files.items():

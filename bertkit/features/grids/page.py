@@ -74,12 +74,13 @@ def report_grid(grid: str | Path, *, output: str | Path | None = None) -> Path:
     cells = {each.name: [cell.name for cell in definition.cells(each)] for each in settings_of(definition, folder)}
     page = folder / PAGE if output is None else Path(output)
     write_whole(
-        page, render_page("bertkit.features.grids", "grid.html", None, "grid.css", **_content(results, cells, folder))
+        page,
+        render_page("bertkit.features.grids", "grid.html", None, "grid.css", **_draw_content(results, cells, folder)),
     )
     return page
 
 
-def _content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
+def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
     """Returns what the template shows; ``cells`` has the names of the runs of each setting."""
     records = [record for record in results.runs.values() if record.get("score") is not None]
     scores = [record["score"] for record in records]

@@ -137,7 +137,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in ended.items()}
         names = {key.removeprefix("eval_") for record in ended.values() for key in record.get("metrics", ())}
         score_range = score_limits(task.main_metric, names)
-        rows.append(_row(setting, ended, setting.number in pruned, score_range))
+        rows.append(_summarize_setting(setting, ended, setting.number in pruned, score_range))
         unfinished += 0 if setting.number in pruned else len(records) - len(ended)
     # A mean over fewer runs is not comparable: those that are missing diverged, or were pruned.
     most = max((row.n for row in rows), default=0)
@@ -160,7 +160,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         note=f"{note}; {NO_TEST_SET}",
         expected_best=tuple(expected_best(list(means.values()))) if means else (),
         unfinished=unfinished,
-        test={"n": len(tests), **_mean(tests, score_range)} if tests else None,
+        test={"n": len(tests), **_summarize_scores(tests, score_range)} if tests else None,
     )
 
 
@@ -181,7 +181,7 @@ def limits(results: GridResults) -> list[str]:
     return notes
 
 
-def _row(
+def _summarize_setting(
     setting: Setting, records: Mapping[str, Record], pruned: bool, score_range: tuple[float, float]
 ) -> SettingResult:
     scores = [record["score"] for record in records.values() if "score" in record]
@@ -189,7 +189,7 @@ def _row(
         name=setting.name,
         values=dict(setting.values),
         n=len(scores),
-        **_mean(scores, score_range),
+        **_summarize_scores(scores, score_range),
         median=statistics.median(scores) if scores else None,
         min=min(scores, default=None),
         max=max(scores, default=None),
@@ -199,7 +199,7 @@ def _row(
     )
 
 
-def _mean(scores: Sequence[float], score_range: tuple[float, float]) -> dict[str, float | None]:
+def _summarize_scores(scores: Sequence[float], score_range: tuple[float, float]) -> dict[str, float | None]:
     """Returns the mean, standard deviation and 95 % interval of scores of runs, within the range of the score."""
     interval = mean_interval(scores)
     low, high = (

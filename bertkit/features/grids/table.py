@@ -101,15 +101,15 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
             examples; the other formats of `ResultTable.formatted` have a row for each comparison.
     """
     if format != "text":
-        return _comparison_rows(results).formatted(format)
+        return _tabulate(results).formatted(format)
     lines = [results.heading]
     for name, sentences in results.verdicts.items():
         lines += ["", name, *(f"  {sentence}" for sentence in sentences)]
     for each in results.comparisons:
         lines += [
             "",
-            f"A {_scores(each.scores_a)}  {each.a}",
-            f"B {_scores(each.scores_b)}  {each.b}",
+            f"A {_format_scores(each.scores_a)}  {each.a}",
+            f"B {_format_scores(each.scores_b)}  {each.b}",
             *(sentence.replace("? ", "?\n  ", 1) for sentence in (each.models, each.settings)),
         ]
         if (counts := each.agreement) is not None:
@@ -118,11 +118,11 @@ def comparison_table(results: Comparisons, format: Format = "text") -> str:
                 f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
                 f"{counts.neither}; same prediction: {counts.same} of {results.examples}"
             )
-        lines += [*_examples("A", each.only_a), *_examples("B", each.only_b)]
+        lines += [*_format_examples("A", each.only_a), *_format_examples("B", each.only_b)]
     return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
 
 
-def _comparison_rows(results: Comparisons) -> ResultTable:
+def _tabulate(results: Comparisons) -> ResultTable:
     columns: dict[str, list[str]] = {}
     rows: list[dict[str, Any]] = []
     for each in results.comparisons:
@@ -130,8 +130,8 @@ def _comparison_rows(results: Comparisons) -> ResultTable:
         cells = {
             "A": each.a,
             "B": each.b,
-            f"{results.metric} of A": _scores(each.scores_a),
-            f"{results.metric} of B": _scores(each.scores_b),
+            f"{results.metric} of A": _format_scores(each.scores_a),
+            f"{results.metric} of B": _format_scores(each.scores_b),
             "B − A": "undefined" if test.difference is None else f"{test.difference:+.4f}",
             OF_DIFFERENCE: interval_of_test(test),
             "p": p_of_test(test),
@@ -165,7 +165,7 @@ def _mean_of(scores: Sequence[float | None]) -> float | None:
     return mean(defined) if len(defined) == len(scores) else None
 
 
-def _scores(scores: Sequence[float | None]) -> str:
+def _format_scores(scores: Sequence[float | None]) -> str:
     average = _mean_of(scores)
     if average is None:
         return "undefined"
@@ -173,7 +173,7 @@ def _scores(scores: Sequence[float | None]) -> str:
     return f"{average:.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
 
 
-def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _format_examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
         f"only {side} is right: {row['place']}, gold {shown(row['gold'])}, A {shown(row['a'])}, B {shown(row['b'])}"
         for row in rows[:_EXAMPLES]

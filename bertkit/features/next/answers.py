@@ -61,7 +61,7 @@ class Answers:
                 f"{self.path}: lacks the columns {', '.join(PROPOSED)} of rows to label; give a file that `bertkit "
                 "next` has written"
             )
-        self.label = _label_column(table, self._asked[0])
+        self.label = _find_label_column(table, self._asked[0])
         _check_not_proposed(table, "--text-column", self._asked[1])
         own = {name: values for name, values in table.columns.items() if name not in PROPOSED}
         self.texts = text_columns(replace(table, columns=own), self._asked[1], self.label)
@@ -164,7 +164,7 @@ class Answers:
         self.version += 1
 
 
-def _label_column(table: Table, asked: str | None) -> str:
+def _find_label_column(table: Table, asked: str | None) -> str:
     """Returns the column of the labels: as asked, or the one before the guesses, where `bertkit next` writes it."""
     names = list(table.columns)
     if asked is None:

@@ -163,7 +163,7 @@ def _propose(
     predictions = predictor.predict_columns(task.columns_of(table))
     probabilities = np.array([list(each["probabilities"].values()) for each in predictions])  # (U, C)
     proposed = _choose(loaded, task, table, probabilities, labelled, min(rows, len(table)))
-    curve, no_curve = _curve(place, task, probabilities, len(proposed), device)
+    curve, no_curve = _measure_curve(place, task, probabilities, len(proposed), device)
     if target is not None:
         below = [] if labelled is None else rows_of(labelled)
         written = with_equal_columns([*proposed, *below], label)
@@ -201,12 +201,12 @@ def _choose(
         labelled: the rows of the run; None if they are not known.
         number: how many are chosen.
     """
-    vectors = _vectors(loaded, task, task.columns_of(table))
+    vectors = _embed_texts(loaded, task, task.columns_of(table))
     known = vectors[:0]
     if labelled is not None:
         if len(labelled) > _MOST_KNOWN:
             labelled = labelled.part(np.random.default_rng(0).permutation(len(labelled))[:_MOST_KNOWN].tolist())
-        known = _vectors(loaded, task, task.columns_of(labelled))
+        known = _embed_texts(loaded, task, task.columns_of(labelled))
     label, names = str(task.settings.label_column), task.settings.label_names
     chosen, similarities = select_rows(probabilities, vectors, known, number)
     why = reasons(probabilities, similarities, chosen, names)
@@ -219,12 +219,12 @@ def _choose(
     return with_equal_columns(rows, label)
 
 
-def _vectors(encoder: LoadedCheckpoint, task: ClassificationTask, columns: Columns) -> np.ndarray:
+def _embed_texts(encoder: LoadedCheckpoint, task: ClassificationTask, columns: Columns) -> np.ndarray:
     """Returns the vectors of texts, or of pairs both, (N, D)."""
     return np.concatenate([encoder.embed(texts) for texts in texts_of(task, columns).values()], axis=1)
 
 
-def _curve(
+def _measure_curve(
     place: str, task: ClassificationTask, probabilities: np.ndarray, more: int, device: Literal["auto", "cpu"]
 ) -> tuple[LearningCurve | None, str]:
     """Returns the learning curve of a run, or why there is none.
@@ -249,7 +249,7 @@ def _curve(
             return None, why
         # The vectors of the run itself would be too good for its own rows.
         name = str(read_recipe_file(Path(place) / "recipe.yaml")[0]["model"]["name_or_path"])
-        vectors = _vectors(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)
+        vectors = _embed_texts(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)
     except BertkitError as error:
         return None, str(error)
     is_right = outcome.task.predicted(found) == labels

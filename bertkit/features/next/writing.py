@@ -52,7 +52,7 @@ def write_rows(
         OutputError: the file cannot be written, or a text has a character that a workbook cannot have.
     """
     if path.suffix.lower() == _XLSX:
-        write_whole(path, _workbook([flat(row) for row in rows], path, label, texts, names))
+        write_whole(path, _make_workbook([flat(row) for row in rows], path, label, texts, names))
         return
     with writing_rows(path, csv_safe=False, leaves_out_labels=True) as add:
         add([dict(row) for row in rows])
@@ -102,7 +102,7 @@ def _with_label(path: Path, row: int, column: str, label: Any) -> bytes:
     raise OutputError(f"{path}: no sheet has the columns {column!r} and {GUESS!r}")
 
 
-def _workbook(
+def _make_workbook(
     rows: Sequence[Mapping[str, Any]], path: Path, label: str, texts: Sequence[str], names: Sequence[str]
 ) -> bytes:
     """Returns a workbook with a sheet of the rows, whose labels are chosen from a list of the classes."""

@@ -101,11 +101,13 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
     charts = []
     for key in losses:
         curves = {"training": points(history, key), "validation": points(history, f"eval_{key}")}
-        charts.append(_chart(key, readable(key), curves, _limits(key, (), curves), baselines.get(key, {}), phases))
+        charts.append(
+            _draw_curves(key, readable(key), curves, _choose_limits(key, (), curves), baselines.get(key, {}), phases)
+        )
     # One chart of the scores with a known range, and one of each other.
     by_axis: dict[str, dict[str, Limits]] = {}
     for key in sorted(scores, key=lambda key: key != main_metric):
-        limits = _limits(key, scores, {key: points(history, f"eval_{key}")})
+        limits = _choose_limits(key, scores, {key: points(history, f"eval_{key}")})
         of_chart = by_axis.setdefault(key if limits[1] is None else "scores", {})
         if len(of_chart) < _MOST_SCORES:
             of_chart[key] = limits
@@ -115,11 +117,11 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
         lows, highs = zip(*keys.values(), strict=True)
         limits = (min(lows), max(highs)) if None not in (*lows, *highs) else (lows[0], None)
         title = "scores on the validation set" if len(keys) > 1 else readable(next(iter(keys)))
-        charts.append(_chart(name, title, curves, limits, lines, phases))
+        charts.append(_draw_curves(name, title, curves, limits, lines, phases))
     for key in _OPTIMIZER:
-        charts.append(_chart(key, readable(key), {readable(key): points(history, key)}, phases=phases))
+        charts.append(_draw_curves(key, readable(key), {readable(key): points(history, key)}, phases=phases))
     speed = {"tokens per second": throughput(history)}
-    charts.append(_chart("throughput", "throughput in tokens per second", speed, phases=phases))
+    charts.append(_draw_curves("throughput", "throughput in tokens per second", speed, phases=phases))
     drawn = [chart for chart in charts if chart is not None]
     return Section("Training", drawn) if drawn else None
 
@@ -136,12 +138,12 @@ def overlay_curves(runs: Mapping[str, History], keys: Iterable[str]) -> Section 
     for key in keys:
         curves = {name: points(history, key) for name, history in runs.items()}
         title = f"{'validation' if key.startswith('eval_') else 'training'}: {readable(key)}"
-        charts.append(_chart(key, title, curves, _limits(key.removeprefix("eval_"), scores, curves)))
+        charts.append(_draw_curves(key, title, curves, _choose_limits(key.removeprefix("eval_"), scores, curves)))
     drawn = [chart for chart in charts if chart is not None]
     return Section("Training", drawn) if drawn else None
 
 
-def _limits(key: str, scores: Collection[str], curves: Mapping[str, Points]) -> Limits:
+def _choose_limits(key: str, scores: Collection[str], curves: Mapping[str, Points]) -> Limits:
     """Returns the ends of the axis of a score: those of `score_range`, unless a value lies outside of them.
 
     The axis of correlations without negative values begins at 0, as that of a loss unless its curve would be flat.
@@ -156,7 +158,7 @@ def _limits(key: str, scores: Collection[str], curves: Mapping[str, Points]) -> 
     return max(low, 0.0) if lowest >= 0 else low, high
 
 
-def _chart(
+def _draw_curves(
     name: str,
     label: str,
     curves: Mapping[str, Points],

@@ -60,7 +60,7 @@ class ReportedClassification(Reported):
             names,
             counts,
             what,
-            before=_before_calibration(self.task, logits, outcome.results),
+            before=_undo_calibration(self.task, logits, outcome.results),
         )
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
@@ -91,9 +91,7 @@ class ReportedClassification(Reported):
         return self.mistakes_of(outcome, rows, suspects, "error" if is_number else "confidence")
 
 
-def _before_calibration(
-    task: TextClassification, logits: np.ndarray, results: Mapping[str, float]
-) -> np.ndarray | None:
+def _undo_calibration(task: TextClassification, logits: np.ndarray, results: Mapping[str, float]) -> np.ndarray | None:
     """Returns the probabilities that logits (N, C) had before temperatures; None if there are none."""
     if not isinstance(task, ClassificationTask):
         return None
@@ -165,7 +163,9 @@ def class_sections(
     reliability = reliability_chart(sides[0][0], is_right, sides[0][1], CALIBRATION_BINS, of, *sides[1:])
     return [
         Section(upper_first(what[1]), [part for part in parts if isinstance(part, Chart) or part.rows]),
-        Section("Probabilities", [*([] if in_groups else _curves(true, probabilities, names, is_single)), reliability]),
+        Section(
+            "Probabilities", [*([] if in_groups else _draw_curves(true, probabilities, names, is_single)), reliability]
+        ),
     ]
 
 
@@ -226,7 +226,7 @@ def _group_by_found(
     return [by_group, DataTable(f"{upper_first(what[1])} with most errors", tuple(columns), rows, of_all)]
 
 
-def _curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], is_single: bool) -> list[Chart]:
+def _draw_curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], is_single: bool) -> list[Chart]:
     """Returns the precision-recall and ROC curves: of the second of two exclusive classes, else of each class.
 
     Of many classes those are drawn that have the most examples.

@@ -70,7 +70,9 @@ def comparison_of(
             note=f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else "",
         ),
         differences=tuple(_compare(names, outcomes)),
-        settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
+        settings=DataTable(
+            "Settings", ("setting", *names), _compare_settings([content.run.recipe for content in contents])
+        ),
         curves=overlay_curves(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
 
@@ -107,7 +109,7 @@ def _refuse(a: Outcome | None, b: Outcome | None) -> str:
     return ""
 
 
-def _settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
+def _compare_settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
     """Returns the recipe values that are not the same in all runs."""
     blocks = [recipe.to_dict() for recipe in recipes]
     rows: list[tuple[Cell, ...]] = []

@@ -103,13 +103,13 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     mistakes: Sequence[Mistake] = ()
     if outcome is not None and view is not None:
         outcome = replace(outcome, results=run.results)
-        by_length = _by_length(outcome)
+        by_length = _score_by_length(outcome)
         sections += [*view.sections(outcome), *([] if by_length is None else [Section("Lengths", [by_length])])]
         mistakes = [replace(each, number=outcome.number(each.row)) for each in view.mistakes(outcome)] if texts else ()
     remarks = [remark for section in sections for remark in section.remarks]
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
-    scores = _scores(run, outcome, main)
+    scores = _collect_scores(run, outcome, main)
     tested = [each for each in scores if f"predict_{each.name}" in run.results]
     notes = [f"{name}: {note}" for name, facts in run.record.get("data", {}).items() for note in facts.get("notes", ())]
     printed = [line for line in run.record.get("warnings", ()) if line not in notes]
@@ -131,10 +131,10 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         run=run,
         title=str(run.recipe.train.get("run_name") or run_name(run.folder)),
         task=str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind)))),
-        notices=tuple(_notices(run, outcome, texts, finished)),
+        notices=tuple(_collect_notices(run, outcome, texts, finished)),
         scores=tuple(scores),
-        facts=_facts(run, finished),
-        data=_data(run.record),
+        facts=_collect_facts(run, finished),
+        data=_describe_data(run.record),
         warnings=tuple(warnings),
         sections=tuple(section for section in sections if section.parts),
         mistakes=tuple(mistakes),
@@ -149,7 +149,7 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     )
 
 
-def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
+def _collect_notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
     """Returns the limits of a report, such as an unfinished run, a sentence each."""
     notices = []
     if not finished:
@@ -169,7 +169,7 @@ def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool
 # ---- scores ---------------------------------------------------------------------------------------------------------
 
 
-def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Score]:
+def _collect_scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Score]:
     """Returns the scores of the first validation set with their intervals, the main one first."""
     results = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
     names = without_classes(filter(is_score, results), main)
@@ -203,7 +203,7 @@ def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:
     return outcome.task.main_metric if outcome.task.main_metric in known else next(iter(known))
 
 
-def _by_length(outcome: Outcome) -> DataTable | None:
+def _score_by_length(outcome: Outcome) -> DataTable | None:
     """Returns the score by length of the texts, in groups of about the same size."""
     sides, columns = sides_of(outcome), texts_of(outcome.task, outcome.examples)
     if sides is None or not columns:
@@ -228,7 +228,7 @@ def _by_length(outcome: Outcome) -> DataTable | None:
 # ---- facts ----------------------------------------------------------------------------------------------------------
 
 
-def _facts(run: RunFiles, finished: bool) -> dict[str, dict[str, str]]:
+def _collect_facts(run: RunFiles, finished: bool) -> dict[str, dict[str, str]]:
     record, recipe, results = run.record, run.recipe, run.results
     placement = record.get("placement", {})
     source = recipe.model.get("name_or_path")
@@ -268,7 +268,7 @@ def _facts(run: RunFiles, finished: bool) -> dict[str, dict[str, str]]:
     return {title: {key: value for key, value in group.items() if value} for title, group in groups.items()}
 
 
-def _data(record: Mapping[str, Any]) -> DataTable | None:
+def _describe_data(record: Mapping[str, Any]) -> DataTable | None:
     rows: list[tuple[Cell, ...]] = []
     count_of, note = "examples", ""
     for name, facts in record.get("data", {}).items():

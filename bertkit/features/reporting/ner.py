@@ -141,11 +141,11 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
         for sentence, of_pair, expected, own in matched:
             entity = expected or own
             if of_pair == kind and entity is not None:
-                frequent[_text(words[sentence], entity), entity.type] += 1
+                frequent[_join_words(words[sentence], entity), entity.type] += 1
         rows = [(short(text, 60), of, n) for (text, of), n in frequent.most_common(_MOST_SPANS)]
         spans.append(DataTable(f"Most frequent {kind} entities", ("text", "type", "times"), rows, has_texts=True))
     return [
-        Section("Types", [table, *([] if known is None else [_recall_by_training(words, matched, known)])]),
+        Section("Types", [table, *([] if known is None else [_compare_with_training(words, matched, known)])]),
         Section("Kinds of errors", errors),
         Section("Frequent errors", [each for each in spans if each.rows]),
     ]
@@ -154,23 +154,23 @@ def entity_sections(words: Words, true: Tags, predicted: Tags, strict: bool, kno
 def known_texts(words: Words, tags: Tags, strict: bool) -> set[str]:
     """Returns the texts of all entities, in lower case."""
     return {
-        _text(words[sentence], entity).lower()
+        _join_words(words[sentence], entity).lower()
         for sentence, of_sentence in enumerate(tags)
         for entity in find_entities(of_sentence, strict)
     }
 
 
-def _text(words: Sequence[str], entity: Entity) -> str:
+def _join_words(words: Sequence[str], entity: Entity) -> str:
     return " ".join(words[entity.start : entity.end])
 
 
-def _recall_by_training(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
+def _compare_with_training(words: Words, matched: Sequence[tuple[int, *Match]], known: set[str]) -> DataTable:
     rows: list[tuple[str, float | None, int]] = []
     for title, is_known in (("seen in training", True), ("not seen in training", False)):
         kinds = [
             kind
             for sentence, kind, expected, _ in matched
-            if expected is not None and (_text(words[sentence], expected).lower() in known) is is_known
+            if expected is not None and (_join_words(words[sentence], expected).lower() in known) is is_known
         ]
         rows.append((title, kinds.count("correct") / len(kinds) if kinds else None, len(kinds)))
     note = "An entity is seen if an entity of the training data has the same words, without regard to case."
@@ -205,7 +205,7 @@ def span_mistakes(
             Mark(starts[each.start], starts[each.end] - 1, side, each.type) for side in sides for each in sides[side]
         ]
         in_words = {
-            side: "; ".join(f"{_text(words[row], each)} ({each.type})" for each in wrong) or _NONE
+            side: "; ".join(f"{_join_words(words[row], each)} ({each.type})" for each in wrong) or _NONE
             for side, wrong in sides.items()
         }
         sure = float(np.mean([confidence[word] for word in range(len(own)) if expected[word] != own[word]]))

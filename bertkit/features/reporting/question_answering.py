@@ -75,17 +75,17 @@ def question_sections(
     by_length |= {name: (lengths >= low) & (lengths <= high) for name, (low, high) in _LENGTHS.items()}
     title = "Scores by answerability" if is_new else "Scores"
     parts = [
-        _table(title, "questions", of_questions, scores, for_card=True),
-        _table("Scores by question word", "question word", by_word, scores),
-        _table("Scores by length of the shortest answer", "words of the answer", by_length, scores),
+        _score_groups(title, "questions", of_questions, scores, for_card=True),
+        _score_groups("Scores by question word", "question word", by_word, scores),
+        _score_groups("Scores by length of the shortest answer", "words of the answer", by_length, scores),
     ]
     sections = [Section("Questions", parts)]
     if threshold is not None and len(answers):
-        sections.append(Section("No answer", [_curve(answers, decoded, threshold)]))
+        sections.append(Section("No answer", [_draw_thresholds(answers, decoded, threshold)]))
     return sections
 
 
-def _table(
+def _score_groups(
     title: str, what: str, groups: Mapping[str, np.ndarray], scores: tuple[np.ndarray, ...], for_card: bool = False
 ) -> DataTable:
     """Returns the mean scores of groups of questions, given as name → whether each question belongs to it."""
@@ -115,7 +115,7 @@ def threshold_curve(
     return at, curves[0], curves[1]
 
 
-def _curve(answers: Sequence[Mapping[str, Any]], decoded: Sequence[Decoded], threshold: float) -> Chart:
+def _draw_thresholds(answers: Sequence[Mapping[str, Any]], decoded: Sequence[Decoded], threshold: float) -> Chart:
     at, matches, f1s = threshold_curve(answers, decoded)
     highest = int(np.argmax(f1s))
 

@@ -104,7 +104,7 @@ def reproduce(
         tuple(paper.systems),
         tuple(rows),
         failed,
-        _notes(paper, candidates, rows, seeds),
+        _collect_notes(paper, candidates, rows, seeds),
     )
     with grid_lock(folder):
         remove_unfinished(folder)
@@ -191,7 +191,7 @@ def _prepare(
     return prepared, missing
 
 
-def _notes(
+def _collect_notes(
     paper: PaperTable, candidates: Sequence[Candidate], rows: Sequence[ReproducedRow], seeds: int
 ) -> tuple[str, ...]:
     notes = [candidate.note for candidate in candidates if candidate.note]

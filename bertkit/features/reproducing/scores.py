@@ -59,7 +59,7 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
     )
     variant, assumed = (None, "")
     if any(system.variant for system in paper.systems.values()):
-        variant, assumed = _variant_of(path, config)
+        variant, assumed = _read_variant(path, config)
     size = System(layers, hidden, heads, variant)
     name = Path(path).resolve().name if Path(path).is_dir() else path
     if config.model_type not in BERT:
@@ -71,7 +71,7 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
     return Candidate(name, path, size, system, assumed)
 
 
-def _variant_of(path: str, config: Any) -> tuple[str, str]:
+def _read_variant(path: str, config: Any) -> tuple[str, str]:
     """Returns the variant of the pre-training of a checkpoint, and a note if it was assumed."""
     if getattr(config, "attention", None) == "left_to_right":
         return "ltr-no-nsp", ""
@@ -231,7 +231,7 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
         width, format: as of `ResultTable.formatted`. A narrow terminal gets no times, and no intervals.
     """
     systems = results.systems if len(results.systems) <= 3 and any(row.system is None for row in results.rows) else ()
-    cells = [_cells(row, systems, results.rows) for row in results.rows]
+    cells = [_format_row(row, systems, results.rows) for row in results.rows]
     columns = {name: column for name in cells[0] if any(column := [row[name] for row in cells])}
     heading = (
         f"Table {results.table.rpartition('-')[2]} of the BERT paper (page {results.page}, section {results.section}): "
@@ -261,7 +261,7 @@ def reproduction_table(results: Reproduction, width: int | None = None, format: 
     return ResultTable(columns, rows, heading, lines, ("time", _INTERVAL)).formatted(format, width)
 
 
-def _cells(row: ReproducedRow, systems: Sequence[str], rows: Sequence[ReproducedRow]) -> dict[str, str]:
+def _format_row(row: ReproducedRow, systems: Sequence[str], rows: Sequence[ReproducedRow]) -> dict[str, str]:
     papers = {name: score_text(row.paper.get(name), digits=1) for name in systems}
     if not systems:
         papers = {"paper": score_text(row.paper.get(row.system or ""), digits=1)}

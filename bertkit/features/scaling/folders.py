@@ -120,7 +120,7 @@ def predict_folder(
     options = PredictOptions(
         all_probabilities, threshold, unsure_below, columns, aggregation, precision, max_error, by_class
     )
-    name = at_revision(_absolute(checkpoint), revision)
+    name = at_revision(_make_absolute(checkpoint), revision)
     task, _ = load_configured_task(name, options)
     if task_inference(task).reads_neighbours:
         raise DataError(
@@ -174,13 +174,13 @@ def embed_folder(
     if pooling == "none" and output_format == "parquet":
         raise RecipeError("--pooling none in a folder is written as JSON lines only; give --output-format jsonl")
     options = EmbedOptions(text_column, pooling, list(layers), max_seq_length, stride, precision)
-    name = at_revision(_absolute(checkpoint), revision)
+    name = at_revision(_make_absolute(checkpoint), revision)
     job = Job(name, _output(str(output_dir)), output_format, options, on_error)
     rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
     return _run(job, str(input), workers or Workers(), rows, revision, per_line)
 
 
-def _absolute(path: str | Path) -> str:
+def _make_absolute(path: str | Path) -> str:
     """Returns the absolute path of an existing folder, since workers may run in other folders; else the name."""
     return os.path.abspath(path) if os.path.isdir(path) else str(path)
 

@@ -142,11 +142,11 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         if not is_below(relative):  # stores of objects take any name, and results are written under these names
             raise DataError(f"--input {source}: {url!r} has a name that leads out of the folder; rename it")
         kind = file_kind(place.rsplit("/", 1)[-1], FORMS)
-        reason = _reason_to_pass_over(relative, kind, info)
+        reason = _explain_passing_over(relative, kind, info)
         if reason or kind is None:
             reasons[reason] += 1
             continue
-        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), _stamp(info)))
+        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), _read_stamp(info)))
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     passed_over = f"{counted(reasons.total(), 'file')} passed over: {parts}" if parts else ""
     if not files and is_in_output:
@@ -159,7 +159,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     return files, passed_over
 
 
-def _reason_to_pass_over(relative: str, kind: FileKind | None, info: Mapping[str, Any]) -> str:
+def _explain_passing_over(relative: str, kind: FileKind | None, info: Mapping[str, Any]) -> str:
     """Returns why a file of a folder is not read; empty if it is read."""
     if any(part.startswith((".", "~$")) or part == "__MACOSX" for part in relative.split("/")):  # ~$ of open workbooks
         return "hidden"
@@ -173,7 +173,7 @@ def _reason_to_pass_over(relative: str, kind: FileKind | None, info: Mapping[str
     return ""
 
 
-def _stamp(info: Mapping[str, Any]) -> str:
+def _read_stamp(info: Mapping[str, Any]) -> str:
     if info.get("islink"):  # a listing has the time of the link, which stays when its file changes
         with suppress(OSError):
             return str(os.stat(str(info["name"])).st_mtime)
@@ -216,7 +216,7 @@ def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], objec
             for number, first in enumerate(range(0, count, rows_of_a_shard))
         ]
     notes: list[str] = []
-    shards = list(_text_shards(file, rows_of_a_shard, notes.append))
+    shards = list(_find_text_shards(file, rows_of_a_shard, notes.append))
     is_recoded = bool(notes)
     if shards and shards[0].delimiter != table_files.DELIMITERS.get(file.form, ""):
         notes.append(f"{file.path}: columns are separated by {NAMES[shards[0].delimiter]}s")
@@ -225,7 +225,7 @@ def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], objec
     return [replace(shard, is_recoded=is_recoded) for shard in shards]
 
 
-def _text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) -> Iterator[Shard]:
+def _find_text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) -> Iterator[Shard]:
     with open_rows(file.path, file.packing, on_other=on_other) as stream:
         lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
         number = rows = 0

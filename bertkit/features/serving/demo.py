@@ -150,7 +150,7 @@ def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
         use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.features.serving.server.default_use` decides.
     """
     if use == "predict":
-        return _form_of_task(loaded.predictor)
+        return _describe_task(loaded.predictor)
     if use == "fill-mask":
         mask = loaded.mask_filler.tokenizer.mask_token
 
@@ -169,7 +169,7 @@ def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
     return Form("similarity of sentences", ["sentence", "other sentence"], compare, [])
 
 
-def _form_of_task(predictor: Predictor) -> Form:
+def _describe_task(predictor: Predictor) -> Form:
     """Returns the form of a fine-tuned checkpoint, with a choice of the shares of errors that its rows support."""
     task = served(predictor.task)
 
@@ -217,7 +217,7 @@ def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
 
     theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
     with gradio.Blocks(title=name, analytics_enabled=False) as page:
-        gradio.Markdown(f"# {_plain(name)}\n{_plain(form.title)}")
+        gradio.Markdown(f"# {_escape(name)}\n{_escape(form.title)}")
         if inside is None:
             _add_prediction(form)
         else:
@@ -235,7 +235,7 @@ def _add_prediction(form: Form) -> list[Any]:
     """Adds the boxes, the button and the outputs of a prediction; returns the boxes."""
     import gradio
 
-    boxes = _boxes(form.fields, "text")
+    boxes = _add_boxes(form.fields, "text")
     views = {_ALL: form.view, **form.choices}
     choice = gradio.Radio(list(views), value=_ALL, label="answer", elem_id="answer", visible=bool(form.choices))
     button = gradio.Button("Predict", variant="primary", elem_id="predict")
@@ -260,7 +260,7 @@ def _add_inside(inside: Inside) -> list[Any]:
     """Adds the boxes, the button and the frame of the tab; returns the boxes."""
     import gradio
 
-    boxes = _boxes(inside.fields, "inside-text")
+    boxes = _add_boxes(inside.fields, "inside-text")
     button = gradio.Button("Show the inside", variant="primary", elem_id="show-inside")
     frame = gradio.HTML(elem_id="inside")
 
@@ -271,7 +271,7 @@ def _add_inside(inside: Inside) -> list[Any]:
     return boxes
 
 
-def _boxes(fields: Sequence[str], name: str) -> list[Any]:
+def _add_boxes(fields: Sequence[str], name: str) -> list[Any]:
     import gradio
 
     return [
@@ -324,6 +324,6 @@ def cut_at_marks(view: View) -> list[tuple[str, str | None]]:
     return [piece for piece in [*pieces, (text[done:], None)] if piece[0]]
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Returns text without Markdown's signs."""
     return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+-.!<>|~" else sign for sign in text)

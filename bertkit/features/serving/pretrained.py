@@ -37,7 +37,7 @@ class EmbedService(Service):
         routes = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(requests.OpenAIBody, self._openai))
         routes["/embed"] = Route(requests.EmbedBody, self._embed)
         routes["/similarity"] = Route(requests.SimilarityBody, self._similarity)
-        return {"/": Route(_feature_or_similarity, self._infer), **routes}
+        return {"/": Route(_choose_body, self._infer), **routes}
 
     def model_type(self) -> dict[str, Any]:
         return {"embedding": {"pooling": self.embedder.pooling}}
@@ -195,7 +195,7 @@ def to_unit_length(vectors: np.ndarray) -> np.ndarray:
     return unit
 
 
-def _feature_or_similarity(body: bytes) -> type[BaseModel]:
+def _choose_body(body: bytes) -> type[BaseModel]:
     """Returns the form of a body by its ``inputs``: texts, or an object with sentences to compare."""
     try:
         content = from_json(body)

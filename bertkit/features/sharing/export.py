@@ -127,7 +127,7 @@ def _export_onnx(
         import onnxruntime  # noqa: F401
         import onnxscript  # noqa: F401
     config = load_config(checkpoint, any_encoder=True)
-    task = _task(config, checkpoint)
+    task = _read_task(config, checkpoint)
     if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:
         raise CheckpointError(f"{checkpoint}: {obstacle}; export it with --to bert")
     # A checkpoint that does not record its task has no data of its own to be scored on.
@@ -163,7 +163,7 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
         CheckpointError: the checkpoint cannot be loaded, or the outputs differ.
     """
     config = load_config(checkpoint, any_encoder=True)
-    head, task = head_of(config, checkpoint), _task(config, checkpoint)
+    head, task = head_of(config, checkpoint), _read_task(config, checkpoint)
     tokenizer = load_tokenizer(checkpoint, config=config)
     with without_library_bars():
         model, _ = load_model(head, checkpoint, config, new_head=False)
@@ -173,7 +173,7 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
     return model_class, comparison, () if note is None else (note,)
 
 
-def _task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
+def _read_task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
     """Returns the task that a checkpoint was fine-tuned for; ``None`` where it was not."""
     return task_of_checkpoint(config, checkpoint) if getattr(config, "bertkit_task", None) else None
 

@@ -39,13 +39,13 @@ _REGISTERS = "import bertkit  # registers the model with the Auto classes; witho
 def recorded_facts(checkpoint: Path) -> CardFacts | None:
     """Loads the card facts of the run in a folder; ``None`` if there is no finished run; CheckpointError if its record
     is damaged."""
-    card = _record(checkpoint).get("card")
+    card = _read_record(checkpoint).get("card")
     return None if card is None else CardFacts.from_dict(card)
 
 
 def main_metric(checkpoint: Path) -> str | None:
     """Returns the name of the score by which a run compared its checkpoints, without ``eval_``; None if unknown."""
-    return _record(checkpoint).get("main_metric")
+    return _read_record(checkpoint).get("main_metric")
 
 
 def recorded_card(facts: CardFacts) -> dict[str, Any]:
@@ -55,10 +55,10 @@ def recorded_card(facts: CardFacts) -> dict[str, Any]:
 
 def is_as_recorded(checkpoint: Path, card: str) -> bool:
     """Returns whether a card has not been changed since the run wrote it, with this or another version of bertkit."""
-    return bool(_record(checkpoint).get("card_sha256") == _digest(card))
+    return bool(_read_record(checkpoint).get("card_sha256") == _digest(card))
 
 
-def _record(checkpoint: Path) -> dict[str, Any]:
+def _read_record(checkpoint: Path) -> dict[str, Any]:
     file = checkpoint / "run.json"
     try:
         return dict(read_json(file))
@@ -73,7 +73,7 @@ def _digest(card: str) -> str:
 def model_card(facts: CardFacts) -> str:
     """Returns the text of the card: metadata as YAML between two lines of dashes, then Markdown."""
     paragraphs = [
-        f"---\n{_metadata(facts)}\n---",
+        f"---\n{_write_metadata(facts)}\n---",
         f"# {escape(facts.title)}",
         facts.note,
         facts.task,
@@ -86,7 +86,7 @@ def model_card(facts: CardFacts) -> str:
     return "\n\n".join(filter(None, paragraphs)) + "\n"
 
 
-def _metadata(facts: CardFacts) -> str:
+def _write_metadata(facts: CardFacts) -> str:
     """Returns the metadata as YAML."""
     from huggingface_hub import ModelCardData
 
@@ -106,7 +106,7 @@ def _metadata(facts: CardFacts) -> str:
         datasets=list(facts.training_sets) or None,
         metrics=metrics or None,
         model_name=facts.title,
-        eval_results=_hub_results(facts) or None,
+        eval_results=_list_results(facts) or None,
         widget=widget or None,
     )
     return metadata.to_yaml()
@@ -118,7 +118,7 @@ def hub_metric(key: str) -> str:
     return _OF_HUB.get(name, name)
 
 
-def _hub_results(facts: CardFacts) -> list[EvalResult]:
+def _list_results(facts: CardFacts) -> list[EvalResult]:
     """Returns ``model-index`` entries; none for local files and parts of a split, which the Hub cannot name, nor for
     scores that are undefined."""
     from huggingface_hub import EvalResult

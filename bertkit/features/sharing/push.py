@@ -161,19 +161,19 @@ def push(
             raise RecipeError(f"--space {space}: its page loads the branch main; remove --revision")
     if dry_run:
         return _plan(checkpoint, repo_id, settings, report, space)
-    with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
+    with hub_faults(repo_id, _write_command(checkpoint, repo_id, settings, space)):
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
         with disk_faults(Path(folder)):
             notes = write_push(str(checkpoint), Path(folder), repo_id, settings, report)
-        with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
+        with hub_faults(repo_id, _write_command(checkpoint, repo_id, settings, space)):
             if (card := Path(folder) / "README.md").is_file():
                 validate_card(card.read_text(encoding="utf-8"), f"{checkpoint}/README.md")
             write_eval_results(Path(checkpoint), Path(folder))
             pushed = _upload(Path(folder), repo_id, settings, notes)
     if space is None:
         return pushed
-    with hub_faults(space, _command(checkpoint, repo_id, settings, space)):
+    with hub_faults(space, _write_command(checkpoint, repo_id, settings, space)):
         address = _push_space(repo_id, space, private=private, license=license)
     if pushed.private:
         hidden = f"{repo_id} is private: give the Space a secret HF_TOKEN that can read it"
@@ -220,7 +220,7 @@ def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
         raise
     except (BertkitError, OSError) as error:
         # Licence and language are recorded in the run.
-        again = _again(_command(output_dir, repo_id, replace(hub, license=None, language=[])))
+        again = _again(_write_command(output_dir, repo_id, replace(hub, license=None, language=[])))
         raise HubError(f"{repo_id}: the push failed before anything was sent: {error}{again}") from error
 
 
@@ -308,7 +308,7 @@ def _again(command: str) -> str:
     return f"\nNo local files are lost. To try again: {command}"
 
 
-def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings, space: str | None = None) -> str:
+def _write_command(checkpoint: str | Path, repo_id: str, settings: HubSettings, space: str | None = None) -> str:
     """Returns the command that tries again."""
     words = ["bertkit", "push", str(checkpoint), repo_id]
     words += ["--private"] if settings.private else []

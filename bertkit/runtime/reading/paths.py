@@ -75,16 +75,16 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
     """
     path = Path(os.path.expanduser(pattern))
     if path.exists() or not glob.has_magic(str(path)):
-        return _files_at(path, faults)
+        return _find_files_at(path, faults)
     matches = sorted(glob.glob(str(path), recursive=True), key=lambda match: Path(match).parts)
     matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
     if not matches:
         faults.append(f"{pattern}: this pattern matches no file or folder")
     # A ** matches a folder and also its contents, so duplicates are removed.
-    return list(dict.fromkeys(file for match in matches for file in _files_at(Path(match), faults)))
+    return list(dict.fromkeys(file for match in matches for file in _find_files_at(Path(match), faults)))
 
 
-def _files_at(path: Path, faults: list[str]) -> list[Path]:
+def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
     if path.is_dir():
         files = []
         for parent, folders, names in os.walk(path):

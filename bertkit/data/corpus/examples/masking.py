@@ -107,7 +107,7 @@ def mask_tokens(
     else:
         before = np.pad(candidates[:, :-1], ((0, 0), (1, 0)))
         opens_word = candidates & ~(before & rules.words.continues(input_ids))
-        chosen = _whole_words(keys, candidates, opens_word, count)
+        chosen = _select_whole_words(keys, candidates, opens_word, count)
 
     row, column = np.nonzero(chosen)
     taken = chosen.sum(axis=1)
@@ -143,7 +143,7 @@ def next_tokens(input_ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> Mas
     return MaskedBatch(input_ids, np.where(used, positions, 0), labels)
 
 
-def _whole_words(
+def _select_whole_words(
     keys: NDArray[np.uint64],
     candidates: NDArray[np.bool_],
     opens_word: NDArray[np.bool_],
@@ -157,7 +157,7 @@ def _whole_words(
     flat = (beginning + width * np.arange(height)[:, None])[candidates]
     sizes = np.bincount(flat, minlength=height * width).reshape(height, width)
     order = np.argsort(np.where(opens_word, keys, _LAST), axis=1)
-    fits = _those_that_fit(np.take_along_axis(sizes, order, axis=1), count)
+    fits = _select_fitting(np.take_along_axis(sizes, order, axis=1), count)
     taken = np.zeros_like(candidates)
     np.put_along_axis(taken, order, fits, axis=1)
     chosen = candidates & np.take_along_axis(taken, beginning, axis=1)
@@ -165,7 +165,7 @@ def _whole_words(
     return chosen | (candidates & first_pieces & ~fits.any(axis=1, keepdims=True))
 
 
-def _those_that_fit(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _select_fitting(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Selects items from left to right, each if it fits into the rest of ``room[b]``, ``(B, N)`` bool.
 
     Items of size 0 are not selected. The number of rounds is at most the largest size, independent of B and N.

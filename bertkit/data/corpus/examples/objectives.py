@@ -169,7 +169,7 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
             start, count = starts[place - group.place], group.chunks[place - group.place]
             expected = slice(start, start + count)
             draws = chain(
-                zip(split_draws[expected], next_draws[expected], strict=True), _later_draws(text, document, count)
+                zip(split_draws[expected], next_draws[expected], strict=True), _draw_later(text, document, count)
             )
             for chunk, (split_draw, next_draw) in enumerate(draws):
                 # Each sentence has at least one token, so at most `target` sentences reach the target.
@@ -184,7 +184,7 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
                     break
 
 
-def _later_draws(text: EpochOfText, document: int, chunk: int) -> Iterator[Sequence[float]]:
+def _draw_later(text: EpochOfText, document: int, chunk: int) -> Iterator[Sequence[float]]:
     """Yields the random numbers of a document from ``chunk`` on, for chunks beyond the expected number."""
     while True:
         chunks = np.arange(chunk, chunk + max(64, min(chunk, _DRAWS_AT_ONCE)))

@@ -151,11 +151,11 @@ def truncate_pairs(
     left_a = np.where(fits | (a <= half_a), a, np.where(b <= half_b, max_tokens - b, half_a))
     left_b = np.where(fits | (b <= half_b), b, max_tokens - left_a)
     left = np.stack([left_a, left_b], axis=1)
-    heads = _heads((lengths - left).ravel(), seed, epoch, 2 * first_pair)
+    heads = _count_heads((lengths - left).ravel(), seed, epoch, 2 * first_pair)
     return starts + heads.reshape(starts.shape), left
 
 
-def _heads(tosses: NDArray[np.int64], seed: int, epoch: int, first: int) -> NDArray[np.int64]:
+def _count_heads(tosses: NDArray[np.int64], seed: int, epoch: int, first: int) -> NDArray[np.int64]:
     """Draws from binomial distributions with ``tosses[i]`` trials and probability ½, ``(N,)`` int64.
 
     Each value is the number of ones among as many random bits; row i uses the bits of index ``first + i`` of the epoch.

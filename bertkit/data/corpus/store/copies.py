@@ -46,7 +46,7 @@ def fetch(part: PartOfStore) -> None:
     Raises:
         DataError: the URL cannot be read, or the copy is damaged.
     """
-    if part.file.is_file() or (url := _origin(part)) is None:
+    if part.file.is_file() or (url := _read_origin(part)) is None:
         return
     with into_folder(part.file.parent, part.facts["bytes"]) as draft:
         _copy_part(url, part, draft / part.file.name)
@@ -69,14 +69,14 @@ def verify_part(part: PartOfStore) -> None:
     Raises:
         DataError: it is missing, cannot be read or is damaged.
     """
-    url = _origin(part)
+    url = _read_origin(part)
     if url is None:
         part.verify()
     else:
         _copy_part(url, part, Path(os.devnull))
 
 
-def _origin(part: PartOfStore) -> str | None:
+def _read_origin(part: PartOfStore) -> str | None:
     """Returns the URL of the store of a part; None for a store in a folder."""
     record = part.file.parent / ORIGIN_FILE
     return read_metadata(record)["url"] if record.is_file() else None

@@ -90,17 +90,17 @@ def run_units(
     """
     number = workers.number or usable_cores()
     if workers.engine == "ray":
-        yield from _in_ray(work_on, job, units, number, workers.ray_address)
+        yield from _run_in_ray(work_on, job, units, number, workers.ray_address)
     elif number == 1 or len(units) < number:
         with one_thread():
             for unit in units:
                 work_on(job, unit, number, report)
                 yield unit
     else:
-        yield from _in_processes(work_on, job, units, number)
+        yield from _run_in_processes(work_on, job, units, number)
 
 
-def _in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int) -> Iterator[Unit]:
+def _run_in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int) -> Iterator[Unit]:
     """Runs units in processes; those during which a process dies are repeated, one at a time."""
     compute = partial(_work_alone, (work_on, job))
     suspects: list[Unit] = []
@@ -123,7 +123,7 @@ def _in_processes(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int)
             raise PlacementError(f"{name_units([unit])}: {error}") from error
 
 
-def _in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, address: str | None) -> Iterator[Unit]:
+def _run_in_ray(work_on: WorkOn, job: Job, units: Sequence[Unit], number: int, address: str | None) -> Iterator[Unit]:
     """Runs units as tasks of Ray, which repeats a task once whose worker dies."""
     with connected(address, number) as ray:
         module = getattr(job.encode.splitter, "__module__", None)

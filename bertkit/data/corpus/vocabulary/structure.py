@@ -98,7 +98,7 @@ def word_marks(tokenizer: PreTrainedTokenizerFast | Any) -> WordMarks:
         for piece, number in pieces:
             text = decoder.decode([piece])  # added tokens, such as runs of spaces, are text and stay as they are
             if text:
-                kinds[number] = _kind(text[0]), _ANY if text == " " else _kind(text[-1])
+                kinds[number] = _classify(text[0]), _ANY if text == " " else _classify(text[-1])
         return WordMarks(kinds[:, 0] != _SPACE, kinds)
     if splits_by(backend, "Metaspace"):
         chosen = [number for piece, number in pieces if not piece.startswith(BEGINNING)]
@@ -114,7 +114,7 @@ def splits_by(backend: Tokenizer, kind: str) -> bool:
     return backend.pre_tokenizer is not None and f'"{kind}"'.encode() in backend.pre_tokenizer.__getstate__()
 
 
-def _kind(character: str) -> int:
+def _classify(character: str) -> int:
     """Returns the kind of a character; a part of one, which byte-level pieces can hold, counts as a letter."""
     if character == "\N{REPLACEMENT CHARACTER}":
         return _LETTERS
