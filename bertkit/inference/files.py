@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from bertkit.data.tables import Table, is_table, read_table
-from bertkit.data.tables.documents import is_document
-from bertkit.data.tables.objects import kind_of_table, some_rows, table_of
+from bertkit.data.tables.objects import some_rows
 from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.forward import computes_beside_cores
 from bertkit.inference.inputs import (
     Block,
+    InputSource,
     inputs_at_once,
     listing_skipped,
     one_block,
     process_blocks,
     read_given,
-    read_inputs,
     readable,
 )
 from bertkit.inference.options import PredictOptions
@@ -154,7 +153,7 @@ def predict_stream(
     if form is not None and form not in how.forms:
         forms = f"{' or '.join(how.forms)}; give one of them" if how.forms else "no other form; remove it"
         raise DataError(f"--as {form}: {task.name} writes {forms}")
-    blocks = given.blocks(task, inputs_at_once(config))
+    blocks = given.blocks_for(task, inputs_at_once(config))
     predictor = build_predictor(name, task, config, precision=precision)
     read = readable(lambda block: given.columns(task, block, keeps_all=form is None), given.skipped)
     found: list[dict[str, Any]] = []  # predictions alone, for a table object
@@ -185,12 +184,10 @@ def predict_stream(
     return table_with_predictions(texts, list(given.table.columns), found, how.leaves_out_labels)
 
 
-class StreamInput:
+class StreamInput(InputSource):
     """Input of `predict_stream`: its arguments of the same names, read in blocks.
 
     Attributes:
-        table: the rows of a table object, if that is what is given.
-        skipped: why inputs were left out; None to stop at the first.
         rows_read: numbers of the rows of the last block of a table.
 
     Raises:
@@ -217,16 +214,13 @@ class StreamInput:
             )
         if per_file and input_file is None:
             raise DataError("--per-file: is for files; give them with --input")
-        self._texts, self._questions = texts, questions
-        self._file = None if input_file is None else Path(input_file)
+        super().__init__(texts, input_file, per_file, on_error)
+        self._questions = questions
         self._passage = read_text(context) if isinstance(context, Path) else context
-        self._per_file = per_file or (self._file is not None and is_document(self._file))
-        self.table = None if kind_of_table(texts) is None else table_of(texts)
-        self.skipped: list[str] | None = None if on_error == "stop" else []
         self.rows_read: Sequence[int | str] = ()
 
-    def blocks(self, task: Task, at_once: int) -> Iterator[Block]:
-        """Returns the inputs in blocks of ``at_once``; reports what it can before they are read.
+    def blocks_for(self, task: Task, at_once: int) -> Iterator[Block]:
+        """Returns the inputs of a task in blocks of ``at_once``; reports what it can before they are read.
 
         Raises:
             DataError: the task does not take such inputs, or they cannot be read.
@@ -235,22 +229,18 @@ class StreamInput:
             if self._passage is not None:
                 task_inference(task).read_fields({"question": self._questions, "context": self._passage})
             return read_given(self._questions, at_once, "question", self.skipped)
-        if self.table is not None:
-            return one_block(self.table)
-        if self._file is None:
-            return read_given(self._texts, at_once, "text", self.skipped)
-        if not self._per_file:
-            table = task_inference(task).read_file(self._file)
-            if table is None and task_inference(task).reads_neighbours and is_table(self._file):
-                table = read_table(self._file)
+        if self.file is not None and not self.per_file:
+            table = task_inference(task).read_file(self.file)
+            if table is None and task_inference(task).reads_neighbours and is_table(self.file):
+                table = read_table(self.file)
             if table is not None:
                 return one_block(table)
-            if any(suffix.lower() in _NOT_LINES for suffix in self._file.suffixes[-2:]):
+            if any(suffix.lower() in _NOT_LINES for suffix in self.file.suffixes[-2:]):
                 raise DataError(
-                    f"--input {self._file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, "
+                    f"--input {self.file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, "
                     ".jsonl, .parquet, .xlsx), or a text file with one input per line"
                 )
-        return read_inputs(self._file, at_once, self._per_file, self.skipped)
+        return self.blocks(at_once)
 
     def columns(self, task: Task, block: Block, keeps_all: bool) -> tuple[Columns, Columns, Columns]:
         """Returns the columns of a block that the task encodes, those that are shown beside its predictions, and those
@@ -258,7 +248,7 @@ class StreamInput:
 
         Args:
             task: the task.
-            block: inputs from `blocks`.
+            block: inputs from `blocks_for`.
             keeps_all: write all columns of a table, and not only those that are shown.
         """
         inputs, how = block.inputs, task_inference(task)
@@ -266,7 +256,7 @@ class StreamInput:
             if self._passage is None:
                 return task.read_input(inputs, block.first + 1), {"text": inputs}, {"text": inputs}
             columns: Columns = how.read_fields({"question": inputs, "context": self._passage})
-        elif self._per_file:
+        elif self.per_file:
             names = {"file": inputs.columns["file"]}
             return task.read_input(list(inputs.columns["text"])), names, inputs.columns
         else:

@@ -7,22 +7,21 @@ their order is kept. Inputs that cannot be read are left out and listed, if that
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from bertkit.data.tables import Table, is_table
-from bertkit.data.tables.documents import FORMS, document_parts
+from bertkit.data.tables.documents import FORMS, document_parts, is_document
 from bertkit.data.tables.encodings import as_utf8
-from bertkit.data.tables.objects import refuse_unfinished
+from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of, with_words
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.inference.forward import one_ahead
-from bertkit.runtime.errors import DataError, raise_all, raise_listed
+from bertkit.runtime.errors import DataError, raise_all
 from bertkit.runtime.progress import Bar, Reached, counted, say
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
@@ -36,101 +35,10 @@ _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many la
 _STDIN = "-"
 _FILES_AT_ONCE = 64  # whose texts are in memory
 _PIPE_BYTES = 1 << 20
-_SHOWN = 60  # characters of a value in a message
 _MOST_LISTED = 20  # inputs that are skipped
-
-# Library of a table -> how to give the texts of one column.
-_COLUMN_OF = {
-    "datasets": "list(dataset[{column!r}])",
-    "pandas": "frame[{column!r}].tolist()",
-    "polars": "frame[{column!r}].to_list()",
-    "pyarrow": "table[{column!r}].to_pylist()",
-}
 
 Result = TypeVar("Result")
 Columns = TypeVar("Columns")
-
-
-def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
-    """Returns texts that are given from Python as a list: ``[text]`` for one text.
-
-    Args:
-        texts: a string, or an iterable of strings: a list, an array, a column of a table.
-        name: name of the argument in messages.
-
-    Raises:
-        DataError: a table is given, whose iteration gives the names of its columns or its rows; or a value is no
-            string, such as None or the NaN of an empty cell.
-
-    >>> list_of_texts("a film"), list_of_texts(("a film", "a plot"))
-    (['a film'], ['a film', 'a plot'])
-    """
-    if isinstance(texts, str):
-        texts = [texts]
-    refuse_unfinished(texts, name)
-    names = texts if isinstance(texts, Mapping) else getattr(texts, "column_names", getattr(texts, "columns", None))
-    if isinstance(names, Iterable) and hasattr(texts, "__getitem__"):
-        columns = list(map(str, names))
-        kind, library = type(texts).__name__, type(texts).__module__.partition(".")[0]
-        column = "text" if "text" in columns or not columns else columns[0]
-        way = _COLUMN_OF.get(library, "table[{column!r}]").format(column=column)
-        raise DataError(f"{name}: is a {kind}, with columns; expected texts: give those of one column, such as {way}")
-    if not isinstance(texts, Iterable) or isinstance(texts, (bytes, bytearray)):
-        raise DataError(f"{name}: is {_describe(texts)}; expected a text or a list of texts")
-    values = list(texts)
-    wrong = [number for number, value in enumerate(values, 1) if not isinstance(value, str)]
-    if wrong:
-        first = values[wrong[0] - 1]
-        more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
-        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_suggest(first)}")
-    if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
-        remedy = f"to read the file, give --input {values[0]}"
-        say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
-    return values
-
-
-def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | None = None) -> list[str]:
-    """Returns texts without the empty ones, whose faults are added to ``left_out``, or raised if that is ``None``.
-
-    A model would give an empty text, or one of white space, a label or a vector as any other. This is the rule for all
-    texts that are given one by one; the lines of a file may be empty, so that results keep their lines.
-
-    Args:
-        texts: the texts.
-        what: name of one of them in messages.
-        left_out: receives the faults.
-
-    >>> with_words(["a film"])
-    ['a film']
-    >>> with_words(["a film", " "])
-    Traceback (most recent call last):
-    bertkit.runtime.errors.DataError: text 2: empty; give at least one word
-    """
-    faults = [
-        f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
-    ]
-    if left_out is None:
-        raise_listed(faults)
-    else:
-        left_out += faults
-    return [text for text in texts if text.strip()]
-
-
-def _describe(value: Any) -> str:
-    text = repr(value)
-    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return "None" if value is None else f"{text} ({type(value).__name__})"
-
-
-def _suggest(value: Any) -> str:
-    if isinstance(value, Mapping):
-        column = "text" if "text" in value else next(iter(value), "text")
-        return f"expected texts: [row[{column!r}] for row in rows]"
-    if hasattr(value, "as_py"):  # a value of Arrow
-        return "expected texts: column.to_pylist()"
-    if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":  # pandas.NA
-        return "an empty cell is no text: give texts only, such as frame['text'].dropna().tolist()"
-    return "expected texts, such as [str(value) for value in values]"
 
 
 def inputs_at_once(config: PreTrainedConfig) -> int:
@@ -287,6 +195,38 @@ def _cut_lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -
                 del waiting[:size]
     if waiting:
         yield waiting
+
+
+class InputSource:
+    """What is given to compute something of: texts, a table object or a file, of which the others are None.
+
+    Args:
+        texts: texts, or a table object.
+        file: a file, or ``-``.
+        per_file: the file is a folder whose files are one text each; see `read_inputs`.
+        on_error: ``stop`` at an input that cannot be read, or ``skip`` it.
+
+    Attributes:
+        file: the file.
+        table: the rows of a table object.
+        per_file: also true for a file that is one text, such as a mail.
+        skipped: why inputs were left out; None to stop at the first.
+    """
+
+    def __init__(self, texts: Any, file: str | Path | None, per_file: bool, on_error: Literal["stop", "skip"]):
+        self.file = None if file is None else Path(file)
+        self.table = None if kind_of_table(texts) is None else table_of(texts)
+        self.per_file = per_file or (self.file is not None and is_document(self.file))
+        self.skipped: list[str] | None = None if on_error == "stop" else []
+        self._texts = texts
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """Returns the inputs in blocks of ``size``; DataError as `read_given` and `read_inputs`."""
+        if self.table is not None:
+            return one_block(self.table)
+        if self.file is None:
+            return read_given(self._texts, size, left_out=self.skipped)
+        return read_inputs(self.file, size, self.per_file, self.skipped)
 
 
 def process_blocks(

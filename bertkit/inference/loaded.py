@@ -11,11 +11,10 @@ import numpy as np
 
 from bertkit.data.tables.columns import the_text_column
 from bertkit.data.tables.labels import texts as texts_of_column
-from bertkit.data.tables.objects import kind_of_table, table_of, with_columns
+from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of, with_columns, with_words
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.forward import asks_to_join, join_sequences
-from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.options import EmbedOptions, Pooling, PredictOptions
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer

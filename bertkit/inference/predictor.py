@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.data.tables.objects import ROWS, kind_of_table, rename_columns, table_of, with_columns
+from bertkit.data.tables.objects import (
+    ROWS,
+    kind_of_table,
+    list_of_texts,
+    rename_columns,
+    table_of,
+    with_columns,
+    with_words,
+)
 from bertkit.inference.forward import asks_to_join, forward_in_batches, join_sequences
-from bertkit.inference.inputs import list_of_texts, with_words
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference

@@ -12,18 +12,14 @@ import numpy as np
 
 from bertkit.data.tables import Table, is_table
 from bertkit.data.tables.columns import the_text_column
-from bertkit.data.tables.documents import is_document
 from bertkit.data.tables.labels import texts as texts_of_column
-from bertkit.data.tables.objects import kind_of_table, table_of
 from bertkit.inference.embedding import TEXTS_AT_ONCE, TokenEmbeddings, Vectors, rows_of_vectors
 from bertkit.inference.inputs import (
     BLOCK,
     Block,
+    InputSource,
     listing_skipped,
-    one_block,
     process_blocks,
-    read_given,
-    read_inputs,
     readable,
 )
 from bertkit.inference.loaded import load
@@ -198,24 +194,16 @@ def embed_texts(
     """
     if (texts is None) == (input_file is None):
         raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
-    output_file, input_file = Path(output_file), None if input_file is None else Path(input_file)
+    output_file, given = Path(output_file), InputSource(texts, input_file, per_file, on_error)
     form = VECTOR_FILES.get(output_file.suffix.lower())
     if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(VECTOR_FILES)}")
     check_growing_file(output_file, f"--output {output_file}")
-    if text_column is not None and input_file is not None and not is_table(input_file):
+    if text_column is not None and given.file is not None and not is_table(given.file):
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
-    at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
-    skipped: list[str] | None = None if on_error == "stop" else []
-    per_file = per_file or (input_file is not None and is_document(input_file))
-    if per_file and (input_file is None or pooling == "none"):
+    if given.per_file and (given.file is None or pooling == "none"):
         raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
-    if input_file is not None:
-        blocks = read_inputs(input_file, at_once, per_file, skipped)
-    elif kind_of_table(texts) is not None:
-        blocks = one_block(table_of(texts))
-    else:
-        blocks = read_given(texts, at_once, left_out=skipped)
+    blocks = given.blocks(TEXTS_AT_ONCE if pooling == "none" else BLOCK)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
     options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)
     said = {text_column or "text"}  # columns that need not be named
@@ -228,9 +216,9 @@ def embed_texts(
         if column not in said:
             said.add(column)
             say(f"{inputs.source}: texts in {column!r}")
-        return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if per_file else None
+        return list(texts_of_column(inputs, column)), list(inputs.columns["file"]) if given.per_file else None
 
-    read_what_can_be = readable(read, skipped)
+    read_what_can_be = readable(read, given.skipped)
 
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors, list[str] | None]:
         of_block, files = read_what_can_be(block)
@@ -239,7 +227,7 @@ def embed_texts(
     count, size = 0, embedder.size(layers)
     with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
         blocks_of_vectors = process_blocks(blocks, "embedding", embed)
-        for of_block, vectors, files in listing_skipped(blocks_of_vectors, skipped, lambda block: len(block[0])):
+        for of_block, vectors, files in listing_skipped(blocks_of_vectors, given.skipped, lambda block: len(block[0])):
             if of_block:  # else all inputs of the block were skipped
                 writer.add(of_block, vectors, files)
                 count += len(of_block)

@@ -12,9 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import bertkit
-from bertkit.data.tables.objects import kind_of_table
+from bertkit.data.tables.objects import kind_of_table, list_of_texts
 from bertkit.inference.files import predict_stream
-from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.vector_files import embed_texts
 from bertkit.runtime.errors import DataError
 

@@ -1,4 +1,4 @@
-"""Tables of other libraries: pandas, polars, Arrow, ``datasets``, and lists of dictionaries, as `Table` and back.
+"""Objects as input: tables of pandas, polars, Arrow, ``datasets`` and lists of rows, as `Table` and back; and texts.
 
 A library is imported only by its callers, who hold an object of it.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.tables.table import Table
 from bertkit.data.tables.typed_rows import read_batches
-from bertkit.runtime.errors import DataError, quoted, shown
+from bertkit.runtime.errors import DataError, quoted, raise_listed, shown
 from bertkit.runtime.files import write_whole
 from bertkit.runtime.progress import counted, say
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 ROWS = "list of dictionaries"
 """Kind of a list of rows, see `kind_of_table`."""
+
+_SHOWN = 60  # characters of a value in a message
+# Library of a table -> how to give the texts of one column.
+_COLUMN_OF = {
+    "datasets": "list(dataset[{column!r}])",
+    "pandas": "frame[{column!r}].tolist()",
+    "polars": "frame[{column!r}].to_list()",
+    "pyarrow": "table[{column!r}].to_pylist()",
+}
 
 
 def kind_of_table(value: Any) -> str | None:
@@ -228,3 +238,88 @@ def _to_arrow(value: Any) -> pa.Table:
     if kind_of_table(value) == "datasets.Dataset":
         value = value.with_format("arrow")[:]
     return pa.Table.from_batches([value]) if isinstance(value, pa.RecordBatch) else value
+
+
+# ---- texts that are given from Python ----------------------------------------------------------------------------
+
+
+def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
+    """Returns texts that are given from Python as a list: ``[text]`` for one text.
+
+    Args:
+        texts: a string, or an iterable of strings: a list, an array, a column of a table.
+        name: name of the argument in messages.
+
+    Raises:
+        DataError: a table is given, whose iteration gives the names of its columns or its rows; or a value is no
+            string, such as None or the NaN of an empty cell.
+
+    >>> list_of_texts("a film"), list_of_texts(("a film", "a plot"))
+    (['a film'], ['a film', 'a plot'])
+    """
+    if isinstance(texts, str):
+        texts = [texts]
+    refuse_unfinished(texts, name)
+    names = texts if isinstance(texts, Mapping) else getattr(texts, "column_names", getattr(texts, "columns", None))
+    if isinstance(names, Iterable) and hasattr(texts, "__getitem__"):
+        columns = list(map(str, names))
+        kind, library = type(texts).__name__, type(texts).__module__.partition(".")[0]
+        column = "text" if "text" in columns or not columns else columns[0]
+        way = _COLUMN_OF.get(library, "table[{column!r}]").format(column=column)
+        raise DataError(f"{name}: is a {kind}, with columns; expected texts: give those of one column, such as {way}")
+    if not isinstance(texts, Iterable) or isinstance(texts, (bytes, bytearray)):
+        raise DataError(f"{name}: is {_describe(texts)}; expected a text or a list of texts")
+    values = list(texts)
+    wrong = [number for number, value in enumerate(values, 1) if not isinstance(value, str)]
+    if wrong:
+        first = values[wrong[0] - 1]
+        more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
+        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_suggest(first)}")
+    if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
+        remedy = f"to read the file, give --input {values[0]}"
+        say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")
+    return values
+
+
+def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | None = None) -> list[str]:
+    """Returns texts without the empty ones, whose faults are added to ``left_out``, or raised if that is ``None``.
+
+    A model would give an empty text, or one of white space, a label or a vector as any other. This is the rule for all
+    texts that are given one by one; the lines of a file may be empty, so that results keep their lines.
+
+    Args:
+        texts: the texts.
+        what: name of one of them in messages.
+        left_out: receives the faults.
+
+    >>> with_words(["a film"])
+    ['a film']
+    >>> with_words(["a film", " "])
+    Traceback (most recent call last):
+    bertkit.runtime.errors.DataError: text 2: empty; give at least one word
+    """
+    faults = [
+        f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
+    ]
+    if left_out is None:
+        raise_listed(faults)
+    else:
+        left_out += faults
+    return [text for text in texts if text.strip()]
+
+
+def _describe(value: Any) -> str:
+    text = repr(value)
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return "None" if value is None else f"{text} ({type(value).__name__})"
+
+
+def _suggest(value: Any) -> str:
+    if isinstance(value, Mapping):
+        column = "text" if "text" in value else next(iter(value), "text")
+        return f"expected texts: [row[{column!r}] for row in rows]"
+    if hasattr(value, "as_py"):  # a value of Arrow
+        return "expected texts: column.to_pylist()"
+    if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":  # pandas.NA
+        return "an empty cell is no text: give texts only, such as frame['text'].dropna().tolist()"
+    return "expected texts, such as [str(value) for value in values]"

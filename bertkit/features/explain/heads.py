@@ -16,11 +16,11 @@ from typing import Any, Literal
 from bertkit.data.corpus.sentences import split_sentences
 from bertkit.data.tables import read_table
 from bertkit.data.tables.labels import texts as texts_of_column
+from bertkit.data.tables.objects import list_of_texts
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces, pieces_of
 from bertkit.features.explain.result import Result
 from bertkit.inference.fill_mask import MaskedWord, MaskFiller, check_fills
-from bertkit.inference.inputs import list_of_texts
 from bertkit.metrics.intervals import proportion_interval
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.progress import counted

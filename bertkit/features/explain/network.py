@@ -6,6 +6,7 @@ the results of the kernels differ by rounding only.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +23,7 @@ from bertkit.tasks.splits import Columns, WindowedData
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.tasks.base import Outputs, Task
 
@@ -81,7 +82,7 @@ class Network:
 
 
 def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Network:
-    """Loads a checkpoint with the head that it has: of its task, or of pre-training.
+    """Loads a checkpoint with the head that it has, of its task or of pre-training, or else the encoder alone.
 
     Raises:
         CheckpointError: it cannot be loaded, or is no PyTorch model.
@@ -92,14 +93,20 @@ def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Ne
             "of one model"
         )
     config = load_config(checkpoint, any_encoder=True)
-    task = None
+    task = model = None
     if has_task(config):
         task, config = load_task(checkpoint, {})
         with without_library_bars():
             model, _ = load_model(task.head, checkpoint, config, new_head=False)
         task.prepare(model)
-    else:
-        model = _load_pretrained(checkpoint, config)
+    elif (head := saved_head(config)) in (*MASKED_LM_HEADS, *_PAIR_HEADS):
+        for each in dict.fromkeys((head, "BertForMaskedLM")):
+            # ELECTRA's discriminator has no logits over the vocabulary, for example.
+            with suppress(CheckpointError), without_library_bars():
+                model, _ = load_model(each, checkpoint, config, new_head=False)
+                break
+    if model is None:
+        model = load_encoder(checkpoint, config)
     tokenizer = load_tokenizer(checkpoint, config=config)
     try:
         model.set_attn_implementation("eager")
@@ -107,16 +114,3 @@ def load_network(checkpoint: str, device: Literal["auto", "cpu"] = "auto") -> Ne
         raise CheckpointError(f"{checkpoint}: its attention cannot be written out ({error})") from error
     model.requires_grad_(False)
     return Network(checkpoint, model.to(inference_device(device)).eval(), tokenizer, task)
-
-
-def _load_pretrained(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
-    """Loads a checkpoint without a task: with the heads that it was saved with, or else the encoder alone."""
-    head = saved_head(config)
-    if head in (*MASKED_LM_HEADS, *_PAIR_HEADS):
-        for each in dict.fromkeys((head, "BertForMaskedLM")):
-            try:
-                with without_library_bars():
-                    return load_model(each, checkpoint, config, new_head=False)[0]
-            except CheckpointError:  # ELECTRA's discriminator has no logits over the vocabulary, for example
-                continue
-    return load_encoder(checkpoint, config)

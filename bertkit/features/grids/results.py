@@ -228,7 +228,8 @@ def write(definition: Definition, results: GridResults) -> GridResults:
         names = [name for name in contents(run) if not name.startswith("checkpoint-")]
         is_there = place.is_dir() and contents(place) == names
         if not is_there or (place / "run.json").read_bytes() != (run / "run.json").read_bytes():
-            shutil.rmtree(place, ignore_errors=True)
+            if place.is_dir():
+                shutil.rmtree(place)
             with new_folder(place) as draft:
                 for name in names:
                     copy = shutil.copytree if (run / name).is_dir() else shutil.copyfile

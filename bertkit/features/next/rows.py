@@ -23,9 +23,9 @@ from bertkit.data.tables import Table
 from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal, keep_answered
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import labelled
-from bertkit.data.tables.objects import kind_of_table, table_of
+from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of
 from bertkit.data.tables.table import text_key
-from bertkit.inference.inputs import list_of_texts, read_inputs
+from bertkit.inference.inputs import read_inputs
 from bertkit.runtime.errors import DataError, RecipeError, quoted
 from bertkit.runtime.progress import counted
 from bertkit.tasks.classification.task import ClassificationTask

@@ -45,6 +45,7 @@ class Server:
 
     def __init__(self, service: Service, name: str, limits: Limits, token: str | None):
         self.service = service
+        self.routes = service.routes()
         self.name = name
         self.limits = limits
         self.metrics = Metrics()
@@ -69,7 +70,7 @@ class Server:
         started, path = time.perf_counter(), request.scope["route"].path
         try:
             self._authorize(request)
-            route = self.service.routes().get(path)
+            route = self.routes.get(path)
             if route is None:
                 raise not_served(path, self.service)
             response = _json(await self._answer(request, route))
@@ -94,7 +95,7 @@ class Server:
                 "model_dtype": self.service.dtype,
                 "model_type": self.service.model_type(),
                 "task": self.service.what,
-                "routes": sorted(self.service.routes()),
+                "routes": sorted(self.routes),
                 "device": self.service.device,
                 "max_concurrent_requests": self.limits.max_concurrent_requests,
                 "max_input_length": self.service.longest,
@@ -111,7 +112,7 @@ class Server:
         """Answers GET /docs: what can be asked, as plain text, which loads nothing."""
         self._authorize(request)
         keys = {}
-        for path, route in self.service.routes().items():
+        for path, route in self.routes.items():
             body: type[BaseModel] = route.body if isinstance(route.body, type) else route.body(b"{}")
             keys[path] = ", ".join(body.model_fields)
         width = max(map(len, keys))

@@ -41,7 +41,20 @@ class ServedEntities(Served):
         strategy ``none`` its words with ``entity``, the tag, and ``index``, the number of the word from 1."""
         ignored = {OUTSIDE} if parameters.ignore_labels is None else set(parameters.ignore_labels)
         if parameters.aggregation_strategy == "none":
-            return self._words(outputs, features, examples, ignored)
+            answers = []
+            for example, rows in enumerate(self.task.word_probabilities(outputs, features, examples)):
+                best: np.ndarray = rows.max(axis=-1, initial=0)
+                words = zip(*(examples[name][example] for name in ("tokens", "starts", "ends")), strict=True)
+                (tags,) = self.task.to_labels([rows.argmax(axis=-1)])
+                tagged = enumerate(zip(tags, best, words, strict=True), 1)
+                answers.append(
+                    [
+                        {"entity": tag, "score": float(score), "index": index, "word": word, "start": start, "end": end}
+                        for index, (tag, score, (word, start, end)) in tagged
+                        if tag not in ignored
+                    ]
+                )
+            return answers
         return [
             [
                 {
@@ -56,21 +69,6 @@ class ServedEntities(Served):
             ]
             for prediction in self.task.decode(outputs, features, examples)
         ]
-
-    def _words(self, outputs: Outputs, features: Columns, examples: Columns, ignored: set[str]) -> list[Any]:
-        answers = []
-        for example, rows in enumerate(self.task.word_probabilities(outputs, features, examples)):
-            best: np.ndarray = rows.max(axis=-1, initial=0)
-            spans = zip(*(examples[name][example] for name in ("tokens", "starts", "ends")), strict=True)
-            (tags,) = self.task.to_labels([rows.argmax(axis=-1)])
-            answers.append(
-                [
-                    {"entity": tag, "score": float(score), "index": number, "word": word, "start": start, "end": end}
-                    for number, (tag, score, (word, start, end)) in enumerate(zip(tags, best, spans, strict=True), 1)
-                    if tag not in ignored
-                ]
-            )
-        return answers
 
     @property
     def _units(self) -> str:

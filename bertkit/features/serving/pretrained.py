@@ -11,11 +11,11 @@ import numpy as np
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from bertkit.data.tables.objects import with_words
 from bertkit.features.serving import requests
 from bertkit.features.serving.requests import InvalidRequest
 from bertkit.features.serving.services import Answer, Job, Route, Service, Submit, or_invalid, too_long
 from bertkit.inference.fill_mask import MaskPrediction
-from bertkit.inference.inputs import with_words
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.progress import unreported

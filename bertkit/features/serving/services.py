@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel
 
+from bertkit.data.tables.objects import with_words
 from bertkit.features.serving import requests
 from bertkit.features.serving.requests import InvalidRequest, NotServed, RequestError, TooLong
 from bertkit.features.serving.served import served
-from bertkit.inference.inputs import with_words
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import Predictor

@@ -369,7 +369,7 @@ def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path, stock_mo
     assert codes_of(table.report()) == {"checkpoint-family"}
 
 
-@pytest.mark.parametrize(("function", "code"), [("free_space", "disk"), ("_available_memory", "memory")])
+@pytest.mark.parametrize(("function", "code"), [("free_space", "disk"), ("_find_available_memory", "memory")])
 def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
     monkeypatch.setattr(f"bertkit.features.checks.plan.{function}", lambda place: 10)
     assert codes_of(table.report()) == {code}

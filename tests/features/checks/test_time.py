@@ -69,7 +69,7 @@ def test_first_and_long_batches_are_weighed(table, monkeypatch):
     monkeypatch.setattr(BertkitTrainer, "training_step", slow_step)
     monkeypatch.setattr(trial_module, "time", SimpleNamespace(perf_counter=lambda: now))
     monkeypatch.setattr(trial_module, "_REPEATED_SECONDS", 0.0)
-    monkeypatch.setattr(trial_module, "_running_and_waiting", lambda: None)
+    monkeypatch.setattr(trial_module, "_measure_threads", lambda: None)
     for row in table.train[::2]:
         row["text"] = " ".join(row["text"].split()[:3])
     table.overrides |= {"train.num_train_epochs": 4, "train.save_strategy": "no", "train.eval_strategy": "no"}

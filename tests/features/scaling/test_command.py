@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def one_core(monkeypatch):
     """Keeps the work in this process; tests/features/scaling and tests/data/corpus/store have the processes."""
-    for module in ("features.scaling.folders", "data.corpus.store.unit_workers"):
+    for module in ("features.scaling.folders", "data.corpus.store.units"):
         monkeypatch.setattr(f"bertkit.{module}.usable_cores", lambda: 1)
 
 
