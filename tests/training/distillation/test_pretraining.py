@@ -266,7 +266,6 @@ def test_a_check_counts_the_teacher(corpus, checkpoint, student, monkeypatch):
     ("given", "message"),
     [
         ({"corpus": None}, "is a masked language model, which teaches in pre-training: give --corpus"),
-        ({"student": "bert-mini", "student_layers": [0]}, "either --student or --student-layers"),
         ({"student": "continue"}, "--student continue: this recipe gives no size of a BERT"),
         ({"objective": "minilmv2"}, "objective: expected one of distilbert, minilm, got 'minilmv2'"),
         ({"objective": "minilm", "temperature": 3.0}, "temperature: has no effect with the objective minilm"),
