@@ -28,11 +28,12 @@ LINES_OF_COURSE = {
 }
 # Settings of a notebook, and those with which the tests run it: the same cells, with fewer steps.
 EPOCH, ROWS = '"train.num_train_epochs": 1', '"data.max_train_samples": 32, "data.max_eval_samples": 32'
+FOLDS = f'{EPOCH}, "data.folds": 2, "train.contrast_steps": 5'
 FEWER_STEPS = {
-    "inside": {'"train.max_steps": 1500': '"train.max_steps": 100', '"train.num_train_epochs": 5': EPOCH},
+    "inside": {'"train.max_steps": 1500': '"train.max_steps": 100', '"train.num_train_epochs": 5': FOLDS},
     "ner": {'"train.max_steps": 200': '"train.max_steps": 20', '"train.num_train_epochs": 8': EPOCH},
-    "own_table": {'"train.max_steps": 200': '"train.max_steps": 20', '"train.num_train_epochs": 8': EPOCH},
-    "quickstart": {'"train.max_steps": 300': '"train.max_steps": 30', '"train.num_train_epochs": 8': EPOCH},
+    "own_table": {'"train.max_steps": 200': '"train.max_steps": 20', '"train.num_train_epochs": 8': FOLDS},
+    "quickstart": {'"train.max_steps": 300': '"train.max_steps": 30', '"train.num_train_epochs": 8': FOLDS},
     "3_pretraining": {"steps = 1200": "steps = 300", '"train.max_steps": 400': '"train.max_steps": 20'},
     "4_two_sentences": {
         '"train.max_steps": 250': '"train.max_steps": 25',

@@ -263,31 +263,22 @@ def test_a_batch_has_the_endings_of_each_example_and_their_number():
     assert alone["input_ids"].shape == (1, 4, 7)
 
 
-def test_logits_and_loss_of_a_batch_are_those_of_each_example_alone():
-    task = settled(4)
-    together = model(task)(**task.collate(rows_of(task, 0, 1, 2), TOKENIZER, INPUTS))
-    losses = []
+def test_logits_loss_and_gradients_of_a_batch_are_those_of_each_example_alone():
+    task, expected, losses = settled(4), model(), []
+    network = model(task)
+    together = network(**task.collate(rows_of(task, 0, 1, 2), TOKENIZER, INPUTS))
+    together.loss.backward()
     for row, count in enumerate([2, 4, 3]):
         exact = settled(count)  # nothing to fill up, and a model that was taught nothing
         inputs = exact.collate(rows_of(exact, row), TOKENIZER, INPUTS)
         inputs.pop("choice_counts")
-        alone = model()(**inputs)
+        alone = expected(**inputs)
         torch.testing.assert_close(together.logits[row, :count], alone.logits[0])
         assert (together.logits[row, count:] == torch.finfo(torch.float32).min).all()
         assert alone.logits.std() > 0.05
+        (alone.loss / 3).backward()
         losses.append(alone.loss)
     torch.testing.assert_close(together.loss, torch.stack(losses).mean())
-
-
-def test_gradients_are_finite_and_those_of_the_examples_alone():
-    task = settled(4)
-    network = model(task)
-    network(**task.collate(rows_of(task, 0, 1, 2), TOKENIZER, INPUTS)).loss.backward()
-    expected = model()
-    for row, count in enumerate([2, 4, 3]):
-        inputs = settled(count).collate(rows_of(task, row), TOKENIZER, INPUTS)
-        inputs.pop("choice_counts")
-        (expected(**inputs).loss / 3).backward()
     for (name, ours), theirs in zip(network.named_parameters(), expected.parameters(), strict=True):
         assert ours.grad.isfinite().all(), name
         torch.testing.assert_close(ours.grad, theirs.grad, msg=name)
@@ -374,15 +365,6 @@ def test_lines_are_a_context_and_endings_with_tabs():
     for wrong in ("a\tb", "a", "", "a\tb\t", "\tb\tc", "a\t \tc"):
         with pytest.raises(DataError, match=r"^input 2: expected a context and two or more endings"):
             task.read_input(["a\tb\tc", wrong])
-
-
-def test_test_predictions_are_json_lines_in_order(tmp_path):
-    logits = np.array([[0.0, 0.0], [-np.inf, 1.0]])
-    path = settled().write_predictions("test", logits, {"choice_count": [2, 2]}, {}, tmp_path)
-    assert [json.loads(line) for line in path.read_text().splitlines()] == [
-        {"index": 0, "choice": 0, "probability": 0.5, "probabilities": [0.5, 0.5]},
-        {"index": 1, "choice": 1, "probability": 1.0, "probabilities": [1.0]},
-    ]
 
 
 # ---- the checkpoint -------------------------------------------------------------------------------------------------

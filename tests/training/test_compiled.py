@@ -23,10 +23,7 @@ from bertkit.training.recovery import Preemption
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, arguments_for, logged
 
-pytestmark = [
-    pytest.mark.numeric,
-    pytest.mark.filterwarnings("default"),  # torch's compiler warns of what it does itself
-]
+pytestmark = pytest.mark.filterwarnings("default")  # torch's compiler warns of what it does itself
 
 WORDS = "a good bad film story the plot is lovely or awful".split()
 COMPILED = {"train.torch_compile": True, "train.torch_compile_backend": "aot_eager"}  # needs no compiler of C++
@@ -78,6 +75,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.slow] if settings else []) for case, settings in CASES.items()]
 )

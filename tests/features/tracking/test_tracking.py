@@ -108,14 +108,15 @@ def scores(metrics):
     return {key: value for key, value in metrics.items() if is_score(key)}
 
 
-def test_trackers_change_no_number(tune, trackio, events):
-    """Weights and scores are the same, bit for bit."""
+def test_trackers_change_no_number_and_print_no_result(tune, trackio, events, capfd):
+    """Weights and scores are the same, bit for bit; trackio prints to stdout, which is for the results of a command."""
     without = tune("without")
     tracked = tune("with", report_to=["tensorboard", "trackio"], project="no-number")
     weights = [load_file(run.output_dir / "model.safetensors") for run in (without, tracked)]
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
     assert scores(without.metrics) == scores(tracked.metrics)
     assert losses(without) == losses(tracked)
+    assert capfd.readouterr().out == ""
 
 
 def test_tensorboard_has_curves_scores_and_recipe(tune, events, glue, checkpoint):
@@ -305,9 +306,3 @@ def test_records_elsewhere_are_continued(tune, monkeypatch, library):
             "mlflow": [("run", None), "FAILED", ("run", "abc")],
         }[library]
     )
-
-
-def test_a_print_of_a_tracker_is_no_result(tune, trackio, capfd):
-    """trackio prints to stdout, which is for the results of a command."""
-    tune("printed", report_to="trackio", project="printed")
-    assert capfd.readouterr().out == ""

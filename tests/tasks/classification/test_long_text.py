@@ -172,24 +172,6 @@ def test_logits_are_those_of_a_naive_loop_over_windows(stride, pooling):
     assert np.abs(expected - expected.mean(axis=0)).max() > 0.1  # texts do differ
 
 
-def test_texts_of_one_window_get_the_plain_logits():
-    chunked, plain = predictor(task()), predictor(task(long_text="cut"))
-    short = {"text": [document for document in TEXTS if len(document.split()) <= 6]}
-    found = [each.outputs(each.task.encode(short, TOKENIZER)) for each in (chunked, plain)]
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
-    long = {"text": [TEXTS[1]]}
-    found = [each.outputs(each.task.encode(long, TOKENIZER)) for each in (chunked, plain)]
-    assert np.abs(found[0] - found[1]).max() > 0.1
-
-
-def test_a_prediction_does_not_depend_on_what_else_is_in_the_batch():
-    together = predictor(task(stride=2))
-    features = together.task.encode({"text": TEXTS}, TOKENIZER)
-    logits = together.outputs(features)
-    for batch_size in (1, 2, 4):
-        np.testing.assert_allclose(predictor(task(stride=2), batch_size).outputs(features), logits, rtol=0, atol=1e-5)
-
-
 def test_training_goes_through_every_window():
     """The gradient reaches words that only a later window has, and the loss is that of the pooled logits."""
     chunked, network = task(stride=0), model()

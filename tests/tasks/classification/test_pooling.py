@@ -113,20 +113,6 @@ bert = pytest.mark.parametrize("encoder", ["bertkit"], indirect=True)
 bert_and_roberta = pytest.mark.parametrize("encoder", ["bertkit", "roberta"], indirect=True)
 
 
-@bert
-def test_a_worked_example(encoder):
-    """Window vectors (1, 5) and (3, 1): their mean is (2, 3), the largest values are (3, 5)."""
-    for pooling, expected in (("mean", [2.0, 3.0]), ("max", [3.0, 5.0])):
-        model = classifier(encoder)
-        pool_windows(model, pooling)
-        pooler_output = torch.zeros(2, 32, dtype=torch.float64)
-        pooler_output[:, :2] = torch.tensor([[1.0, 5.0], [3.0, 1.0]])
-        model.bert.pooler.register_forward_hook(lambda *_, given=pooler_output: given)
-        torch.nn.init.eye_(model.classifier.weight)
-        logits = model(**windows(2), window_counts=torch.tensor([2])).logits
-        assert logits[0, :2].tolist() == expected
-
-
 @pytest.mark.parametrize("counts", [[2, 1], [2, 1, 4], [3, 0, 3], [7, -1], []])
 @bert
 def test_counts_that_do_not_fit_the_windows_are_refused(encoder, counts):

@@ -23,8 +23,6 @@ from tests.training import conftest
 from tests.training.conftest import SMALL, assert_same_runs, same_weights
 from tests.training.runs.test_pretrain import as_if_killed
 
-pytestmark = pytest.mark.numeric
-
 RUN = {
     **{key: value for key, value in SMALL.items() if key != "train.num_train_epochs"},
     "data.max_seq_length": 32,
@@ -69,6 +67,7 @@ def prepared(corpus, checkpoint, student, tmp_path):
 # ---- the loss -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("pair_objective", ["none", "nsp"])
 def test_without_weight_the_run_is_a_plain_one_bit_for_bit(run, corpus, student, tmp_path, pair_objective):
     pairs = {"task.pair_objective": pair_objective}
@@ -94,6 +93,7 @@ def batch_and_models(ready, *checkpoints):
     return rows, models
 
 
+@pytest.mark.numeric
 def test_the_loss_is_the_triple_loss_of_distilbert(run, prepared, student, checkpoint):
     rows, _ = batch_and_models(prepared(**BOTH), student, checkpoint)
     masked, soft, cosines = [], [], []
@@ -108,6 +108,7 @@ def test_the_loss_is_the_triple_loss_of_distilbert(run, prepared, student, check
     assert logged(done, "masked_lm_loss")[0] == pytest.approx(of_labels, rel=1e-4)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(("alpha", "layer"), [(None, None), (0.25, 0)])
 def test_the_loss_is_that_of_minilm(run, prepared, student, checkpoint, alpha, layer):
     given = {**MINILM, "alpha": alpha, "teacher_layer": layer}
@@ -146,6 +147,7 @@ def test_only_the_student_is_trained(prepared, given):
     assert trained & beyond == (set() if given is MINILM else beyond)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     "given",
     [
@@ -212,6 +214,7 @@ def test_the_run_is_an_ordinary_one_and_can_be_repeated(run, checkpoint, tmp_pat
 SAVED = {"train.save_strategy": "steps", "train.save_steps": 1, "train.save_total_limit": 10, "train.max_steps": 4}
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("given", [BOTH, pytest.param(MINILM, marks=pytest.mark.slow)], ids=["distilbert", "minilm"])
 def test_a_killed_run_continues_bit_for_bit(run, tmp_path, given):
     dropout = {**SAVED, "model.hidden_dropout_prob": 0.1}
@@ -266,7 +269,6 @@ def test_a_check_counts_the_teacher(corpus, checkpoint, student, monkeypatch):
     ("given", "message"),
     [
         ({"corpus": None}, "is a masked language model, which teaches in pre-training: give --corpus"),
-        ({"student": "bert-mini", "student_layers": [0]}, "either --student or --student-layers"),
         ({"student": "continue"}, "--student continue: this recipe gives no size of a BERT"),
         ({"objective": "minilmv2"}, "objective: expected one of distilbert, minilm, got 'minilmv2'"),
         ({"objective": "minilm", "temperature": 3.0}, "temperature: has no effect with the objective minilm"),

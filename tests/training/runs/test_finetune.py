@@ -168,8 +168,13 @@ def test_what_is_cut_is_recorded_and_said(tuned, glue, capfd):
     cut = record["truncation"]["train"]
     assert cut["examples"] == cut["of_examples"] == 96
     assert cut["of_tokens"] - cut["tokens"] == 96 * 5
-    assert "train: 96 of 96 inputs cut (100.0 %)" in capfd.readouterr().err
-    assert "inputs cut" in (out.output_dir / "README.md").read_text()
+    lost, remedy = (
+        cut["tokens"],
+        "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer",
+    )
+    said = f"train: 96 of 96 inputs cut (100.0 %), {lost} tokens lost; {remedy}\n"
+    assert said in capfd.readouterr().err
+    assert f"- {said}" in (out.output_dir / "README.md").read_text()
 
 
 def test_both_validation_sets_of_mnli_are_scored_and_all_its_test_sets_predicted(checkpoint, tmp_path):
