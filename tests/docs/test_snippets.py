@@ -43,7 +43,9 @@ SHORTER = {
     "tutorials/entities.md": {"sentences[-100:]": "sentences[-50:]"},
     "tutorials/label_next.md": {"epochs 3": "epochs 1 --folds 2 --set train.contrast_steps=2"},
     "tutorials/long_documents.md": {"len(words) - 100, 250)": "len(words) - 100, 800)"},
-    "tutorials/your_table.md": {"epochs 3 --global": "epochs 1 --folds 2 --global"},
+    "tutorials/your_table.md": {
+        "epochs 3 --global-train-batch-size 8 --o": "epochs 1 --global-train-batch-size 8 --folds 2 --o"
+    },
 }
 """Page -> what takes long in its snippets, and what takes its place here: the same with fewer rows or models."""
 
