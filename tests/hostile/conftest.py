@@ -1,6 +1,6 @@
 """Options of the campaign, and its figures at the end of the session.
 
-pytest -m hostile tests/hostile                                             # .ci/run has a seed for each commit
+pytest -m hostile tests/hostile                                             # .ci/run takes four seeds in turn
 pytest -m hostile tests/hostile --hostile-seconds 3600 --hostile-seed 1     # longer, other cases
 pytest -m hostile tests/hostile --hostile-case tables:17                    # one case
 """
