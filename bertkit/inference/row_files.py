@@ -134,7 +134,7 @@ def _quote_formula(value: Any) -> Any:
 
     The signs are those of https://owasp.org/www-community/attacks/CSV_Injection.
 
-    >>> _no_formula("=1+1"), _no_formula("a=b"), _quote_formula(-0.5)
+    >>> _quote_formula("=1+1"), _quote_formula("a=b"), _quote_formula(-0.5)
     ("'=1+1", 'a=b', -0.5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
