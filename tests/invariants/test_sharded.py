@@ -62,7 +62,7 @@ def update(self, *args, **kwargs):
 
 torch.nn.Linear.forward, torch.nn.LayerNorm.forward = telling(linear), telling(norm)
 torch.optim.AdamW.step = update
-atexit.register(lambda: print("dtypes:", *sorted(used), sep=", ", file=sys.stderr))
+atexit.register(lambda: sys.stderr.write("dtypes: " + ", ".join(sorted(used)) + "\\n"))  # at once, beside the other's
 main()
 """
 BF16 = "--set placement.mixed_precision=bf16 --global-train-batch-size 8 --learning-rate 1e-3".split()
@@ -98,7 +98,7 @@ def test_bf16_is_gathered_and_float32_kept(bertkit, tmp_path, start, glue_folder
         done = bertkit([*command, *flags], TORCHRUN, [tmp_path / "dtypes.py"])
         assert done.returncode == 0, done.stderr
         gathered = "bfloat16" if strategy == "fsdp" else "float32"
-        told = "dtypes:, evaluation torch.float32, training torch.{}, update torch.float32"
+        told = "dtypes: evaluation torch.float32, training torch.{}, update torch.float32"
         assert done.stderr.count(told.format(gathered)) == 2, done.stderr
     sharded, whole = (np.array(curve(tmp_path / name)) for name in ("fsdp", "ddp"))
     # Losses near 0.7, of which bf16 keeps eight bits.
