@@ -198,7 +198,7 @@ def _cut_lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -
 
 
 class InputSource:
-    """What is given to compute something of: texts, a table object or a file, of which the others are None.
+    """Input of a prediction or an embedding: texts, a table object or a file; the others are None.
 
     Args:
         texts: texts, or a table object.

@@ -13,7 +13,7 @@ from bertkit.runtime.placement.inference import Precision
 from bertkit.tasks.base import Task
 
 Pooling = Literal["cls", "mean", "max"]
-"""How the vectors of the tokens of a text become one."""
+"""Pooling of the token vectors of a text to one vector."""
 UNSURE = "unsure"
 """Label of predictions whose probability is too low."""
 

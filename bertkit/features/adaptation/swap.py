@@ -1,7 +1,7 @@
 """``bertkit tokenizer swap``: another tokenizer for a checkpoint, such as that of another language.
 
 Vocabularies mark words in other ways (see `bertkit.data.corpus.vocabulary.structure`), so pieces are compared by their
-text and by whether they begin a word: ``##en`` of WordPiece is ``en`` of SentencePiece.
+text and by whether they begin a word. For example, WordPiece's ``##en`` equals SentencePiece's ``en``.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def swap_tokenizer(
 
 
 class Surface(NamedTuple):
-    """What a piece stands for in a text.
+    """Text that a piece stands for, and whether it begins a word.
 
     Attributes:
         text: its characters, without marks; for an incomplete character the piece itself.

@@ -242,11 +242,11 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
     training, evaluation = _estimate_training(subject, trial), _estimate_evaluations(subject, trial)
-    training *= subject.models
     return training + evaluation + saves(subject) * _estimate_checkpoint(subject), ""
 
 
 def _estimate_training(subject: Subject, trial: Trial) -> float:
+    """Estimates the steps of all models of a run, and those of the phases that precede them."""
     trainer, placement, steps = subject.trainer, subject.placement, subject.total_steps
     others = steps * trial.optimizer_seconds + trial.start_seconds
     if subject.features is None:
@@ -256,16 +256,15 @@ def _estimate_training(subject: Subject, trial: Trial) -> float:
     batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
     of_batches = list(map(trial.steps.of, batches))
-    of_contrast = size_of_contrast(subject.recipe, int(subject.config.num_labels))
-    # The steps of the phases that precede it, in batches of another number of rows; those of pairs are made once.
     mean = float(np.mean(list(map(trial.steps.of, lengths))))
-    before = sum(
-        int(subject.recipe.train.get(key) or 0)
-        * (mean * size / placement.per_device_train_batch_size + trial.optimizer_seconds)
-        / models
-        for key, size, models in ((PAIRS, PAIRS_OF_BATCH, subject.models), (CONTRAST, of_contrast, 1))
-    )
-    return sum(of_batches) * steps / accumulated + before + others
+
+    def of_phase(key: str, size: int) -> float:  # in batches of another number of rows
+        step = mean * size / placement.per_device_train_batch_size + trial.optimizer_seconds
+        return int(subject.recipe.train.get(key) or 0) * step
+
+    of_contrast = of_phase(CONTRAST, size_of_contrast(subject.recipe, int(subject.config.num_labels)))
+    of_model = sum(of_batches) * steps / accumulated + of_contrast + others
+    return subject.models * of_model + of_phase(PAIRS, PAIRS_OF_BATCH)  # all models begin with the steps on pairs
 
 
 def _estimate_evaluations(subject: Subject, trial: Trial) -> float:

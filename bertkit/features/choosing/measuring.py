@@ -1,4 +1,4 @@
-"""What is measured of one checkpoint: its score with frozen weights, its pieces, masked words, size and speed.
+"""Measurements of one checkpoint: its score with frozen weights, its pieces, masked words, size and speed.
 
 The score is that of regularized linear heads on frozen vectors, by cross-validation. The layer, the kind of vector and
 the strength of the regularization are chosen for each fold by the predictions for the other folds, so that the score of

@@ -41,7 +41,7 @@ _ENDS = "the server ends"
 
 
 class Server:
-    """What the application answers on each route, and the requests and bodies that it has taken."""
+    """Handlers of the routes of the application, with the state of its open requests."""
 
     def __init__(self, service: Service, name: str, limits: Limits, token: str | None):
         self.service = service

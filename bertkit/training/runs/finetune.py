@@ -171,15 +171,16 @@ def _prepare_first_step(
 ) -> Rivals | None:
     """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
     rivals, task, splits = None, run.task, run.splits
+    is_warm = run.recipe.is_warm and not is_resumed
     is_alone = run.teacher is None and run.setup.placement.num_processes == 1
     if is_alone and getattr(task, "can_score_by_folds", False):
         rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
-    if run.recipe.is_warm and not is_resumed:
+    if is_warm:
         read_texts_apart(trainer, run.recipe, task, splits["train"].examples)
     if folds is not None:
         folds.train(trainer.model)
         folds.limit(trainer)
-    if run.recipe.is_warm and not is_resumed:
+    if is_warm:
         warm_start(trainer, run.recipe, task, splits["train"].examples)
     return rivals
 

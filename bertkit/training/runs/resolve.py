@@ -116,7 +116,6 @@ class FineTuning:
         objective = of_labels
         check_drop_last(recipe, len(rows))
         # What makes batches: the inputs of both models, in the lengths that the device needs.
-        check_drop_last(recipe, len(rows))
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
         if length := padded_length(placement, speed_ups):
@@ -179,7 +178,6 @@ def resolve(
     task = task_of_recipe(recipe)
     fixed: dict[str, Any] = {"remove_unused_columns": False, "label_names": list(task.label_columns)}
     check_schedule(recipe)
-    kept = best_checkpoint_arguments(recipe)
     setup = set_up(
         recipe,
         output_dir,
@@ -188,7 +186,7 @@ def resolve(
         scratch=scratch,
         joins_batch=task.joins_batch,
         **fixed,
-        **kept,
+        **best_checkpoint_arguments(recipe),
     )
     if recipe.is_tuned:
         check_tuning(recipe, setup.placement)

@@ -4,8 +4,8 @@ Many encoders say what a text means by the mean of its tokens, and how the means
 of the pair: a line on |u - v| and u · v, fitted to a hundred pairs, is often far above a model that reads both texts at
 once and has to learn from as many pairs what to compare. So the encoder is taught first to tell from the vector that
 the head reads what a line would read: the cosine of u and v, and the principal components of |u - v| and u · v. No
-label is needed, so that any two of the texts are a pair to learn from, and so are texts that are made of their words:
-two hundred texts alone are learned by heart.
+label is needed, so any two of the texts are a pair to learn from. Texts that are made of their words are added, since
+the encoder would memorize two hundred texts.
 
 Dimension letters: R rows, T texts, P pairs, B pairs of a batch, D numbers of a mean, K components, H hidden size.
 """
@@ -84,7 +84,7 @@ def altered_texts(
     read = tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=longest)
     words = []
     for row, text in enumerate(texts):
-        places = [read.word_to_chars(row, word) for word in range(max(read.word_ids(row), default=-1) + 1)]
+        places = [read.word_to_chars(row, word) for word in dict.fromkeys(read.word_ids(row))]
         words.append([text[place.start : place.end] for place in places] or [text])
     altered = []
     for of_text, of_other, way in random.integers([len(texts), len(texts), 3], size=(number, 3)).tolist():
