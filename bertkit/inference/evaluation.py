@@ -17,7 +17,6 @@ from bertkit.inference.outcome import (
     OUT_OF_FOLD,
     OUT_OF_FOLD_FILE,
     Outcome,
-    all_scores,
     further_metrics,
     task_inference,
 )
@@ -165,8 +164,7 @@ def evaluate(
 
 def _score(outcome: Outcome, further: FurtherMetrics | None, truncation: Mapping[str, int] | None = None) -> Evaluation:
     """Returns the scores of predictions."""
-    results = outcome.outputs, outcome.features, outcome.examples
-    scores = {f"eval_{name}": value for name, value in all_scores(outcome.task, *results, further).items()}
+    scores = {f"eval_{name}": value for name, value in outcome.scores(further).items()}
     units = {f"eval_{name}": each for name, each in outcome.units.items()}
     number, example = len(next(iter(outcome.examples.values()))), task_inference(outcome.task).example
     return Evaluation(scores, number, outcome.source, dict(truncation or {}), outcome.collapse, units, example)

@@ -247,6 +247,15 @@ class Outcome:
         """Returns the number of an example in the source, or the path of its file; ``row`` counts from 0."""
         return number_in_source(self.numbers, row)
 
+    def scores(self, further: FurtherMetrics | None = None) -> dict[str, float]:
+        """Computes the scores of the task, and those of further metrics; RecipeError if a further metric fails."""
+        scores = self.task.score(self.outputs, self.features, self.examples)
+        if further is None:
+            return scores
+        return scores | further.scores(
+            *task_inference(self.task).for_metrics(*self.predictions_and_references()), scores
+        )
+
     def facts(self) -> Facts:
         """Returns what the predictions say, for the verdict."""
         return task_inference(self.task).facts(self)
@@ -340,17 +349,6 @@ def further_metrics(names: Sequence[str]) -> FurtherMetrics | None:
     from bertkit.metrics.adapter import FurtherMetrics
 
     return FurtherMetrics(names)
-
-
-def all_scores(
-    task: Task, outputs: Outputs, features: Columns, examples: Columns, further: FurtherMetrics | None
-) -> dict[str, float]:
-    """Computes the scores of a task, and those of further metrics; RecipeError if a further metric fails."""
-    scores = task.score(outputs, features, examples)
-    if further is None:
-        return scores
-    sides = task_inference(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
-    return scores | further.scores(*sides, scores)
 
 
 def mean_of_examples(

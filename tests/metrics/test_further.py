@@ -9,7 +9,7 @@ import pytest
 
 import bertkit
 from bertkit.cli.app import main
-from bertkit.inference.outcome import all_scores, further_metrics, task_inference
+from bertkit.inference.outcome import Outcome, further_metrics, task_inference
 from bertkit.inference.predictor import load_task
 from bertkit.metrics.adapter import FurtherMetrics
 from bertkit.runtime.errors import RecipeError
@@ -131,7 +131,7 @@ def test_kinds_of_task_give_the_usual_forms(fine_tuned, kind, predictions, refer
 def test_label_sets_and_numbers_are_scored(fine_tuned, kind, outputs, labels, name, score):
     task, _ = load_task(str(fine_tuned(kind)), {})
     features = {"labels": np.array(labels)}
-    scores = all_scores(task, np.array(outputs), features, features, further_metrics([name]))
+    scores = Outcome(task, np.array(outputs), features, features, "").scores(further_metrics([name]))
     assert scores[score] == scores[score.removeprefix(f"{name}_")]
 
 

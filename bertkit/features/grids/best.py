@@ -14,7 +14,7 @@ from bertkit.features.grids.results import GridResults, best_cells, collect, lim
 from bertkit.features.grids.workers import main_score, record_of, write_record
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
-from bertkit.inference.outcome import all_scores, further_metrics
+from bertkit.inference.outcome import further_metrics
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
@@ -133,7 +133,7 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
     score = None
     if definition.folds is None:
         outcome = outcome_of(place)
-        scored = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+        scored = outcome.scores(further)
         score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})
     return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.inference.facts import NO_BETTER, Facts
-from bertkit.inference.outcome import Outcome, all_scores
+from bertkit.inference.outcome import Outcome
 from bertkit.inference.verdict import Proposal, Verdict, loss_still_falls, sentences_on
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
@@ -42,7 +42,7 @@ def scores_of(outcome: Outcome, further: FurtherMetrics | None) -> dict[str, flo
         RecipeError: the main metric is not among them.
     """
     main = outcome.task.main_metric
-    scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+    scores = outcome.scores(further)
     if main not in scores:
         raise RecipeError(
             f"task.main_metric: {main!r} is not a score of this task; expected one of {', '.join(scores)}"
@@ -239,7 +239,7 @@ def score_split(
     """
     prefix, scores = "eval" if is_scored(name) else "predict", {}
     if set(outcome.task.label_columns) <= set(outcome.features):
-        scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+        scores = outcome.scores(further)
     results = {**(metrics or {}), **{f"{prefix}_{key}": value for key, value in scores.items()}}
     if is_scored(name):
         suffix = name.removeprefix("validation")

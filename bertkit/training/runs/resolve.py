@@ -194,7 +194,6 @@ def resolve(
     start = finetuning_start(recipe)
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
-    setup.directory.check_recipe(recipe)
     start = start.of_task(task, recipe.config_changes)
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
     fixed["reaches_all_weights"] = start.reaches_all_weights
