@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -31,6 +32,8 @@ from bertkit.tasks.splits import Columns, Split, Truncation
 
 _ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
+_USUAL_LENGTH, _LONGEST, _STEP = 128, 512, 64  # tokens
+
 _shared: ContextVar[Path | None] = ContextVar("shared", default=None)
 
 
@@ -42,6 +45,26 @@ def sharing_encodings(folder: Path) -> Iterator[None]:
         yield
     finally:
         _shared.reset(token)
+
+
+def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase, longest: int) -> int:
+    """Returns ``data.max_seq_length``; if it is 0, the number of tokens that texts need.
+
+    That is 128, or the length of the longest input, rounded up to a multiple of 64, but at most 512.
+    `benchmarks/few_rows.py` has a table of longer texts.
+
+    Args:
+        task: the task.
+        examples: columns of training examples, of which a thousand are enough.
+        tokenizer: of the encoder.
+        longest: tokens of an input that the encoder reads, at most.
+    """
+    if task.data.max_seq_length:
+        return task.data.max_seq_length
+    limit, measured = min(_LONGEST, longest), task.with_settings()
+    measured.data = dataclasses.replace(task.data, max_seq_length=limit)
+    needed = max(measured.encode(examples, tokenizer)["length"])
+    return min(limit, max(_USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
 
 
 def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:

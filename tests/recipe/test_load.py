@@ -261,7 +261,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("train.global_train_batch_size", 0, "train.global_train_batch_size: expected 1 to 1048576, got 0"),
         ("placement.mixed_precision", "bf61", "expected one of auto, no, bf16, fp16, got 'bf61'; did you mean 'bf16'?"),
         ("placement.per_device_train_batch_size", 0, "expected 1 to 1048576, got 0"),
-        ("data.max_seq_length", 2, "data.max_seq_length: expected 3 to 1048576, got 2"),
+        ("data.max_seq_length", 2, "data.max_seq_length: expected 3 to 1048576, or 0, got 2"),
         ("data.max_train_samples", 0, "data.max_train_samples: expected at least 1, got 0"),
         ("task.kind", "gleu", "unknown task 'gleu'"),
         ("task.metric", "glue/sst3", "task.metric: unknown metric 'glue/sst3'"),

@@ -33,6 +33,7 @@ from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.errors import CheckpointError, shown
 from bertkit.runtime.progress import Bar, unreported
 from bertkit.tasks.base import per_example
+from bertkit.tasks.encoding import fit_length
 from bertkit.training.warm_start.linear_head import MOST_FITTED, fit_head
 
 _TIMED = 64  # texts
@@ -104,10 +105,9 @@ def _score_vectors(encoder: Embedder, name: str, labelled: Labelled) -> tuple[st
     """Scores linear heads on the frozen vectors of an encoder; also returns the metric, the predictions, and what
     guessing gives."""
     kind, examples, folds = labelled.task, labelled.examples, labelled.folds
-    cut, longest = kind.task, longest_input(encoder.model.config)
-    if longest < cut.data.max_seq_length:
-        cut = kind.task.with_settings()
-        cut.data = replace(kind.task.data, max_seq_length=longest)
+    longest, cut = longest_input(encoder.model.config), kind.task.with_settings()
+    length = min(longest, fit_length(kind.task, examples, encoder.tokenizer, longest))
+    cut.data = replace(kind.task.data, max_seq_length=length)
     task = per_example(cut)
     features = task.encode(examples, encoder.tokenizer)
     with Bar(f"{name}: vectors", "inputs") as progress:

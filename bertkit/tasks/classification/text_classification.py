@@ -56,6 +56,13 @@ class TextData(WindowedData):
 
     kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, "long_text", "pooling")
 
+    max_seq_length: int = option(
+        "Maximum number of tokens of an input; longer inputs are truncated and counted. 0: 128, or those of the longest "
+        "training text, up to 512.",
+        default=128,
+        ge=0,
+        le=2**20,
+    )
     long_text: Literal["cut", "chunk"] = option(
         "Treatment of texts of more than `max_seq_length` tokens: `cut` truncates them; `chunk` encodes "
         "overlapping windows of that length and pools their [CLS] vectors for one prediction per text, trained "
@@ -69,13 +76,15 @@ class TextData(WindowedData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if 0 < self.max_seq_length < 3:  # [CLS], a token and [SEP]
+            raise ValueError(f"max_seq_length: expected 3 to {2**20}, or 0, got {self.max_seq_length}")
         if self.long_text == "cut":
             for name in ("stride", "pooling"):
                 if getattr(self, name) is not None:
                     raise ValueError(
                         f"{name}: {getattr(self, name)!r} needs long_text: chunk; set it, or remove {name}"
                     )
-        else:
+        elif self.max_seq_length:
             self.check_overlap()
 
 

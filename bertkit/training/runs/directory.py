@@ -104,6 +104,8 @@ class RunDirectory:
             now["train"] = {**fitted, **now["train"], FITS_DATA: then["train"].get(FITS_DATA)}
             if now["data"].get("folds") is None and then["data"].get("fold") is None:
                 now["data"]["folds"] = then["data"].get("folds")
+        if now["data"].get("max_seq_length") == 0:  # as many as the training texts have
+            now["data"]["max_seq_length"] = then["data"].get("max_seq_length")
         wrong: list[str] = []
         allowed: list[str] = []
         for block in ("task", "model", "data", "train"):

@@ -6,6 +6,7 @@ classes of the task, which checkpoint is kept, the arguments of the Trainer.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +17,16 @@ from typing import TYPE_CHECKING, Any, cast
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments, set_seed
 
 from bertkit.inference.outcome import further_metrics
-from bertkit.model.checkpoint.encoders import model_inputs
+from bertkit.model.checkpoint.encoders import longest_input, model_inputs
 from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.placement.resolve import Placement
+from bertkit.runtime.placement.resolve import Placement, place
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
+from bertkit.tasks.encoding import fit_length
 from bertkit.tasks.folds import load_splits, number_of_folds
 from bertkit.tasks.registry import load_recipe, task_of_recipe
-from bertkit.tasks.splits import FineTuningData, Split, is_labelled
+from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import best_checkpoint_arguments, check_schedule, training_arguments
 from bertkit.training.batches import check_drop_last, compiled_length, multiple_of_8, padded_to
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.training.distillation.finetuning import FinetunedTeacher
 
+_MEASURED = 1000  # training texts whose length is looked at, at most
 _OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
 
 
@@ -194,6 +197,8 @@ def resolve(
     start = finetuning_start(recipe)
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
+    size, longest = recipe.train["global_train_batch_size"], recipe.data.max_seq_length
+    setup = replace(setup, placement=place(recipe.placement, size, longest, joins_batch=task.joins_batch))
     start = start.of_task(task, recipe.config_changes)
     kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
     fixed["reaches_all_weights"] = start.reaches_all_weights
@@ -238,30 +243,33 @@ def _load(
 def _fit_to_data(
     recipe: Recipe, task: Task, splits: dict[str, Split], folds: int, start: Initialization
 ) -> tuple[Recipe, Task]:
-    """Returns the final recipe, with the schedule and the folds that follow from the data, and the task with them.
+    """Returns the final recipe, with what follows from the data, and the task with it: the length of inputs, the
+    schedule and the folds.
 
     Raises:
         RecipeError: the task has not what is asked for before the first step.
     """
     if recipe.is_warm:
         check_warm_start(recipe, task)
-    chosen = ""
+    rows = splits["train"].examples
+    some = ColumnsOf(rows.select(range(0, len(rows), math.ceil(len(rows) / _MEASURED))))
+    length = fit_length(task, some, start.tokenizer, longest_input(start.config))
+    data = replace(recipe.data, max_seq_length=length, folds=folds or recipe.data.folds)
+    if length > max(recipe.data.max_seq_length, 128):
+        say(f"chosen: inputs of up to {length} tokens, as texts are long; a smaller --max-seq-length takes less time")
+    recipe, task = replace(recipe, data=data), task.with_settings()
+    task.data = data
     if recipe.train.get(FITS_DATA):
-        train = splits["train"].examples
         kinds: dict[str, Any] = {}
         if not recipe.has_teacher:  # whose outputs tell a random head more than a line
-            is_labelled_once = has_exclusive_classes(task) and "labels" in train.column_names
-            kinds["classes"] = list(Counter(train["labels"][:]).values()) if is_labelled_once else []
+            is_labelled_once = has_exclusive_classes(task) and "labels" in rows.column_names
+            kinds["classes"] = list(Counter(rows["labels"][:]).values()) if is_labelled_once else []
             kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
             kinds["has_pairs"] = has_pairs(task)
         scored = None if folds else len(splits["validation"].examples)
-        recipe, chosen = fitted_schedule(recipe, len(train), scored, start.config, **kinds)
-    if folds:
-        recipe = replace(recipe, data=replace(recipe.data, folds=folds))
-        task = task.with_settings()
-        task.data = recipe.data
-    if chosen:
-        say(chosen)
+        recipe, chosen = fitted_schedule(recipe, len(rows), scored, start.config, **kinds)
+        if chosen:
+            say(chosen)
     return recipe, task
 
 

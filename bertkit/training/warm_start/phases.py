@@ -92,7 +92,7 @@ def read_texts_apart(trainer: BertkitTrainer, recipe: Recipe, task: Task, exampl
     )
     trainer.optimizer = None  # what follows begins with one of its own
     if len(losses):
-        say(f"texts apart: {counted(steps, 'step')} have taught what each text of a pair tells by itself")
+        say(f"texts apart: {counted(steps, 'step')} taught what each text of a pair tells by itself")
     else:
         say("texts apart: no steps, since all texts are alike")
 
@@ -156,7 +156,7 @@ def _contrast_classes(
         precision=trainer.autocast,
     )
     trainer.optimizer = None  # the training begins with one of its own
-    say(f"contrast: {counted(steps, 'step')} have drawn rows of a class together")
+    say(f"contrast: {counted(steps, 'step')} drew rows of a class together")
     return True
 
 

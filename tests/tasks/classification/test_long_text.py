@@ -19,7 +19,7 @@ from bertkit.tasks.base import task_record, truncation_hint
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.classification.task import ClassificationTask
-from bertkit.tasks.encoding import encode_split
+from bertkit.tasks.encoding import encode_split, fit_length
 
 pytestmark = pytest.mark.numeric
 
@@ -64,6 +64,41 @@ def predictor(chosen: ClassificationTask, batch_size: int = 64) -> Predictor:
     network = model()
     chosen.prepare(network)
     return Predictor(chosen, network, TOKENIZER, batch_size)
+
+
+# ---- length ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "reads", "length"),
+    [
+        ([3, 20], 0, 512, 128),
+        ([3, 126], 0, 512, 128),  # with [CLS] and [SEP]
+        ([3, 127], 0, 512, 192),
+        ([900, 20], 0, 512, 512),
+        ([900, 20], 0, 8192, 512),
+        ([900, 20], 0, 300, 300),
+        ([3, 20], 0, 64, 64),
+        ([900, 20], 96, 512, 96),
+    ],
+)
+@pytest.mark.parametrize("long_text", ["cut", "chunk"])
+def test_the_length_of_inputs_is_given_or_that_of_the_longest_text(words, given, reads, length, long_text):
+    texts = {"text": list(map(text, words)), "labels": [0] * len(words)}
+    open_to_data = task(max_seq_length=given, long_text=long_text)
+    assert fit_length(open_to_data, texts, TOKENIZER, reads) == length
+    assert open_to_data.data.max_seq_length == given
+
+
+def test_both_texts_of_a_pair_count():
+    pair = {"text": [text(100)], "other": [text(60)], "labels": [0]}
+    assert fit_length(task("text", "other", max_seq_length=0, long_text="cut"), pair, TOKENIZER, 512) == 192
+
+
+@pytest.mark.parametrize("length", [1, 2, -1])
+def test_a_length_without_room_for_a_token_is_refused(length):
+    with pytest.raises(ValueError, match=f"max_seq_length: expected .*, got {length}"):
+        DataSettings(max_seq_length=length)
 
 
 # ---- windows --------------------------------------------------------------------------------------------------------

@@ -59,6 +59,21 @@ def test_a_run_learns_and_leaves_what_is_promised(run, glue):
     assert "training_args.bin" not in {path.name for path in out.iterdir()}
 
 
+def test_a_table_of_long_texts_has_long_inputs(tuned, tmp_path, capsys):
+    """The encoder has 64 positions, fewer than the usual 128 tokens."""
+    table = tmp_path / "films.csv"
+    rows = [f"a {'good film ' * 50}{number},good\na {'bad plot ' * 3}{number},bad" for number in range(10)]
+    table.write_text("\n".join(["text,label", *rows]))
+    values = {"train.max_steps": 2, "train.contrast_steps": 1, "data.folds": 2, "placement.device": "cpu"}
+    run = tuned("classification", values, train_file=str(table))
+    assert load_recipe(run.output_dir / "recipe.yaml").data.max_seq_length == 64
+    assert load(run.output_dir, device="cpu").task.data.max_seq_length == 64
+    assert "train: 10 of 20 inputs cut" in capsys.readouterr().err
+    tuned("classification", values, train_file=str(table), resume=True)
+    with pytest.raises(RecipeError, match=r"data\.max_seq_length was 64 and is now 32"):
+        tuned("classification", {**values, "data.max_seq_length": 32}, train_file=str(table), resume=True)
+
+
 @pytest.mark.numeric
 def test_evaluate_gives_the_score_of_the_run(run, glue):
     again = evaluate(run.output_dir, data_dir=glue)
