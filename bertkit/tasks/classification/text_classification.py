@@ -57,8 +57,8 @@ class TextData(WindowedData):
     kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, "long_text", "pooling")
 
     max_seq_length: int = option(
-        "Maximum number of tokens of an input; longer inputs are truncated and counted. 0: 128, or those of the longest "
-        "training text, up to 512.",
+        "Maximum number of tokens of an input; longer inputs are truncated and counted. 0: 128, or those of the "
+        "longest training text, up to 512.",
         default=128,
         ge=0,
         le=2**20,
