@@ -17,6 +17,7 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import Truncation
 from bertkit.training.arguments import check_callbacks
+from bertkit.training.batches import check_drop_last
 from bertkit.training.runs.directory import writes_run
 from bertkit.training.runs.evaluate import (
     fit_decisions,
@@ -119,6 +120,11 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
+    folds = None
+    if run.arguments_of_folds is not None:
+        folds = ModelsOfFolds(run, features["train"])
+        data["validation"] = {**data["train"], "notes": folds.notes()}
+    check_drop_last(run.recipe, len(features["train"]) if folds is None else folds.fewest_rows)
     validation = features.get("validation")
     trainer, new_weights = run.trainer(
         features["train"],
@@ -128,10 +134,6 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
         logs_often=run.recipe.train["logging_steps"] is None,
         callbacks=run.callbacks,
     )
-    folds = None
-    if run.arguments_of_folds is not None:
-        folds = ModelsOfFolds(run, features["train"])
-        data["validation"] = {**data["train"], "notes": folds.notes()}
     if run.teacher is not None:
         data = {"teacher": {"source": run.teacher.name, "fingerprint": run.teacher.digest}, **data}
     record = RunRecord(

@@ -83,6 +83,11 @@ class ModelsOfFolds:
         """K."""
         return int(self.of_rows.max()) + 1
 
+    @property
+    def fewest_rows(self) -> int:
+        """Rows that the model of the largest fold is trained on."""
+        return len(self.of_rows) - int(np.bincount(self.of_rows).max())
+
     # ---- training ---------------------------------------------------------------------------------------------------
 
     def train(self, start: PreTrainedModel) -> None:

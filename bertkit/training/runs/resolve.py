@@ -29,7 +29,7 @@ from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import best_checkpoint_arguments, check_schedule, training_arguments
-from bertkit.training.batches import check_drop_last, compiled_length, multiple_of_8, padded_to
+from bertkit.training.batches import compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
 from bertkit.training.evaluation import check_early_stopping, early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
@@ -117,7 +117,6 @@ class FineTuning:
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
         of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
         objective = of_labels
-        check_drop_last(recipe, len(rows))
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)

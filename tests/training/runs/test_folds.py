@@ -281,3 +281,12 @@ def test_a_temperature_that_is_given_is_not_fitted_again(train):
     assert run.metrics["eval_loss"] == pytest.approx(
         -np.mean([np.log(each["probabilities"][each["gold"]]) for each in written(run)]), abs=1e-3
     )
+
+
+def test_a_fold_without_a_whole_batch_is_refused_before_anything_is_written(train, tmp_path):
+    """42 rows: a batch of 40 is one of all rows, and none of those that a fold leaves."""
+    with pytest.raises(
+        RecipeError, match=r"dataloader_drop_last: leaves out a batch of fewer than 40, so nothing of 3"
+    ):
+        train(train__dataloader_drop_last=True, train__global_train_batch_size=40)
+    assert not (tmp_path / "run").exists()
