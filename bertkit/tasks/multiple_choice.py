@@ -157,9 +157,11 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         """Reads the endings of every row."""
         table.select(*(name for name in self.settings.ending_columns if name not in table.columns))  # raises for these
         columns = [table.columns[name] for name in self.settings.ending_columns]
-        # Only trailing columns may be empty, since the label is an index into the endings.
-        found = columns[0] if len(columns) == 1 else [_without_empty_end(row) for row in zip(*columns, strict=True)]
-        faults = []
+        found, faults = columns[0], []
+        if len(columns) > 1:  # only the last ones may be empty, since the label is an index into the endings
+            rows = list(zip(*columns, strict=True))
+            filled = [[number for number, each in enumerate(row, 1) if not is_missing(each)] for row in rows]
+            found = [list(row[: max(numbers, default=0)]) for row, numbers in zip(rows, filled, strict=True)]
         for row, endings in enumerate(found):
             if not isinstance(endings, list) or not all(isinstance(each, str) and each.strip() for each in endings):
                 faults.append(f"{table.place(row)}: expected a list of endings, none of them empty, got {endings!r}")
@@ -313,9 +315,3 @@ def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
     logits = one_array(outputs)
     there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
     return np.where(there, logits, -np.inf)
-
-
-def _without_empty_end(row: Sequence[Any]) -> list[Any]:
-    """Removes the empty fields at the end of a row."""
-    filled = [position for position, ending in enumerate(row) if not is_missing(ending)]
-    return list(row[: filled[-1] + 1]) if filled else []

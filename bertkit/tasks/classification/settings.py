@@ -19,8 +19,7 @@ from bertkit.tasks.classification.decisions import (
     SINGLE_LABEL,
     Temperature,
     Threshold,
-    check_temperature,
-    check_threshold,
+    check_decisions,
     key_of_class,
 )
 from bertkit.tasks.classification.text_classification import TextData
@@ -88,10 +87,7 @@ class TaskSettings(MetricSettings):
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
-        if self.threshold is not None:
-            check_threshold(self.threshold)
-        if self.temperature is not None:
-            check_temperature(self.temperature)
+        check_decisions(self.threshold, self.temperature)
         check_ranges(self)
 
     @property
