@@ -57,12 +57,6 @@ class HubData(FineTuningData):
         by_use = {use: getattr(self, f"{use}_split", None) for use in ("train", "validation", "test")}
         return {use: split for use, split in by_use.items() if split is not None}
 
-    def hub_set(self, use: str) -> tuple[str, str, str] | None:
-        """Returns the Hub id, configuration and split for a use such as ``train``; ``None`` for files."""
-        if self.dataset_name is None:
-            return None
-        return self.dataset_name, self.dataset_config or "default", self.given_splits.get(use, use)
-
     def splits_of(self, known: Sequence[str], uses: Sequence[str]) -> dict[str, str]:
         """Returns use → split expression for the uses that a Hub data set has a split for.
 
@@ -276,4 +270,7 @@ def _(task: TableTask, examples: Dataset) -> list[str] | None:
 
 @hub_dataset.register(TableTask)
 def _(task: TableTask) -> tuple[str, str, str] | None:
-    return task.data.hub_set(task.scored_split)
+    data, use = task.data, task.scored_split
+    if data.dataset_name is None:
+        return None
+    return data.dataset_name, data.dataset_config or "default", data.given_splits.get(use, use)

@@ -136,7 +136,13 @@ class GlueTask(TextClassification):
         return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
-        folder = self.folder()
+        root, wanted = Path(str(self.data.data_dir)), self.settings.files["validation"]
+        folder = next((each for each in (root / self.settings.folder, root) if (each / wanted).is_file()), None)
+        if folder is None:
+            raise DataError(
+                f"{root}: contains neither {self.settings.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV "
+                f"folder, or the folder of {self.settings.folder} itself"
+            )
         found: dict[str, Split] = {}
         faults: list[str] = []
         for name in splits:
@@ -152,18 +158,6 @@ class GlueTask(TextClassification):
                 found[name] = self._split_of(table, name)
         raise_all(faults)
         return found
-
-    def folder(self) -> Path:
-        """Returns the folder of the task's files, ``data_dir`` or the task's folder in it; else raises DataError."""
-        assert self.data.data_dir is not None
-        root, wanted = Path(self.data.data_dir), self.settings.files["validation"]
-        for folder in (root / self.settings.folder, root):
-            if (folder / wanted).is_file():
-                return folder
-        raise DataError(
-            f"{root}: contains neither {self.settings.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV "
-            f"folder, or the folder of {self.settings.folder} itself"
-        )
 
     def _split_of(self, table: Table, name: str) -> Split:
         """Builds the examples of a TSV file."""
