@@ -90,7 +90,11 @@ def _fit(inputs: np.ndarray, targets: np.ndarray, outputs: int, strength: float)
     weight, bias = np.zeros((outputs, inputs.shape[1])), np.zeros(outputs)
     if targets.ndim == 2:
         for label, column in enumerate(targets.T):
-            weight[label], bias[label] = _fit_label(inputs, column, strength)
+            if column.min() == column.max():
+                share = (column.sum() + 0.5) / (len(column) + 1)
+                bias[label] = np.log(share / (1 - share))
+            else:
+                [weight[label]], [bias[label]] = _logistic(inputs, column, strength)
         return weight, bias
     seen = np.unique(targets).astype(np.int64)
     if len(seen) > 2:
@@ -102,15 +106,6 @@ def _fit(inputs: np.ndarray, targets: np.ndarray, outputs: int, strength: float)
     if len(unseen):
         bias[unseen] = (inputs @ weight[seen].T + bias[seen]).min() - _UNSEEN
     return weight, bias
-
-
-def _fit_label(inputs: np.ndarray, column: np.ndarray, strength: float) -> tuple[np.ndarray, float]:
-    """Fits the weight (D,) and the bias of a label that items have or lack; without both kinds the bias alone."""
-    if column.min() == column.max():
-        share = (column.sum() + 0.5) / (len(column) + 1)
-        return np.zeros(inputs.shape[1]), float(np.log(share / (1 - share)))
-    [weight], [bias] = _logistic(inputs, column, strength)
-    return weight, float(bias)
 
 
 def _logistic(inputs: np.ndarray, targets: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
