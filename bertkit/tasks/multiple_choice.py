@@ -125,7 +125,17 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         # A column of a test set with only empty values or -1, as on the Hub, has no labels.
         if name != "test" or not all(is_missing(each) or each == -1 for each in table.columns.get(label, ())):
             with noted(faults):
-                columns["labels"] = self._labels(table, columns.get("endings"))
+                values = table.columns[label] if label in table.columns else table.column(label)
+                counts = map(len, columns["endings"]) if columns else [None] * len(values)
+                raise_listed(
+                    [
+                        f"{table.place(row)}: label {value!r}; expected the position of the correct ending, from 0"
+                        + ("" if count is None else f" to {count - 1}")
+                        for row, (value, count) in enumerate(zip(values, counts, strict=True))
+                        if not str(value).isdecimal() or (count is not None and int(value) >= count)
+                    ]
+                )
+                columns["labels"] = list(map(int, values))
         raise_all(faults)
         if name == "train":
             chances = [1 - 1 / len(endings) for endings in columns["endings"]]
@@ -170,20 +180,6 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 faults.append(f"{table.place(row)}: {counted}; expected two or more")
         raise_listed(faults)
         return list(found)
-
-    def _labels(self, table: Table, endings: Sequence[Sequence[str]] | None) -> list[int]:
-        """Reads the index of the correct ending of every row; ``endings`` is None if these are faulty."""
-        column = str(self.settings.label_column)
-        values = table.columns[column] if column in table.columns else table.column(column)
-        counts = [None] * len(values) if endings is None else map(len, endings)
-        faults = [
-            f"{table.place(row)}: label {value!r}; expected the position of the correct ending, from 0"
-            + ("" if count is None else f" to {count - 1}")
-            for row, (value, count) in enumerate(zip(values, counts, strict=True))
-            if not str(value).isdecimal() or (count is not None and int(value) >= count)
-        ]
-        raise_listed(faults)
-        return [int(value) for value in values]
 
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
 

@@ -276,24 +276,14 @@ def load_corpus(
     revisions: dict[str, str] = {}
     if store is None:
         sources = data.sources() if sources is None else sources
-        splitter = find_splitter(data.sentence_splitter)
         revisions = {source.name: source.revision for source in sources if source.revision}
+        texts = (sources, data.form(), tokenizer, find_splitter(data.sentence_splitter))
+        place: dict[str, Any] = {"cache_dir": cache_dir, "num_workers": num_workers}
         if data.streaming:
-            stream = StreamedBlocks(
-                sources,
-                data.form(),
-                tokenizer,
-                splitter,
-                cache_dir=cache_dir,
-                held_out=held_out,
-                max_documents=data.max_train_samples,
-                num_workers=num_workers,
-            )
+            stream = StreamedBlocks(*texts, **place, held_out=held_out, max_documents=data.max_train_samples)
             facts = {"fingerprint": stream.fingerprint, "streamed": True, "revisions": revisions}
             return _corpus(stream, stream.held_out(), facts)
-        store = build_token_store(
-            sources, data.form(), tokenizer, splitter, cache_dir=cache_dir, num_workers=num_workers, progress=progress
-        )
+        store = build_token_store(*texts, **place, progress=progress)
     elif store.metadata["tokenizer"] != SentenceEncoder(tokenizer, None).tokenizer_digest:
         raise DataError(
             f"{data.corpus[0]}: the tokens of this store are of another tokenizer; build the store with the tokenizer "

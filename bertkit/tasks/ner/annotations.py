@@ -45,15 +45,15 @@ def raw_texts(table: Table, token_column: str | int | None) -> Sequence[Any] | N
         return None
     if _TEXT in table.columns:
         return table.columns[_TEXT]
-    return [_text_of_data(value) for value in table.columns[_DATA]] if _DATA in table.columns else None
-
-
-def _text_of_data(data: Any) -> Any:
-    """Returns the text of a Label Studio task: ``text``, or the only value that is text."""
-    if not isinstance(data, Mapping):
-        return data
-    texts = [value for value in data.values() if isinstance(value, str)]
-    return data.get(_TEXT, texts[0] if len(texts) == 1 else data)
+    if _DATA not in table.columns:
+        return None
+    texts = []
+    for data in table.columns[_DATA]:
+        if isinstance(data, Mapping):  # a task of Label Studio has ``text``, or one value that is text
+            of_data = [value for value in data.values() if isinstance(value, str)]
+            data = data.get(_TEXT, of_data[0] if len(of_data) == 1 else data)
+        texts.append(data)
+    return texts
 
 
 def check_texts(table: Table, texts: Sequence[Any]) -> list[str]:
