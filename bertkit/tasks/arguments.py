@@ -85,6 +85,6 @@ def table_path(value: Any, name: str) -> Any:
             f"{name}: is a {kind}; expected a file, or rows with named columns: a DataFrame, such as "
             "pandas.DataFrame(columns), an Arrow table, a datasets.Dataset, or a list of dictionaries"
         )
-    from huggingface_hub.constants import HF_HOME
+    from bertkit.tasks.pretraining import cache_folder
 
-    return store_table(value, Path(HF_HOME) / "bertkit" / "tables", name)
+    return store_table(value, cache_folder() / "tables", name)

@@ -238,8 +238,8 @@ class PretrainingCorpus:
 
 
 def cache_folder() -> Path:
-    """Returns the cache folder of tokenizers, corpora and compiled kernels: ``bertkit`` in the Hugging Face home
-    (``HF_HOME``)."""
+    """Returns the cache folder of tokenizers, corpora, tables of objects and compiled kernels: ``bertkit`` in the
+    Hugging Face home (``HF_HOME``)."""
     from huggingface_hub.constants import HF_HOME
 
     return Path(HF_HOME) / "bertkit"
@@ -253,7 +253,7 @@ def load_corpus(
     *,
     sources: Sequence[Source] | None = None,
     store: TokenStore | None = None,
-    pair_objective: str = "nsp",
+    pair_objective: str,
     num_workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> PretrainingCorpus:
@@ -319,7 +319,7 @@ def curve_facts(
     vocab_size: int,
     phases: Sequence[Phase],
     pair_objective: PairObjective,
-    token_objective: TokenObjective = "masked_lm",
+    token_objective: TokenObjective,
 ) -> dict[str, Any]:
     """Returns what the report of a run draws besides its curves.
 

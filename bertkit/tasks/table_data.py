@@ -1,4 +1,4 @@
-"""Tables as data of a task, from local files or the Hub; and output of numbered predictions."""
+"""Tables as data of a task, from local files or the Hub; and validation sets that are held out from them."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class TaskSettings(metrics.MetricSettings):
     )
     label_names: list[str] = setting("Class names in the order of their ids; empty for regression.", factory=list)
     label_column: str = setting("The column of the class or number, as named on the Hub.", default="label")
-    file_text_columns: list[str] = setting("Names of these columns in the TSV files, if they differ.", factory=list)
-    file_label_column: str | None = setting("Names of these columns in the TSV files, if they differ.", default=None)
+    file_text_columns: list[str] = setting("Names of the text columns in the TSV files, if they differ.", factory=list)
+    file_label_column: str | None = setting("Name of the label column in the TSV files, if it differs.", default=None)
     file_labels: list[str] = setting(
         "The classes as written in the TSV files and for the leaderboard, in the order of `label_names`; empty "
         "if these are the names.",

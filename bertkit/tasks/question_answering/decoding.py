@@ -192,8 +192,9 @@ def _best_spans(
 
 
 def answer_at(decoded: Decoded, threshold: float | None) -> str:
-    """Returns the predicted text; empty if `Decoded.null_odds` exceeds the threshold, None if every question has an
-    answer.
+    """Returns the predicted text; empty if the context has no tokens, or if `Decoded.null_odds` exceeds the threshold.
+
+    ``threshold`` is None if every question has an answer.
     """
     if not decoded.spans or (threshold is not None and decoded.null_odds > threshold):
         return ""
