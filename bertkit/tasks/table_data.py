@@ -152,7 +152,7 @@ class TableData(HubData):
         train: Split,
         classes: Sequence[Hashable] | None,
         texts: np.ndarray,
-        groups: Sequence[Hashable] | None = None,
+        groups: Sequence[Hashable] | None,
     ) -> dict[str, Split]:
         """Splits one table into a training and a validation set; DataError if the table has too few rows.
 

@@ -5,8 +5,6 @@ Dimension letters: N examples, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from bertkit.metrics import counted_pairs
@@ -16,25 +14,6 @@ Threshold = float | str | dict[str, float]
 
 Temperature = float | dict[str, float]
 """What the logits of all classes are divided by, or those of each label."""
-
-
-def check_decisions(threshold: Threshold | None, temperature: Temperature | None) -> None:
-    """Checks the values of the settings of these names, but not the names of their labels.
-
-    Raises:
-        ValueError: the threshold is neither ``tuned`` nor made of numbers between 0 and 1, or a temperature is not
-            positive.
-    """
-    if isinstance(threshold, str) and threshold != "tuned":
-        raise ValueError(f"threshold: expected a number, tuned, or a number for each label, got {threshold!r}")
-    if threshold is not None and not isinstance(threshold, str):
-        numbers = threshold.values() if isinstance(threshold, Mapping) else [threshold]
-        if not all(0 < number < 1 for number in numbers):
-            raise ValueError(f"threshold: expected numbers between 0 and 1, got {threshold}")
-    if temperature is not None:
-        numbers = temperature.values() if isinstance(temperature, Mapping) else [temperature]
-        if not all(number > 0 for number in numbers):
-            raise ValueError(f"temperature: expected numbers greater than 0, got {temperature}")
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
