@@ -81,7 +81,8 @@ def read_scored_rows(checkpoint: str) -> ScoredRows:
             "train it with `bertkit finetune classification --folds 5`, or give --unsure-below"
         )
     try:
-        rows: list[dict[str, Any]] = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
+        with place.open(encoding="utf-8") as lines:
+            rows: list[dict[str, Any]] = list(map(json.loads, lines))
         labels = np.array([row["label"] for row in rows], dtype=object)
         is_wrong = np.array([row["gold"] != row["label"] for row in rows], dtype=bool)
         probabilities = np.array([row["probability"] for row in rows], dtype=np.float64)

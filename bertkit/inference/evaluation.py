@@ -270,7 +270,8 @@ def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split:
     """
     place = folder / OUT_OF_FOLD_FILE
     try:
-        rows = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
+        with place.open(encoding="utf-8") as lines:
+            rows = list(map(json.loads, lines))
         logits = np.asarray([row["logits"] for row in rows], dtype=np.float32)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{place}: missing or damaged ({error}); restore it from a copy of the run") from error

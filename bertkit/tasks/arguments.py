@@ -34,7 +34,21 @@ def with_settings(
         RecipeError: there is no such setting, or it is in ``overrides`` too.
     """
     values = dict(overrides or {})
-    keys = _keys(recipe) if settings else {}
+    if not settings:
+        return values
+    if isinstance(recipe, Recipe):
+        kind: Any = recipe.kind
+    else:
+        blocks = recipe if isinstance(recipe, Mapping) else read_recipe_file(find_recipe(recipe))[0]
+        kind = (blocks.get("task") or {}).get("kind")
+    of_task, of_data = map(fields_of, TASKS.settings(kind))
+    keys: dict[str, Fields] = {  # in the order in which a name is looked up
+        "task": of_task,
+        "data": of_data,
+        "train": train_fields(),
+        "placement": fields_of(PlacementSettings),
+        "model": model_fields(of_checkpoint=True),
+    }
     for name, value in settings.items():
         block = next((block for block, fields in keys.items() if name in fields), None)
         if block is None:
@@ -71,18 +85,6 @@ def table_path(value: Any, name: str) -> Any:
             f"{name}: is a {kind}; expected a file, or rows with named columns: a DataFrame, such as "
             "pandas.DataFrame(columns), an Arrow table, a datasets.Dataset, or a list of dictionaries"
         )
-    from huggingface_hub.constants import HF_HOME
+    from bertkit.tasks.pretraining import cache_folder
 
-    return store_table(value, Path(HF_HOME) / "bertkit" / "tables", name)
-
-
-def _keys(recipe: str | Path | Mapping[str, Any] | Recipe) -> dict[str, Fields]:
-    """Returns the settings of the runs of a recipe by block, in the order in which a name is looked up."""
-    if isinstance(recipe, Recipe):
-        kind: Any = recipe.kind
-    else:
-        blocks = recipe if isinstance(recipe, Mapping) else read_recipe_file(find_recipe(recipe))[0]
-        kind = (blocks.get("task") or {}).get("kind")
-    of_task = dict(zip(("task", "data"), map(fields_of, TASKS.settings(kind)), strict=True))
-    others = {"train": train_fields(), "placement": fields_of(PlacementSettings)}
-    return {**of_task, **others, "model": model_fields(of_checkpoint=True)}
+    return store_table(value, cache_folder() / "tables", name)

@@ -156,8 +156,14 @@ class Task(ABC):
         return
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Counts the labelled items of a batch of `collate`, 0-d: the denominator of the mean of `loss`."""
-        return labelled_items(batch)
+        """Counts the labelled items of a batch of `collate`, 0-d int64: the denominator of the mean of `loss`.
+
+        Integer labels count unless they are `IGNORE_INDEX`, floating-point labels unless they are NaN.
+        """
+        from bertkit.model.labels_bert import IGNORE_INDEX
+
+        labels = batch["labels"]
+        return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
         """Computes the loss of a batch, 0-d, in training and evaluation: a sum over its items, divided by ``count``.
@@ -345,17 +351,6 @@ def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
     import torch
 
     return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
-
-
-def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
-    """Counts the labelled items of a batch, () int64: the denominator of a mean loss.
-
-    Integer labels count unless they are `IGNORE_INDEX`, floating-point labels unless they are NaN.
-    """
-    from bertkit.model.labels_bert import IGNORE_INDEX
-
-    labels = batch["labels"]
-    return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()
 
 
 def padded(

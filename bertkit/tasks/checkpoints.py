@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def has_task(config: Any) -> bool:
     """Returns whether a checkpoint has a task: it records one, or has a head from which one can be inferred."""
-    return getattr(config, "bertkit_task", None) is not None or is_stock_task(config)
+    return getattr(config, "bertkit_task", None) is not None or saved_head(config) in _TASKS
 
 
 def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
@@ -100,11 +100,6 @@ _OTHER_USES = {
     "BertForPreTraining": "fill-mask and embed use its masked language model",
     "BertModel": "it is an encoder without a head, which embed uses",
 }
-
-
-def is_stock_task(config: PreTrainedConfig) -> bool:
-    """Returns whether a checkpoint that records no task has a head from which one can be inferred."""
-    return saved_head(config) in _TASKS
 
 
 def stock_task(config: PreTrainedConfig, name: str, data: Mapping[str, Any]) -> Task:

@@ -102,31 +102,29 @@ def encode_once(
     """Runs `encode_split` on every split in one process per machine, and shares the result with the others.
 
     The other processes memory-map its files, so a machine holds the inputs once. The files are in a folder that only
-    this user can read; they are removed when all processes have opened them, or after an error.
+    this user can read; they are removed when all processes have opened them, or after an error. A run of a single
+    process reads what another one has encoded, see `sharing_encodings`.
     """
-    state = PartialState()
-    if state.num_processes == 1:
-        return {name: _encoded(task, name, split, tokenizer) for name, split in splits.items()}
-    with _private_folder(state) as folder, first_on_machine():
-        if state.is_local_main_process:
-            for name, split in splits.items():
-                _write(folder, name, *encode_split(task, split, tokenizer))
-        return {name: _read(folder, name) for name in splits}
-
-
-def _encoded(task: Task, name: str, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
-    """Encodes a split, or reads it from the folder of `sharing_encodings` if a run has encoded it before."""
-    shared = _shared.get()
+    state, shared = PartialState(), _shared.get()
+    if state.num_processes > 1:
+        with _private_folder(state) as folder, first_on_machine():
+            if state.is_local_main_process:
+                for name, split in splits.items():
+                    _write(folder, name, *encode_split(task, split, tokenizer))
+            return {name: _read(folder, name) for name in splits}
     if shared is None:
-        return encode_split(task, split, tokenizer)
-    known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.settings), dataclasses.asdict(task.data)]
-    known_by += [name, split.source, split.fingerprint, len(split.examples)]
-    known_by += [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
-    folder = shared / hashlib.sha256(dumps(known_by).encode()).hexdigest()[:16]
-    if not folder.is_dir():
-        with new_folder(folder, is_there=folder.is_dir) as draft:
-            _write(draft, name, *encode_split(task, split, tokenizer))
-    return _read(folder, name)
+        return {name: encode_split(task, split, tokenizer) for name, split in splits.items()}
+    encoded = {}
+    for name, split in splits.items():
+        known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.settings), dataclasses.asdict(task.data)]
+        known_by += [name, split.source, split.fingerprint, len(split.examples)]
+        known_by += [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
+        folder = shared / hashlib.sha256(dumps(known_by).encode()).hexdigest()[:16]
+        if not folder.is_dir():
+            with new_folder(folder, is_there=folder.is_dir) as draft:
+                _write(draft, name, *encode_split(task, split, tokenizer))
+        encoded[name] = _read(folder, name)
+    return encoded
 
 
 @contextmanager

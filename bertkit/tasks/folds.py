@@ -40,14 +40,14 @@ def strata(task: Task, examples: Dataset) -> Sequence[Any] | None:
     labels = examples["labels"][:] if "labels" in examples.column_names else []
     if not labels or not all(isinstance(label, int | float | list) for label in labels):
         return None
-    return [_set_of(label) if isinstance(label, list) else label for label in labels]
-
-
-def _set_of(labels: Sequence[Any]) -> set[int] | None:
-    """Returns the ids in a row of labels: of tags themselves, or the places of the ones among floats of 0 and 1."""
-    if any(isinstance(label, float) for label in labels):
-        return {place for place, label in enumerate(labels) if label == 1}
-    return {label for label in labels if isinstance(label, int)}
+    found: list[Any] = []
+    for label in labels:
+        if isinstance(label, list) and any(isinstance(each, float) for each in label):  # 0 or 1 for each class
+            label = {place for place, each in enumerate(label) if each == 1}
+        elif isinstance(label, list):  # ids of tags
+            label = {each for each in label if isinstance(each, int)}
+        found.append(label)
+    return found
 
 
 @singledispatch

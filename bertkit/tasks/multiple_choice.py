@@ -125,7 +125,17 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         # A column of a test set with only empty values or -1, as on the Hub, has no labels.
         if name != "test" or not all(is_missing(each) or each == -1 for each in table.columns.get(label, ())):
             with noted(faults):
-                columns["labels"] = self._labels(table, columns.get("endings"))
+                values = table.columns[label] if label in table.columns else table.column(label)
+                counts = map(len, columns["endings"]) if columns else [None] * len(values)
+                raise_listed(
+                    [
+                        f"{table.place(row)}: label {value!r}; expected the position of the correct ending, from 0"
+                        + ("" if count is None else f" to {count - 1}")
+                        for row, (value, count) in enumerate(zip(values, counts, strict=True))
+                        if not str(value).isdecimal() or (count is not None and int(value) >= count)
+                    ]
+                )
+                columns["labels"] = list(map(int, values))
         raise_all(faults)
         if name == "train":
             chances = [1 - 1 / len(endings) for endings in columns["endings"]]
@@ -157,9 +167,11 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         """Reads the endings of every row."""
         table.select(*(name for name in self.settings.ending_columns if name not in table.columns))  # raises for these
         columns = [table.columns[name] for name in self.settings.ending_columns]
-        # Only trailing columns may be empty, since the label is an index into the endings.
-        found = columns[0] if len(columns) == 1 else [_without_empty_end(row) for row in zip(*columns, strict=True)]
-        faults = []
+        found, faults = columns[0], []
+        if len(columns) > 1:  # only the last ones may be empty, since the label is an index into the endings
+            rows = list(zip(*columns, strict=True))
+            filled = [[number for number, each in enumerate(row, 1) if not is_missing(each)] for row in rows]
+            found = [list(row[: max(numbers, default=0)]) for row, numbers in zip(rows, filled, strict=True)]
         for row, endings in enumerate(found):
             if not isinstance(endings, list) or not all(isinstance(each, str) and each.strip() for each in endings):
                 faults.append(f"{table.place(row)}: expected a list of endings, none of them empty, got {endings!r}")
@@ -168,20 +180,6 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 faults.append(f"{table.place(row)}: {counted}; expected two or more")
         raise_listed(faults)
         return list(found)
-
-    def _labels(self, table: Table, endings: Sequence[Sequence[str]] | None) -> list[int]:
-        """Reads the index of the correct ending of every row; ``endings`` is None if these are faulty."""
-        column = str(self.settings.label_column)
-        values = table.columns[column] if column in table.columns else table.column(column)
-        counts = [None] * len(values) if endings is None else map(len, endings)
-        faults = [
-            f"{table.place(row)}: label {value!r}; expected the position of the correct ending, from 0"
-            + ("" if count is None else f" to {count - 1}")
-            for row, (value, count) in enumerate(zip(values, counts, strict=True))
-            if not str(value).isdecimal() or (count is not None and int(value) >= count)
-        ]
-        raise_listed(faults)
-        return [int(value) for value in values]
 
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
 
@@ -313,9 +311,3 @@ def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
     logits = one_array(outputs)
     there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
     return np.where(there, logits, -np.inf)
-
-
-def _without_empty_end(row: Sequence[Any]) -> list[Any]:
-    """Removes the empty fields at the end of a row."""
-    filled = [position for position, ending in enumerate(row) if not is_missing(ending)]
-    return list(row[: filled[-1] + 1]) if filled else []

@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,8 +238,8 @@ class PretrainingCorpus:
 
 
 def cache_folder() -> Path:
-    """Returns the cache folder of tokenizers, corpora and compiled kernels: ``bertkit`` in the Hugging Face home
-    (``HF_HOME``)."""
+    """Returns the cache folder of tokenizers, corpora, tables of objects and compiled kernels: ``bertkit`` in the
+    Hugging Face home (``HF_HOME``)."""
     from huggingface_hub.constants import HF_HOME
 
     return Path(HF_HOME) / "bertkit"
@@ -252,7 +253,7 @@ def load_corpus(
     *,
     sources: Sequence[Source] | None = None,
     store: TokenStore | None = None,
-    pair_objective: str = "nsp",
+    pair_objective: str,
     num_workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> PretrainingCorpus:
@@ -265,43 +266,30 @@ def load_corpus(
         DataError: a file is missing or unreadable, or the corpus has no text; or the tokens of ``store`` are those of
             another tokenizer.
     """
-    if store is not None:
-        if store.metadata["tokenizer"] != SentenceEncoder(tokenizer, None).tokenizer_digest:
-            raise DataError(
-                f"{data.corpus[0]}: the tokens of this store are of another tokenizer; build the store with the "
-                "tokenizer of the run"
-            )
-        return _stored_corpus(store, data, {}, seed, pair_objective)
-    sources = data.sources() if sources is None else sources
-    splitter = find_splitter(data.sentence_splitter)
-
-    def held_out(num_documents: int) -> np.ndarray:
-        return _held_out(num_documents, data, seed, pair_objective)
-
-    revisions = {source.name: source.revision for source in sources if source.revision}
-    if data.streaming:
-        stream = StreamedBlocks(
-            sources,
-            data.form(),
-            tokenizer,
-            splitter,
-            cache_dir=cache_dir,
-            held_out=held_out,
-            max_documents=data.max_train_samples,
-            num_workers=num_workers,
-        )
-        facts = {"fingerprint": stream.fingerprint, "streamed": True, "revisions": revisions}
-        return _corpus(stream, stream.held_out(), facts)
-    store = build_token_store(
-        sources, data.form(), tokenizer, splitter, cache_dir=cache_dir, num_workers=num_workers, progress=progress
+    held_out = partial(
+        held_out_documents,
+        fraction=data.validation_fraction,
+        seed=seed,
+        pair_objective=pair_objective,
+        least=data.min_validation_documents,
     )
-    return _stored_corpus(store, data, revisions, seed, pair_objective)
-
-
-def _stored_corpus(
-    store: TokenStore, data: DataSettings, revisions: dict[str, str], seed: int, pair_objective: str
-) -> PretrainingCorpus:
-    chosen = _held_out(store.num_documents, data, seed, pair_objective)
+    revisions: dict[str, str] = {}
+    if store is None:
+        sources = data.sources() if sources is None else sources
+        revisions = {source.name: source.revision for source in sources if source.revision}
+        texts = (sources, data.form(), tokenizer, find_splitter(data.sentence_splitter))
+        place: dict[str, Any] = {"cache_dir": cache_dir, "num_workers": num_workers}
+        if data.streaming:
+            stream = StreamedBlocks(*texts, **place, held_out=held_out, max_documents=data.max_train_samples)
+            facts = {"fingerprint": stream.fingerprint, "streamed": True, "revisions": revisions}
+            return _corpus(stream, stream.held_out(), facts)
+        store = build_token_store(*texts, **place, progress=progress)
+    elif store.metadata["tokenizer"] != SentenceEncoder(tokenizer, None).tokenizer_digest:
+        raise DataError(
+            f"{data.corpus[0]}: the tokens of this store are of another tokenizer; build the store with the tokenizer "
+            "of the run"
+        )
+    chosen = held_out(store.num_documents)
     train = np.setdiff1d(np.arange(store.num_documents), chosen)[: data.max_train_samples]
     facts = {
         "fingerprint": store.fingerprint,
@@ -318,18 +306,12 @@ def _stored_corpus(
 def _corpus(
     train: StoreView | StreamedBlocks, validation: StoreView | None, facts: dict[str, Any]
 ) -> PretrainingCorpus:
-    held_out = {
-        "held_out_documents": validation.num_documents if validation else 0,
-        "train_digest": _digest(facts["fingerprint"], train),
-        "held_out_digest": _digest(facts["fingerprint"], validation),
-    }
-    return PretrainingCorpus(train, validation, {**facts, **held_out})
-
-
-def _digest(fingerprint: str, documents: StoreView | StreamedBlocks | None) -> str:
-    """Returns the SHA-256 of the documents of a corpus with this fingerprint; that of a stream covers their choice."""
-    numbers = documents.documents if isinstance(documents, StoreView) else np.empty(0, np.int64)
-    return hashlib.sha256(fingerprint.encode() + numbers.tobytes()).hexdigest()
+    facts = {**facts, "held_out_documents": validation.num_documents if validation else 0}
+    for name, documents in (("train_digest", train), ("held_out_digest", validation)):
+        # The fingerprint of a stream covers the choice of its documents.
+        numbers = documents.documents if isinstance(documents, StoreView) else np.empty(0, np.int64)
+        facts[name] = hashlib.sha256(facts["fingerprint"].encode() + numbers.tobytes()).hexdigest()
+    return PretrainingCorpus(train, validation, facts)
 
 
 def curve_facts(
@@ -337,7 +319,7 @@ def curve_facts(
     vocab_size: int,
     phases: Sequence[Phase],
     pair_objective: PairObjective,
-    token_objective: TokenObjective = "masked_lm",
+    token_objective: TokenObjective,
 ) -> dict[str, Any]:
     """Returns what the report of a run draws besides its curves.
 
@@ -357,11 +339,6 @@ def curve_facts(
         baselines[name] = {"chance": math.log(2) if name.endswith("_loss") else 0.5}
     steps = [{"first_step": phase.first_step, "max_seq_length": phase.max_seq_length} for phase in phases]
     return {"baselines": baselines, "phases": steps}
-
-
-def _held_out(num_documents: int, data: DataSettings, seed: int, pair_objective: str) -> np.ndarray:
-    least = data.min_validation_documents
-    return held_out_documents(num_documents, data.validation_fraction, seed, pair_objective, least)
 
 
 def held_out_documents(

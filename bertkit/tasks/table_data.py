@@ -1,4 +1,4 @@
-"""Tables as data of a task, from local files or the Hub; and output of numbered predictions."""
+"""Tables as data of a task, from local files or the Hub; and validation sets that are held out from them."""
 
 from __future__ import annotations
 
@@ -56,12 +56,6 @@ class HubData(FineTuningData):
         """Split expressions that the settings give, by their use: ``train``, ``validation``, ``test``."""
         by_use = {use: getattr(self, f"{use}_split", None) for use in ("train", "validation", "test")}
         return {use: split for use, split in by_use.items() if split is not None}
-
-    def hub_set(self, use: str) -> tuple[str, str, str] | None:
-        """Returns the Hub id, configuration and split for a use such as ``train``; ``None`` for files."""
-        if self.dataset_name is None:
-            return None
-        return self.dataset_name, self.dataset_config or "default", self.given_splits.get(use, use)
 
     def splits_of(self, known: Sequence[str], uses: Sequence[str]) -> dict[str, str]:
         """Returns use → split expression for the uses that a Hub data set has a split for.
@@ -158,7 +152,7 @@ class TableData(HubData):
         train: Split,
         classes: Sequence[Hashable] | None,
         texts: np.ndarray,
-        groups: Sequence[Hashable] | None = None,
+        groups: Sequence[Hashable] | None,
     ) -> dict[str, Split]:
         """Splits one table into a training and a validation set; DataError if the table has too few rows.
 
@@ -276,4 +270,7 @@ def _(task: TableTask, examples: Dataset) -> list[str] | None:
 
 @hub_dataset.register(TableTask)
 def _(task: TableTask) -> tuple[str, str, str] | None:
-    return task.data.hub_set(task.scored_split)
+    data, use = task.data, task.scored_split
+    if data.dataset_name is None:
+        return None
+    return data.dataset_name, data.dataset_config or "default", data.given_splits.get(use, use)

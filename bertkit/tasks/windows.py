@@ -210,23 +210,18 @@ def first_part(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, tokens:
     while rows:
         heads = [texts[row][:size] for row in rows]
         for row, head, encoding in zip(rows, heads, _encoded(heads, tokenizer), strict=True):
-            first = encoding.ids[: tokens + 1]
+            first, words = encoding.ids[: tokens + 1], encoding.word_ids
+            # No later text changes the tokens before the last word that end where later text cannot reach.
+            ends = [end for _, end in encoding.offsets]
+            settled = min(words.index(words[-1]), bisect_right(ends, size - _MARGIN)) if words else 0
             # Without borders of words, for instance in a text of a single word, the tokens are taken as settled if four
             # times as many characters have not changed them.
-            if _settled(encoding, size - _MARGIN) > tokens or (len(first) > tokens and before.get(row) == first):
+            if settled > tokens or (len(first) > tokens and before.get(row) == first):
                 parts[row] = head
             before[row] = first
         size *= _GROWTH
         rows = [row for row in rows if len(parts[row]) > size]
     return parts
-
-
-def _settled(encoding: Encoding, end: int) -> int:
-    """Returns the number of tokens that no later text changes: those before the last word that end by ``end``."""
-    words = encoding.word_ids
-    if not words:
-        return 0
-    return min(words.index(words[-1]), bisect_right([stop for _, stop in encoding.offsets], end))
 
 
 def cut_rows(rows: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[list[str]]:
@@ -244,24 +239,17 @@ def cut_rows(rows: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase, 
         return [list(row) for row in rows]
     parts = iter(first_part([text for row in rows for text in row], tokenizer, max_length))
     cut = [list(islice(parts, len(row))) for row in rows]
-    return [
-        part if len(row) == 1 or part == list(row) else _in_order(row, tokenizer, max_length)
-        for part, row in zip(cut, rows, strict=True)
-    ]
-
-
-def _in_order(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[str]:
-    """Cuts the texts of a row so that those with more tokens keep more tokens, see `cut_rows`.
-
-    No part is much longer than needed: the tokenizers library collects what it truncates from pairs, which takes time
-    and memory quadratic in their length.
-    """
-    counts = _counts(first_part(texts, tokenizer, max(_COMPARED, max_length)), tokenizer)
-    parts, tokens = list(texts), max_length
-    for at in sorted(range(len(texts)), key=counts.__getitem__):
-        parts[at] = first_part(texts[at : at + 1], tokenizer, tokens)[0]
-        tokens = max(tokens, *_counts(parts[at : at + 1], tokenizer))
-    return parts
+    for row, part in zip(rows, cut, strict=True):
+        if len(row) == 1 or part == list(row):
+            continue
+        # Those with more tokens keep more. No part is much longer than needed: the tokenizers library collects what it
+        # truncates from pairs, which takes time and memory quadratic in their length.
+        counts = _counts(first_part(row, tokenizer, max(_COMPARED, max_length)), tokenizer)
+        tokens = max_length
+        for at in sorted(range(len(row)), key=counts.__getitem__):
+            part[at] = first_part(row[at : at + 1], tokenizer, tokens)[0]
+            tokens = max(tokens, *_counts(part[at : at + 1], tokenizer))
+    return cut
 
 
 def _counts(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:

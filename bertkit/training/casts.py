@@ -6,8 +6,9 @@ GPUs, steps of small models wait for the start of kernels. The values are those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from bertkit.training.tuning import layers_of
 
 _IN_HALF = (nn.Linear, LayerNorm)
 """Classes of modules that compute in the precision of autocast on every device; subclasses may read other weights."""
+
+_WEIGHTS = ("weight", "bias")
 
 
 class _Cast(torch.autograd.Function):
@@ -47,48 +50,39 @@ def _copies(tensors: Any, dtypes: list[torch.dtype]) -> tuple[Tensor, ...]:
     return tuple(copies)
 
 
-class _LayerCasts:
-    """Hooks of a layer, whose modules have cast weights while it computes; its parameters stay what they are."""
-
-    def __init__(self, layer: nn.Module):
-        self._places = [
-            (module, name) for module in layer.modules() if type(module) in _IN_HALF for name in ("weight", "bias")
-        ]
-        self._handles = [
-            layer.register_forward_pre_hook(self._cast),
-            layer.register_forward_hook(self._uncover, always_call=True),
-        ]
-
-    def _cast(self, layer: nn.Module, inputs: Any) -> None:
-        device = next(layer.parameters()).device.type
-        if not torch.is_autocast_enabled(device):
-            return
-        dtype = torch.get_autocast_dtype(device)
-        weights = [(module, name, getattr(module, name)) for module, name in self._places]
-        for is_trained in (True, False):  # else those that are not would get gradients too
-            found = [each for each in weights if each[2] is not None and each[2].requires_grad is is_trained]
-            copies: tuple[Tensor, ...] = _Cast.apply(dtype, *(weight for *_, weight in found))  # type: ignore[no-untyped-call]
-            for (module, name, _), copy in zip(found, copies, strict=True):
-                vars(module)[name] = copy  # found before the parameter of this name
-
-    def _uncover(self, *_: Any) -> None:
-        for module, name in self._places:
-            vars(module).pop(name, None)
-
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-
 @contextmanager
 def cast_by_layer(model: PreTrainedModel) -> Iterator[None]:
     """Context in which autocast meets weights of the encoder's layers that have its precision already.
 
-    A family without a list of layers stays as it is. Weights must not be sharded.
+    Modules have cast weights while their layer computes; their parameters stay what they are. A family without a list
+    of layers stays as it is. Weights must not be sharded.
     """
-    casts = [_LayerCasts(layer) for layer in layers_of(model) or ()]
+    handles = []
+    for layer in layers_of(model) or ():
+        modules = [module for module in layer.modules() if type(module) in _IN_HALF]
+        handles.append(layer.register_forward_pre_hook(partial(_cast_weights, modules)))
+        handles.append(layer.register_forward_hook(partial(_uncover_parameters, modules), always_call=True))
     try:
         yield
     finally:
-        for each in casts:
-            each.remove()
+        for handle in handles:
+            handle.remove()
+
+
+def _cast_weights(modules: Sequence[nn.Module], layer: nn.Module, inputs: Any) -> None:
+    device = next(layer.parameters()).device.type
+    if not torch.is_autocast_enabled(device):
+        return
+    dtype = torch.get_autocast_dtype(device)
+    weights = [(module, name, getattr(module, name)) for module in modules for name in _WEIGHTS]
+    for is_trained in (True, False):  # else those that are not would get gradients too
+        found = [each for each in weights if each[2] is not None and each[2].requires_grad is is_trained]
+        copies: tuple[Tensor, ...] = _Cast.apply(dtype, *(weight for *_, weight in found))  # type: ignore[no-untyped-call]
+        for (module, name, _), copy in zip(found, copies, strict=True):
+            vars(module)[name] = copy  # found before the parameter of this name
+
+
+def _uncover_parameters(modules: Sequence[nn.Module], *_: Any) -> None:
+    for module in modules:
+        for name in _WEIGHTS:
+            vars(module).pop(name, None)

@@ -57,13 +57,14 @@ class DistinctBatches(Sampler[int]):
         return (example for batch in batches for example in batch)
 
     def _exchange(self, batches: list[list[int]], number: int, place: int) -> None:
-        """Exchanges an example with one of another batch, if both then share no text with their batch."""
+        """Exchanges an example with one of the nearest batch where both then share no text with their batch."""
         texts, counts = self._texts[batches[number][place]], self._counts[number]
         most_frequent = max(texts, key=lambda text: (self._totals[text], text))
         if self._failed[most_frequent] == _ATTEMPTS:
             return
-        for other in _nearest(number, len(batches)):
-            if any(self._counts[other][text] for text in texts):
+        nearest = (other for distance in range(1, len(batches)) for other in (number - distance, number + distance))
+        for other in nearest:
+            if not 0 <= other < len(batches) or any(self._counts[other][text] for text in texts):
                 continue
             for there, candidate in enumerate(batches[other]):
                 if all(counts[text] == (text in texts) for text in self._texts[candidate]):
@@ -78,13 +79,3 @@ class DistinctBatches(Sampler[int]):
         for text in texts:
             self._counts[number][text] -= 1
             self._counts[other][text] += 1
-
-
-def _nearest(number: int, end: int) -> Iterator[int]:
-    """Yields the numbers below ``end`` other than one, the nearest first.
-
-    >>> list(_nearest(1, 5))
-    [0, 2, 3, 4]
-    """
-    for distance in range(1, end):
-        yield from (other for other in (number - distance, number + distance) if 0 <= other < end)

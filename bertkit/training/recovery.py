@@ -113,20 +113,14 @@ class Preemption(TrainerCallback):
 
         return handled(STOP_SIGNALS, receive)
 
-    def _announce(self) -> None:
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if self.received is not None and not self._is_announced:
             self._is_announced = True
             say(f"{self.received.name}: a checkpoint is saved at the end of this step; a second signal ends at once")
 
-    def on_substep_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self._announce()
-
-    def on_prediction_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self._announce()
+    on_prediction_step = on_substep_end
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -135,7 +129,7 @@ class Preemption(TrainerCallback):
             self._group = dist.new_group(backend="gloo")  # does not wait for the kernels of a GPU
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._announce()
+        self.on_substep_end(args, state, control)
         if self._group is None:
             self._is_agreed = self.received is not None
         else:

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 import bertkit
-from bertkit.inference.abstaining import NEVER, promise
+from bertkit.inference.abstaining import NEVER, promise, read_scored_rows
 from bertkit.inference.options import UNSURE, PredictOptions
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, RecipeError
+from bertkit.runtime.files import write_json_lines
 
 WORDS = "a good bad film story the plot is lovely or awful".split()
 TEXTS = [" ".join(random.Random(number).choices(WORDS, k=6)) for number in range(30)]
@@ -151,6 +152,12 @@ def test_runs_and_checkpoints_without_rows_of_folds_are_refused(fine_tuned, tmp_
         (folder / "out_of_fold.jsonl").write_text(damaged)
         with pytest.raises(DataError, match=r"out_of_fold\.jsonl: damaged"):
             bertkit.load(folder).predict("a", max_error=0.1)
+
+
+def test_a_class_may_have_a_line_separator_in_its_name(tmp_path):
+    name = "so\u2028so"  # JSON leaves it as it is
+    write_json_lines(tmp_path / "out_of_fold.jsonl", [{"gold": name, "label": name, "probability": 0.9}])
+    assert read_scored_rows(str(tmp_path)).labels.tolist() == [name]
 
 
 def test_the_command_ends_with_exit_code_2(run, monkeypatch, capsys):

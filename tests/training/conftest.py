@@ -16,7 +16,7 @@ from transformers import TrainingArguments
 
 from bertkit import finetune
 from bertkit.model.loss_bert import loss_of_problem
-from bertkit.tasks.base import labelled_items
+from bertkit.tasks.base import Task
 from bertkit.training.steps import Objective
 
 TINY = {
@@ -77,12 +77,10 @@ class Labels(Objective):
     """Objective of ``logits`` against ``labels``: class ids, or floats of a problem type."""
 
     label_columns = ("labels",)
+    count = Task.count
 
     def __init__(self, problem: str = "single_label_classification"):
         self.problem = problem
-
-    def count(self, batch: Any) -> Any:
-        return labelled_items(batch)
 
     def loss(self, outputs: Any, batch: Any, count: Any) -> Any:
         return loss_of_problem(self.problem, outputs["logits"], batch["labels"], count)

@@ -5,8 +5,6 @@ Dimension letters: N examples, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from bertkit.metrics import counted_pairs
@@ -16,32 +14,6 @@ Threshold = float | str | dict[str, float]
 
 Temperature = float | dict[str, float]
 """What the logits of all classes are divided by, or those of each label."""
-
-
-def check_threshold(threshold: Threshold) -> None:
-    """Checks the value of a threshold setting, but not the names of its labels.
-
-    Raises:
-        ValueError: the value is neither ``tuned`` nor made of numbers between 0 and 1.
-    """
-    if isinstance(threshold, str):
-        if threshold != "tuned":
-            raise ValueError(f"threshold: expected a number, tuned, or a number for each label, got {threshold!r}")
-        return
-    numbers = threshold.values() if isinstance(threshold, Mapping) else [threshold]
-    if not all(0 < number < 1 for number in numbers):
-        raise ValueError(f"threshold: expected numbers between 0 and 1, got {threshold}")
-
-
-def check_temperature(temperature: Temperature) -> None:
-    """Checks the value of a temperature setting, but not the names of its labels.
-
-    Raises:
-        ValueError: a number is not positive.
-    """
-    numbers = temperature.values() if isinstance(temperature, Mapping) else [temperature]
-    if not all(number > 0 for number in numbers):
-        raise ValueError(f"temperature: expected numbers greater than 0, got {temperature}")
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:

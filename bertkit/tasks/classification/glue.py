@@ -43,8 +43,8 @@ class TaskSettings(metrics.MetricSettings):
     )
     label_names: list[str] = setting("Class names in the order of their ids; empty for regression.", factory=list)
     label_column: str = setting("The column of the class or number, as named on the Hub.", default="label")
-    file_text_columns: list[str] = setting("Names of these columns in the TSV files, if they differ.", factory=list)
-    file_label_column: str | None = setting("Names of these columns in the TSV files, if they differ.", default=None)
+    file_text_columns: list[str] = setting("Names of the text columns in the TSV files, if they differ.", factory=list)
+    file_label_column: str | None = setting("Name of the label column in the TSV files, if it differs.", default=None)
     file_labels: list[str] = setting(
         "The classes as written in the TSV files and for the leaderboard, in the order of `label_names`; empty "
         "if these are the names.",
@@ -136,7 +136,13 @@ class GlueTask(TextClassification):
         return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
-        folder = self.folder()
+        root, wanted = Path(str(self.data.data_dir)), self.settings.files["validation"]
+        folder = next((each for each in (root / self.settings.folder, root) if (each / wanted).is_file()), None)
+        if folder is None:
+            raise DataError(
+                f"{root}: contains neither {self.settings.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV "
+                f"folder, or the folder of {self.settings.folder} itself"
+            )
         found: dict[str, Split] = {}
         faults: list[str] = []
         for name in splits:
@@ -152,18 +158,6 @@ class GlueTask(TextClassification):
                 found[name] = self._split_of(table, name)
         raise_all(faults)
         return found
-
-    def folder(self) -> Path:
-        """Returns the folder of the task's files, ``data_dir`` or the task's folder in it; else raises DataError."""
-        assert self.data.data_dir is not None
-        root, wanted = Path(self.data.data_dir), self.settings.files["validation"]
-        for folder in (root / self.settings.folder, root):
-            if (folder / wanted).is_file():
-                return folder
-        raise DataError(
-            f"{root}: contains neither {self.settings.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV "
-            f"folder, or the folder of {self.settings.folder} itself"
-        )
 
     def _split_of(self, table: Table, name: str) -> Split:
         """Builds the examples of a TSV file."""
@@ -195,7 +189,15 @@ class GlueTask(TextClassification):
             config = config or self.settings.name
             source = f"{self.settings.hub_dataset} ({config})"
             if config not in loaded:
-                loaded[config] = self._hub_config(config, source)
+                from datasets import load_dataset
+
+                try:
+                    loaded[config] = load_dataset(self.settings.hub_dataset, config)
+                except (OSError, ValueError) as error:
+                    raise DataError(
+                        f"data set {source} cannot be loaded: {str(error).strip().splitlines()[0]}; "
+                        "without access to the Hub give GLUE's TSV folder with --data-dir"
+                    ) from error
             if split in loaded[config]:
                 dataset = loaded[config][split]
                 examples = self._hub_examples(dataset, f"{source}, {split}", labelled=is_labelled(name))
@@ -203,17 +205,6 @@ class GlueTask(TextClassification):
             elif is_labelled(name):
                 raise DataError(f"data set {source} has no split {split!r}, only {', '.join(loaded[config])}")
         return found
-
-    def _hub_config(self, config: str, source: str) -> DatasetDict:
-        from datasets import load_dataset
-
-        try:
-            return load_dataset(self.settings.hub_dataset, config)
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f"data set {source} cannot be loaded: {str(error).strip().splitlines()[0]}; "
-                "without access to the Hub give GLUE's TSV folder with --data-dir"
-            ) from error
 
     def _hub_examples(self, dataset: Dataset, source: str, labelled: bool) -> Dataset:
         wanted = [*self.settings.text_columns, *([self.settings.label_column] if labelled else [])]
@@ -225,8 +216,8 @@ class GlueTask(TextClassification):
         examples = dataset.select_columns([*self.settings.text_columns, "idx"])
         if not labelled:  # the Hub has -1 in place of the leaderboard's private labels
             return examples
-        labels = np.asarray(dataset[self.settings.label_column][:])
-        if not self.settings.label_names:
+        labels, known = np.asarray(dataset[self.settings.label_column][:]), self.settings.label_names
+        if not known:
             unscored = np.flatnonzero(~np.isfinite(labels.astype(np.float64)))  # a null is NaN
             if len(unscored):
                 raise DataError(
@@ -234,17 +225,15 @@ class GlueTask(TextClassification):
                     "expected a finite number"
                 )
             return examples.add_column("labels", labels.tolist())
-        names = getattr(dataset.features[self.settings.label_column], "names", self.settings.label_names)
-        if names != self.settings.label_names and sorted(names) == sorted(
-            self.settings.label_names
-        ):  # a copy of other ids
-            order = np.asarray([self.settings.label_names.index(name) for name in names])
+        names = getattr(dataset.features[self.settings.label_column], "names", known)
+        if names != known and sorted(names) == sorted(known):  # a copy of other ids
+            order = np.asarray([known.index(name) for name in names])
             labels = np.where(labels < 0, labels, order[labels])
-        wrong = np.flatnonzero((labels < 0) | (labels >= len(self.settings.label_names)))
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(known)))
         if len(wrong):
             raise DataError(
-                f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is not one of the "
-                f"{len(self.settings.label_names)} classes {', '.join(self.settings.label_names)}"
+                f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is not one of the {len(known)} classes "
+                f"{', '.join(known)}"
             )
         return examples.add_column("labels", labels.tolist())
 

@@ -19,8 +19,6 @@ from bertkit.tasks.classification.decisions import (
     SINGLE_LABEL,
     Temperature,
     Threshold,
-    check_temperature,
-    check_threshold,
     key_of_class,
 )
 from bertkit.tasks.classification.text_classification import TextData
@@ -88,10 +86,17 @@ class TaskSettings(MetricSettings):
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
-        if self.threshold is not None:
-            check_threshold(self.threshold)
-        if self.temperature is not None:
-            check_temperature(self.temperature)
+        threshold, temperature = self.threshold, self.temperature
+        if isinstance(threshold, str) and threshold != "tuned":
+            raise ValueError(f"threshold: expected a number, tuned, or a number for each label, got {threshold!r}")
+        if threshold is not None and not isinstance(threshold, str):
+            numbers = threshold.values() if isinstance(threshold, Mapping) else [threshold]
+            if not all(0 < number < 1 for number in numbers):
+                raise ValueError(f"threshold: expected numbers between 0 and 1, got {threshold}")
+        if temperature is not None:
+            numbers = temperature.values() if isinstance(temperature, Mapping) else [temperature]
+            if not all(number > 0 for number in numbers):
+                raise ValueError(f"temperature: expected numbers greater than 0, got {temperature}")
         check_ranges(self)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -161,7 +161,7 @@ class ClassificationTask(TableTask, TextClassification):
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
         columns: dict[str, Sequence[Any]] = {}
         faults: list[str] = []
-        label = str(self.settings.label_column)
+        label, names, problem = str(self.settings.label_column), self.settings.label_names, self.settings.problem
         needs_labels = self._needs_labels(name)
         needed = [*self.settings.text_columns, *([label] if needs_labels else [])]
         if missing := [column for column in needed if column not in table.columns]:
@@ -173,22 +173,26 @@ class ClassificationTask(TableTask, TextClassification):
             with noted(faults):
                 columns[column] = texts(table, column)
         others: dict[int, str] = {}
-        if name != "train" and self.settings.problem != "regression" and label in table.columns:
-            others = rows_of_other_classes(table, label, self.settings.label_names)
-        line = other_classes_in_words(table, others, self.settings.label_names) if others else ""
+        if name != "train" and problem != "regression" and label in table.columns:
+            others = rows_of_other_classes(table, label, names)
+        line = other_classes_in_words(table, others, names) if others else ""
         are_all = bool(others) and len(others) == len(table)
-        if are_all and self.settings.problem == "multi_label":
-            are_all = not has_class(table, label, self.settings.label_names)
+        if are_all and problem == "multi_label":
+            are_all = not has_class(table, label, names)
         if are_all and needs_labels:
-            faults.append(f"{table.source}: {line}; expected {quoted(self.settings.label_names, 10)}")
+            faults.append(f"{table.source}: {line}; expected {quoted(names, 10)}")
         elif needs_labels or (self._has_labels(table) and not are_all):
             with noted(faults):
-                columns["labels"] = self._labels(table, others)
+                if problem == "regression":
+                    columns["labels"] = table.numbers(label)
+                else:
+                    read = class_sets if problem == "multi_label" else class_ids
+                    columns["labels"] = read(table, label, names, others)
         raise_all(faults)
-        notes = [] if name == "train" else [other_spellings(table.columns.get(label, ()), self.settings.label_names)]
+        notes = [] if name == "train" else [other_spellings(table.columns.get(label, ()), names)]
         if line:
             counted_as = "they count as wrong"
-            if self.settings.problem == "multi_label":
+            if problem == "multi_label":
                 counted_as = "such labels are left out, so the scores are too high"
             notes.append(f"warning: {line}; {'so no row is scored' if are_all else counted_as}")
         doubts = {"labels-in-one-split": line} if line else {}
@@ -198,14 +202,6 @@ class ClassificationTask(TableTask, TextClassification):
         """Returns whether a test set has labels, in at least one row."""
         values = table.columns.get(str(self.settings.label_column), ())
         return not all(value == [] or is_missing(value) for value in values)
-
-    def _labels(self, table: Table, others: Collection[int]) -> list[Any]:
-        column, names = str(self.settings.label_column), self.settings.label_names
-        if self.settings.problem == "regression":
-            return table.numbers(column)
-        if self.settings.problem == "multi_label":
-            return class_sets(table, column, names, others)
-        return class_ids(table, column, names, others)
 
     def _compared(self, train: Split, validation: Split) -> Split:
         """Returns the validation set, with a note on the rows whose texts also occur in the training set."""

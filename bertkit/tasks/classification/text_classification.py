@@ -194,17 +194,16 @@ class TextClassification(PerExampleTask):
         logits, names = one_array(outputs), self.settings.label_names
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
-        rows = zip(self.predicted(logits), self.probabilities(logits), logits, strict=True)
+        predicted, probabilities = self.predicted(logits), self.probabilities(logits)
         if self.problem_type == "multi_label_classification":
-            predictions = []
-            for predicted, row, scores in rows:
-                labels = np.flatnonzero(predicted)
-                kept = self._kept(scores, labels)
-                predictions.append({"labels": [names[label] for label in labels], **self._named(row, kept)})
-            return predictions
+            labels_of_rows = list(map(np.flatnonzero, predicted))
+            return [
+                {"labels": [names[label] for label in labels], "probabilities": self._named(row, scores, labels)}
+                for labels, row, scores in zip(labels_of_rows, probabilities, logits, strict=True)
+            ]
         return [
-            {"label": names[label], "probability": float(row[label]), **self._named(row, self._kept(row))}
-            for label, row, _ in rows
+            {"label": names[label], "probability": float(row[label]), "probabilities": self._named(row, row)}
+            for label, row in zip(predicted, probabilities, strict=True)
         ]
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
@@ -236,15 +235,14 @@ class TextClassification(PerExampleTask):
         """Returns whether predictions hold the probabilities of some labels only, which differ between rows."""
         return not self.all_probabilities and len(self.settings.label_names) > MOST_PROBABLE
 
-    def _kept(self, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Returns the labels whose probabilities are kept, given the scores (C,) that rank them and those predicted."""
-        if not self.leaves_out_labels:
-            return np.arange(len(scores))
-        return largest(scores, MOST_PROBABLE, also=predicted)
-
-    def _named(self, probabilities: np.ndarray, kept: np.ndarray) -> dict[str, dict[str, float]]:
+    def _named(
+        self, probabilities: np.ndarray, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()
+    ) -> dict[str, float]:
+        """Returns the probabilities (C,) that a prediction holds, by label: if some are left out, those of the highest
+        scores (C,) and of the predicted labels."""
+        kept = largest(scores, MOST_PROBABLE, also=predicted) if self.leaves_out_labels else np.arange(len(scores))
         names = [self.settings.label_names[label] for label in kept]
-        return {"probabilities": dict(zip(names, map(float, probabilities[kept]), strict=True))}
+        return dict(zip(names, map(float, probabilities[kept]), strict=True))
 
     def predictions_and_references(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
         """Returns class ids (N,), 0 and 1 per class (N, C), or numbers (N,)."""

@@ -45,15 +45,15 @@ def raw_texts(table: Table, token_column: str | int | None) -> Sequence[Any] | N
         return None
     if _TEXT in table.columns:
         return table.columns[_TEXT]
-    return [_text_of_data(value) for value in table.columns[_DATA]] if _DATA in table.columns else None
-
-
-def _text_of_data(data: Any) -> Any:
-    """Returns the text of a Label Studio task: ``text``, or the only value that is text."""
-    if not isinstance(data, Mapping):
-        return data
-    texts = [value for value in data.values() if isinstance(value, str)]
-    return data.get(_TEXT, texts[0] if len(texts) == 1 else data)
+    if _DATA not in table.columns:
+        return None
+    texts = []
+    for data in table.columns[_DATA]:
+        if isinstance(data, Mapping):  # a task of Label Studio has ``text``, or one value that is text
+            of_data = [value for value in data.values() if isinstance(value, str)]
+            data = data.get(_TEXT, of_data[0] if len(of_data) == 1 else data)
+        texts.append(data)
+    return texts
 
 
 def check_texts(table: Table, texts: Sequence[Any]) -> list[str]:
@@ -246,28 +246,28 @@ def _spans(value: Any, names: Sequence[str]) -> list[Span]:
         value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=False)]
     if not isinstance(value, list):
         raise DataError(f"the spans are {shown(value)}; expected a list")
-    return [_span(each, names) for each in value]
-
-
-def _span(value: Any, names: Sequence[str]) -> Span:
-    start: Any = None
-    end: Any = None
-    label: Any = None
-    text: Any = None
-    if isinstance(value, list) and len(value) == 3:
-        start, end, label = value
-    elif isinstance(value, Mapping):
-        start, end, label = (
-            next((value[key] for key in keys if value.get(key) is not None), None) for keys in (_STARTS, _ENDS, _LABELS)
-        )
-        labels, text = value.get("labels"), value.get("text")
-        if label is None and isinstance(labels, list) and len(labels) == 1:
-            label = labels[0]
-    if _is_whole(label) and 0 <= label < len(names):
-        label = names[label]
-    if not (_is_whole(start) and _is_whole(end) and isinstance(label, str) and label.strip()):
-        raise DataError(f"a span is {shown(value)}; expected start and end, whole numbers, and one label, a text")
-    return Span(start, end, label, text if isinstance(text, str) else None)
+    spans = []
+    for given in value:
+        start: Any = None
+        end: Any = None
+        label: Any = None
+        text: Any = None
+        if isinstance(given, list) and len(given) == 3:
+            start, end, label = given
+        elif isinstance(given, Mapping):
+            start, end, label = (
+                next((given[key] for key in keys if given.get(key) is not None), None)
+                for keys in (_STARTS, _ENDS, _LABELS)
+            )
+            labels, text = given.get("labels"), given.get("text")
+            if label is None and isinstance(labels, list) and len(labels) == 1:
+                label = labels[0]
+        if _is_whole(label) and 0 <= label < len(names):
+            label = names[label]
+        if not (_is_whole(start) and _is_whole(end) and isinstance(label, str) and label.strip()):
+            raise DataError(f"a span is {shown(given)}; expected start and end, whole numbers, and one label, a text")
+        spans.append(Span(start, end, label, text if isinstance(text, str) else None))
+    return spans
 
 
 def _is_whole(value: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError, noted, raise_all
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.reading.text import decode_pieces, read_blocks
+from bertkit.runtime.reading.text import decode_pieces, read_blocks, split_lines
 
 ANNOTATIONS = ".ann"
 
@@ -32,7 +32,7 @@ def read_brat(folder: Path) -> Table:
     for file in sorted(folder.rglob(f"*{ANNOTATIONS}")):
         document = file.with_suffix(".txt")
         with noted(faults):
-            text, lines = _read(document), _read(file).splitlines()
+            text, lines = _read(document), split_lines(_read(file))
             columns["spans"].append([_span(line) for line in lines if line.startswith("T")])
             columns["text"].append(text)
             columns["file"].append(document.relative_to(folder).as_posix())

@@ -161,21 +161,6 @@ def widened(sentence: Window, room: int, length: int) -> Window:
     return Window(start, sentence.end + after)
 
 
-class TaggedInput(NamedTuple):
-    """Model input of S tokens.
-
-    Attributes:
-        input_ids: token ids, including [CLS] and [SEP].
-        word_ids: index of the word in its sentence, from 0, at the first piece of each word that is tagged in this
-            input; `NO_WORD` elsewhere.
-        labels: labels at these positions, `IGNORE_INDEX` elsewhere; all ignored for a sentence without labels.
-    """
-
-    input_ids: list[int]
-    word_ids: list[int]
-    labels: list[int]
-
-
 @dataclass(frozen=True)
 class InputForm:
     """Builder of model inputs from sentences.
@@ -213,7 +198,7 @@ class InputForm:
         before: Sequence[Sequence[int]] = (),
         after: Sequence[Sequence[int]] = (),
         labels: Sequence[int] | None = None,
-    ) -> list[TaggedInput]:
+    ) -> list[tuple[list[int], list[int], list[int]]]:
         """Builds the inputs of a sentence: a single one, or overlapping windows if the sentence is too long.
 
         Every word that has a piece is tagged once, in the window in which its first piece has the most context. A
@@ -223,6 +208,11 @@ class InputForm:
             sentence: pieces of every word.
             before, after: pieces of the neighbouring words.
             labels: one label per word.
+
+        Returns:
+            For each input of S tokens three lists: the token ids, including [CLS] and [SEP]; at the first piece of each
+            word that is tagged in this input the index of the word in its sentence, from 0, `NO_WORD` elsewhere; and
+            the labels at these positions, `IGNORE_INDEX` elsewhere and in a sentence without labels.
         """
         pieces = list(chain.from_iterable(sentence))
         if len(pieces) <= self.room:
@@ -232,7 +222,7 @@ class InputForm:
         else:
             start, text, spans = 0, pieces, windows(len(pieces), self.room, self.overlap, full=True)
         inputs = [
-            TaggedInput(
+            (
                 [self.cls, *text[span.start : span.end], self.sep],
                 [NO_WORD] * (span.end - span.start + 2),
                 [IGNORE_INDEX] * (span.end - span.start + 2),

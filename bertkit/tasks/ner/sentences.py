@@ -372,19 +372,18 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
         elif len(value) != len(of_row):
             faults.append(f"{table.place(row)}: {len(value)} tags for {len(of_row)} words")
         else:
-            faults += [
-                f"{place_of_word(table, row, word)}: {_fault_of_tag(tag, column)}"
-                for word, tag in enumerate(value)
-                if not isinstance(tag, str) or is_missing(tag)
-            ]
+            for word, tag in enumerate(value):
+                if is_missing(tag):
+                    fault = "no tag"
+                elif isinstance(tag, str):
+                    continue
+                elif isinstance(tag, int) and not isinstance(tag, bool):
+                    fault = f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
+                else:
+                    fault = f"{column} contains {shown(tag)}; expected the name of a tag"
+                faults.append(f"{place_of_word(table, row, word)}: {fault}")
     raise_listed(faults)
     return list(table.columns[column])
-
-
-def _fault_of_tag(tag: Any, column: str) -> str:
-    if isinstance(tag, int) and not isinstance(tag, bool):
-        return f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
-    return "no tag" if is_missing(tag) else f"{column} contains {shown(tag)}; expected the name of a tag"
 
 
 def document_ids(table: Table) -> list[Any]:

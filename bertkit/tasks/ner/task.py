@@ -190,12 +190,12 @@ class NerTask(TableTask, PerExampleTask):
             features["labels"] = []
         for example, (pieces, before, after) in enumerate(zip(*columns, strict=True)):
             labels = examples["labels"][example] if labelled else None
-            for row in form.inputs(pieces, before, after, labels):
-                features["input_ids"].append(row.input_ids)
-                features["word_ids"].append(row.word_ids)
+            for input_ids, word_ids, tagged in form.inputs(pieces, before, after, labels):
+                features["input_ids"].append(input_ids)
+                features["word_ids"].append(word_ids)
                 features["example"].append(example)
                 if labelled:
-                    features["labels"].append(row.labels)
+                    features["labels"].append(tagged)
         lengths = [len(ids) for ids in features["input_ids"]]
         features["attention_mask"] = [[1] * length for length in lengths]
         features["token_type_ids"] = [[0] * length for length in lengths]

@@ -113,11 +113,13 @@ def decode_spans(
         windows = range(first, last)
         scores, best_window = _scores(start_logits, end_logits, features, windows, longest)
         null_start, null_end = null_logits[first + null_logits[first:last].sum(axis=1).argmin()].tolist()
-        total = _log_sum_exp(scores)
+        total = -np.inf  # the log of the sum of exp(score) of all candidates
+        if scores.size:
+            highest = scores.max()
+            total = float(highest + np.log(np.exp(scores - highest, dtype=np.float64).sum()))
         if may_be_unanswerable:
             total = float(np.logaddexp(total, null_start + null_end))
-        top = _largest(scores, n_best_size)
-        spans = _distinct(top, best_window, start_logits, end_logits, features, context, total)
+        spans = _best_spans(scores, best_window, start_logits, end_logits, features, context, n_best_size, total)
         null_probability = float(np.exp(null_start + null_end - total)) if may_be_unanswerable else 0.0
         decoded.append(Decoded(tuple(spans), null_start, null_end, null_probability))
     return decoded
@@ -153,39 +155,29 @@ def _scores(
     return scores, best_window
 
 
-def _log_sum_exp(scores: np.ndarray) -> float:
-    """Computes the log of the sum of exp(score) over all spans in float64; -inf without spans."""
-    if not scores.size:
-        return -np.inf
-    highest = scores.max()
-    return float(highest + np.log(np.exp(scores - highest, dtype=np.float64).sum()))
-
-
-def _largest(scores: np.ndarray, most: int) -> list[tuple[int, int]]:
-    """Returns (first token, number of tokens after it) of the best spans in descending order; ties go to the first and
-    shortest span."""
-    flat = scores.ravel()
-    most = min(most, np.isfinite(flat).sum())
-    if not most:
-        return []
-    places = np.sort(np.argpartition(flat, -most)[-most:])
-    places = places[np.argsort(-flat[places], kind="stable")]
-    first, more = np.unravel_index(places, scores.shape)
-    return list(zip(first.tolist(), more.tolist(), strict=True))
-
-
-def _distinct(
-    top: Sequence[tuple[int, int]],
+def _best_spans(
+    scores: np.ndarray,
     best_window: np.ndarray,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
     features: Mapping[str, Sequence[Any]],
     context: str,
+    most: int,
     total: float,
 ) -> Iterator[Span]:
-    """Yields the top spans with distinct texts; ``total`` is the log of the sum of exp(score) of all candidates."""
+    """Yields the spans among the ``most`` best that have distinct texts, in descending order; ties go to the first and
+    shortest span.
+
+    ``scores`` and ``best_window`` are from `_scores`, ``total`` is the log of the sum of exp(score) of all candidates.
+    """
+    flat = scores.ravel()
+    most = min(most, np.isfinite(flat).sum())
+    if not most:
+        return
+    places = np.sort(np.argpartition(flat, -most)[-most:])
+    places = places[np.argsort(-flat[places], kind="stable")]
     seen = {""}
-    for token, more in top:
+    for token, more in zip(*(each.tolist() for each in np.unravel_index(places, scores.shape)), strict=True):
         window = best_window[token, more]
         place = token - features["first_token"][window]
         start, end = features["char_starts"][window][place], features["char_ends"][window][place + more]
@@ -200,8 +192,9 @@ def _distinct(
 
 
 def answer_at(decoded: Decoded, threshold: float | None) -> str:
-    """Returns the predicted text; empty if `Decoded.null_odds` exceeds the threshold, None if every question has an
-    answer.
+    """Returns the predicted text; empty if the context has no tokens, or if `Decoded.null_odds` exceeds the threshold.
+
+    ``threshold`` is None if every question has an answer.
     """
     if not decoded.spans or (threshold is not None and decoded.null_odds > threshold):
         return ""
@@ -216,20 +209,18 @@ def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], 
     includes no answer, as an empty text. ``null_odds.json``, only with a threshold: id → log-odds, the score of no
     answer minus the score of the best span; the input of evaluate-v2.0.py for ``--na-prob-file``.
     """
-    contents: dict[str, dict[str, Any]] = {
-        PREDICTIONS: {key: answer_at(each, threshold) for key, each in zip(ids, decoded, strict=True)},
-        N_BEST: {key: _n_best(each, threshold is not None) for key, each in zip(ids, decoded, strict=True)},
-    }
+    contents: dict[str, dict[str, Any]] = {PREDICTIONS: {}, N_BEST: {}}
     if threshold is not None:
-        contents[NULL_ODDS] = {key: each.null_odds for key, each in zip(ids, decoded, strict=True)}
+        contents[NULL_ODDS] = {}
+    for key, each in zip(ids, decoded, strict=True):
+        contents[PREDICTIONS][key] = answer_at(each, threshold)
+        answers = [(span.text, span.probability, span.start_logit, span.end_logit) for span in each.spans]
+        if threshold is not None:
+            answers.append(("", each.null_probability, each.null_start_logit, each.null_end_logit))
+            answers.sort(key=lambda answer: -(answer[2] + answer[3]))
+            contents[NULL_ODDS][key] = each.null_odds
+        fields = ("text", "probability", "start_logit", "end_logit")
+        contents[N_BEST][key] = [dict(zip(fields, answer, strict=True)) for answer in answers]
     for name, content in contents.items():
         write_json(folder / name, content)
     return folder / PREDICTIONS
-
-
-def _n_best(decoded: Decoded, may_be_unanswerable: bool) -> list[dict[str, Any]]:
-    answers = [(span.text, span.probability, span.start_logit, span.end_logit) for span in decoded.spans]
-    if may_be_unanswerable:
-        answers.append(("", decoded.null_probability, decoded.null_start_logit, decoded.null_end_logit))
-        answers.sort(key=lambda each: -(each[2] + each[3]))
-    return [dict(zip(("text", "probability", "start_logit", "end_logit"), each, strict=True)) for each in answers]

@@ -162,21 +162,15 @@ def _answers(table: Table, column: str, contexts: Sequence[str], id_column: str,
     answers = []
     for row, value in enumerate(table.columns[column]):
         place = table.place(row) if ids is None else f"{table.place(row)} (id {ids[row]})"
-        if isinstance(value, str):
-            value = _found(value, contexts[row], place, faults) if contexts else {"text": [""], "answer_start": [0]}
+        if isinstance(value, str):  # an answer by its text alone is where it first occurs; an empty text is none
+            answer = value.strip()
+            start = contexts[row].find(answer) if contexts else 0
+            if start < 0:
+                faults.append(f"{place}: the answer {shown(answer)} is not in its text; copy it from there")
+            value = [{"text": answer, "answer_start": max(start, 0)}] if answer else []
         answers.append(_in_columns(value, place, unanswerable, faults))
     raise_listed(faults)
     return answers
-
-
-def _found(answer: str, context: str, place: str, faults: list[str]) -> list[dict[str, Any]]:
-    """Returns an answer that is given by its text alone, where it first occurs; none for an empty text."""
-    answer = answer.strip()
-    start = context.find(answer)
-    if start < 0:
-        faults.append(f"{place}: the answer {shown(answer)} is not in its text; copy it from there")
-        start = 0
-    return [{"text": answer, "answer_start": start}] if answer else []
 
 
 def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -> Answers:
@@ -233,7 +227,13 @@ def read_nested(path: str | Path) -> Table:
     faults: list[str] = []
     rows: list[dict[str, Any]] = []
     escapes = "\\ud" if "\\ud" in text or "\\uD" in text else ""  # the whole text is searched only once
-    for place, paragraph, question in _questions(document, faults):
+    questions = (
+        (place, paragraph, question)
+        for at_article, article in _each(document, "data", "", faults)
+        for at_paragraph, paragraph in _each(article, "paragraphs", f"{at_article}.", faults)
+        for place, question in _each(paragraph, "qas", f"{at_paragraph}.", faults)
+    )
+    for place, paragraph, question in questions:
         row = {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
         answers = question.get("answers")
         impossible = question.get("is_impossible", False)
@@ -254,15 +254,8 @@ def read_nested(path: str | Path) -> Table:
     return Table({name: [row[name] for row in rows] for name in names}, str(path), fingerprint)
 
 
-def _questions(document: Any, faults: list[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Yields the location, paragraph and question of every question; adds missing lists and objects to ``faults``."""
-    for at_article, article in _each(document, "data", "", faults):
-        for at_paragraph, paragraph in _each(article, "paragraphs", f"{at_article}.", faults):
-            for place, question in _each(paragraph, "qas", f"{at_paragraph}.", faults):
-                yield place, paragraph, question
-
-
 def _each(parent: Any, key: str, place: str, faults: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the location and content of each object in the list of this key; adds what is missing to ``faults``."""
     children = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(children, list):
         faults.append(f"no list {place}{key}; expected SQuAD's format {_SQUAD}, or rows in a .jsonl file")

@@ -37,8 +37,9 @@ def check_extra() -> None:
 class SentenceForward:
     """The forward pass of an encoder on B examples of C texts, in place of that of the model.
 
-    It returns ``embeddings`` (B, C, H); in runs whose model has a `CLASSIFIER` also ``logits`` (B, K) of K classes; and
-    in training with ``mini_batch_size`` only the ``loss``, whose backward pass computes the vectors again in pieces.
+    It returns ``embeddings`` (B, C, H); in runs whose model has a `CLASSIFIER` also ``logits`` (B, K) of K classes, as
+    sentence-transformers' ``SoftmaxLoss`` computes them; and in training with ``mini_batch_size`` only the ``loss``,
+    whose backward pass computes the vectors again in pieces.
     """
 
     def __init__(self, model: Any, task: TaskSettings):
@@ -52,10 +53,16 @@ class SentenceForward:
             return ModelOutput(loss=self._cached_loss(columns))
         flat = {name: values.flatten(0, 1) for name, values in columns.items()}
         vectors = self.vectors(**flat).view(*input_ids.shape[:2], -1)
-        classifier = getattr(self._model, CLASSIFIER, None)
+        classifier: nn.Linear | None = getattr(self._model, CLASSIFIER, None)
         if classifier is None or torch.is_inference_mode_enabled():  # not in training and its evaluations
             return ModelOutput(embeddings=vectors)
-        return ModelOutput(embeddings=vectors, logits=_logits(vectors, classifier))
+        from sentence_transformers.sentence_transformer import losses
+
+        columns_of_loss: Any = _Columns(vectors.shape[-1])
+        loss = losses.SoftmaxLoss(columns_of_loss, vectors.shape[-1], classifier.out_features)
+        loss.classifier = classifier
+        _, logits = loss([{_VECTOR: each} for each in vectors.unbind(dim=1)], None)
+        return ModelOutput(embeddings=vectors, logits=logits)
 
     def vectors(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Returns the pooled vectors of texts, (N, H).
@@ -170,16 +177,3 @@ def add_classifier(model: Any, classes: int) -> None:
     """Adds the layer that classifies pairs of vectors u and v by u, v and |u − v|, as SBERT (2019) does in training."""
     layer = nn.Linear(3 * model.config.hidden_size, classes)
     setattr(model, CLASSIFIER, layer.to(model.device))
-
-
-def _logits(vectors: Tensor, classifier: nn.Linear) -> Tensor:
-    """Returns the logits of the classes of pairs of vectors (B, 2, H), (B, K), as sentence-transformers' SoftmaxLoss
-    computes them."""
-    from sentence_transformers.sentence_transformer import losses
-
-    model: Any = _Columns(vectors.shape[-1])
-    loss = losses.SoftmaxLoss(model, vectors.shape[-1], classifier.out_features)
-    loss.classifier = classifier
-    _, logits = loss([{_VECTOR: each} for each in vectors.unbind(dim=1)], None)
-    result: Tensor = logits
-    return result

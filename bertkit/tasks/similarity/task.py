@@ -186,18 +186,15 @@ class SimilarityTask(TableTask, PerExampleTask):
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Returns cosines and scores, N each; or the N rows of `_ranked`, and ones."""
+        """Returns cosines and scores, N each; or, of pairs and triplets, N rows of 6 numbers, and ones.
+
+        A row has the weight and the `SCORES` of the query of an example, and whether its positive is nearer than its
+        negatives (NaN without negatives). A query is the first text, ranked are all other texts of the split, and
+        relevant the positives of all examples with the same query. Only the first example of a query has a weight, 1,
+        so that intervals are those of queries.
+        """
         if self.settings.form in _COMPARED:
             return [row[0] for row in self._cosines(outputs, examples)], list(map(float, features["labels"]))
-        return list(self._ranked(outputs, examples)), [1.0] * len(examples["texts"])
-
-    def _ranked(self, outputs: Outputs, examples: Columns) -> np.ndarray:
-        """Returns for each example the weight and the `SCORES` of its query, and whether its positive is nearer than
-        its negatives (NaN without negatives), (N, 6).
-
-        A query is the first text, ranked are all other texts of the split, and relevant the positives of all examples
-        with the same query. Only the first example of a query has a weight, 1, so that intervals are those of queries.
-        """
         rows, vectors = list(map(list, examples["texts"])), self._vectors(outputs)
         places: dict[str, tuple[int, int]] = {}  # document → where its vector is
         relevant: dict[str, set[int]] = {}
@@ -215,7 +212,7 @@ class SimilarityTask(TableTask, PerExampleTask):
         scores = of_query[[order[texts[0]] for texts in rows]]
         weights = np.isin(np.arange(len(rows)), list(first.values()))
         nearer = [float(row[0] > max(row[1:])) if len(row) > 1 else np.nan for row in self._cosines(outputs, examples)]
-        return np.column_stack([weights, scores, nearer])
+        return list(np.column_stack([weights, scores, nearer])), [1.0] * len(rows)
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         if self.settings.form in _COMPARED:

@@ -113,18 +113,17 @@ def relation_divergence(states: Tensor, teacher: Tensor, attention_mask: Tensor,
     Returns:
         Sum over the tokens, 0-d: the mean over the heads of ``KL(teacher's relations ‖ student's relations)``, in nats.
     """
-    is_token = attention_mask != 0
-    ours, theirs = (_log_relations(each, is_token, heads) for each in (states, teacher))
+    is_padding = attention_mask == 0
+    relations = []  # their logarithms, (B, R, S, S)
+    for each in (states, teacher):
+        by_head = at_least_float32(each).reshape(*each.shape[:2], heads, -1).transpose(1, 2)  # (B, R, S, d)
+        scores = by_head @ by_head.transpose(-1, -2) / by_head.shape[-1] ** 0.5
+        # The lowest number and not -inf: its gradient would be NaN.
+        scores = scores.masked_fill(is_padding[:, None, None], torch.finfo(scores.dtype).min)
+        relations.append(F.log_softmax(scores, dim=-1))
+    ours, theirs = relations
     divergence = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim=-1)  # (B, R, S)
-    return divergence.mean(dim=1).masked_fill(~is_token, 0.0).sum()
-
-
-def _log_relations(states: Tensor, is_token: Tensor, heads: int) -> Tensor:
-    """Returns the logarithms of the relations, (B, R, S, S)."""
-    by_head = at_least_float32(states).reshape(*states.shape[:2], heads, -1).transpose(1, 2)  # (B, R, S, d)
-    scores = by_head @ by_head.transpose(-1, -2) / by_head.shape[-1] ** 0.5
-    # The lowest number and not -inf: its gradient would be NaN.
-    return F.log_softmax(scores.masked_fill(~is_token[:, None, None], torch.finfo(scores.dtype).min), dim=-1)
+    return divergence.mean(dim=1).masked_fill(is_padding, 0.0).sum()
 
 
 def _aligned(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:

@@ -94,13 +94,25 @@ class PretrainedTeacher(Teacher):
         if self.settings.objective != "minilm":
             return OutputRecorder({HIDDEN: computing_all(model)} if self.settings.hidden else {})
         computing_all(model)
-        recorder = OutputRecorder(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
+        fault = CheckpointError(
+            f"train.distill.objective: minilm needs dense layers of queries, keys and values in each layer, which "
+            f"{type(model).__name__} lacks (teacher {self.name}); give --objective distilbert"
+        )
+        layers = (1, model.config.num_hidden_layers)  # ALBERT's layers are one module
+        dense = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Linear)]
+        for names in _PROJECTIONS:
+            found = [[each for name, each in dense if name.rpartition(".")[2] == wanted] for wanted in names]
+            if all(len(each) in layers for each in found):
+                break
+        else:
+            raise fault
+        recorder = OutputRecorder({name: of_layers[-1] for name, of_layers in zip(_RELATED, found, strict=True)})
         batch = probe_batch(model.config)
         with torch.no_grad():
             without_dropout(model.base_model, {name: batch[name] for name in model_inputs(model.config)})
         for states in recorder.pop().values():
             if states.shape[:-1] != batch["input_ids"].shape:  # Longformer transposes and pads
-                raise _no_projections(model, self.settings.teacher)
+                raise fault
             if states.shape[-1] % self.heads:
                 raise RecipeError(
                     f"train.distill.relation_heads: {self.heads} heads do not divide the {states.shape[-1]} numbers of "
@@ -279,21 +291,3 @@ def pretrained_teacher(recipe: Recipe, start: Initialization, placement: Placeme
             "left_to_right), and a teacher the masked ones; remove one of them"
         )
     return PretrainedTeacher(settings, start, recipe.data.max_seq_length)
-
-
-def _last_projections(model: PreTrainedModel, teacher: str) -> Sequence[nn.Module]:
-    """Returns the dense layers of queries, keys and values in the last layer of a model."""
-    layers = (1, model.config.num_hidden_layers)  # ALBERT's layers are one module
-    dense = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Linear)]
-    for names in _PROJECTIONS:
-        found = [[each for name, each in dense if name.rpartition(".")[2] == wanted] for wanted in names]
-        if all(len(each) in layers for each in found):
-            return [each[-1] for each in found]
-    raise _no_projections(model, teacher)
-
-
-def _no_projections(model: PreTrainedModel, teacher: str) -> CheckpointError:
-    return CheckpointError(
-        f"train.distill.objective: minilm needs dense layers of queries, keys and values in each layer, which "
-        f"{type(model).__name__} lacks (teacher {teacher}); give --objective distilbert"
-    )

@@ -68,7 +68,13 @@ class Teacher:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the weights and of the configuration."""
-        return model_digest(self.model, self.model.config)
+        digest = hashlib.sha256()
+        fields = {name: value for name, value in self.model.config.to_dict().items() if name not in _NAMES}
+        digest.update(dumps(fields, sort_keys=True, default=str).encode())
+        for name, values in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
+            digest.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return digest.hexdigest()
 
     @property
     def nbytes(self) -> int:
@@ -93,17 +99,6 @@ class Teacher:
             raise CheckpointError(
                 f"train.distill.teacher: an output of {self.name} is not finite; its weights are damaged"
             )
-
-
-def model_digest(model: PreTrainedModel, config: PreTrainedConfig) -> str:
-    """Returns the SHA-256 of the weights of a model and of its configuration."""
-    digest = hashlib.sha256()
-    fields = {name: value for name, value in config.to_dict().items() if name not in _NAMES}
-    digest.update(dumps(fields, sort_keys=True, default=str).encode())
-    for name, values in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
-        digest.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 def check_same_tokenizer(

@@ -41,17 +41,6 @@ from bertkit.training.trainer import BertkitTrainer
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-def gathering_policy(precision: torch.dtype | None) -> MixedPrecisionPolicy:
-    """Returns the dtypes in which weights are gathered, ``precision``, and gradients are summed, float32.
-
-    Args:
-        precision: dtype of autocast; None to gather float32.
-    """
-    if precision is None:
-        return MixedPrecisionPolicy()
-    return MixedPrecisionPolicy(param_dtype=precision, reduce_dtype=torch.float32)
-
-
 class ShardedTrainer(BertkitTrainer):
     """BertkitTrainer for FSDP with full checkpoints.
 
@@ -63,8 +52,11 @@ class ShardedTrainer(BertkitTrainer):
         # Heads return views, such as the start logits; they are not modified in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
-        # accelerate's policy would be that of `args.mixed_precision`.
-        args.fsdp_plugin_args["mixed_precision_policy"] = gathering_policy(kwargs.get("precision"))
+        # accelerate's policy would be that of `args.mixed_precision`. Weights are gathered in the dtype of autocast.
+        policy, precision = MixedPrecisionPolicy(), kwargs.get("precision")
+        if precision is not None:
+            policy = MixedPrecisionPolicy(param_dtype=precision, reduce_dtype=torch.float32)
+        args.fsdp_plugin_args["mixed_precision_policy"] = policy
         self._evaluated_model: PreTrainedModel | None = None
         super().__init__(model=model, args=args, **kwargs)
 

@@ -172,13 +172,17 @@ def new_config(model: dict[str, Any], recipe_name: str, tokenizer: PreTrainedTok
     for name, number in ids.items():
         if changes.get(name, number) != number:
             raise RecipeError(f"model.{name}: the tokenizer sets it to {number}; remove it")
-    size = max(tokenizer.get_vocab().values()) + 1  # gaps included
     try:
-        config = configuration(**{"vocab_size": size, **changes, **ids})
+        config = configuration(**{"vocab_size": number_of_ids(tokenizer), **changes, **ids})
     except Exception as error:  # the classes of transformers check values in many ways
         raise RecipeError(f"recipe {recipe_name}: model: {error.__cause__ or error}") from error
     check_encoder(config, f"recipe {recipe_name}: model")
     return config
+
+
+def number_of_ids(tokenizer: PreTrainedTokenizerFast) -> int:
+    """Returns the largest id of a tokenizer plus one, gaps included: the least size of a vocabulary."""
+    return max(tokenizer.get_vocab().values()) + 1
 
 
 def _first_known(*ids: int | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from bertkit.data.corpus.examples.dataset import PhasedExamples, PretrainingExamples
-from bertkit.data.corpus.settings import EPOCHS_OF_A_PHASE, Phase, PretrainingData, plan_phases
+from bertkit.data.corpus.settings import EPOCHS_OF_A_PHASE, Phase, plan_phases
 from bertkit.data.corpus.sources import Source
 from bertkit.data.corpus.vocabulary.structure import Vocabulary
 from bertkit.recipe.load import Recipe
@@ -89,7 +89,11 @@ class HeldOut(Dataset[Any], TrainerCallback):
 
 
 def plan_examples(recipe: Recipe, text: PretrainingText) -> RunExamples:
-    """Returns the examples of a run, from its text and its recipe."""
+    """Returns the examples of a run, from its text and its recipe.
+
+    The recipe gives the optimizer steps or epochs, which are passes over the text. With several phases each has its
+    fraction of the steps, with its own number of examples per pass.
+    """
     data: DataSettings = recipe.data
     settings_of = partial(
         data.examples,
@@ -97,37 +101,26 @@ def plan_examples(recipe: Recipe, text: PretrainingText) -> RunExamples:
         pair_objective=recipe.task.pair_objective,
         token_objective=text.start.token_objective,
     )
-    phases = plan_phases(data.lengths(), _steps(recipe, text, settings_of))
     corpora, vocabulary = text.corpora, text.vocabulary
+    steps: int = recipe.train.get("max_steps", -1)
+    if steps < 1:  # those of the epochs, all of which count as the first one
+        passes_an_example = 0.0
+        for length, share in data.lengths():
+            first_epoch = PretrainingExamples(corpora.train, vocabulary, settings_of(length), None, fixed_epoch=0)
+            passes_an_example += share / len(first_epoch)
+        number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example / text.share
+        steps = max(1, round(number / recipe.train["global_train_batch_size"]))
+    phases = plan_phases(data.lengths(), steps)
     train_sets, eval_sets = [], []
     for phase in phases:
         settings = settings_of(phase.max_seq_length)
-        number = phase.steps * recipe.train["global_train_batch_size"]
-        first_epoch = phase.number * EPOCHS_OF_A_PHASE
-        train_sets.append(PretrainingExamples(corpora.train, vocabulary, settings, number, first_epoch=first_epoch))
+        size, epoch = phase.steps * recipe.train["global_train_batch_size"], phase.number * EPOCHS_OF_A_PHASE
+        train_sets.append(PretrainingExamples(corpora.train, vocabulary, settings, size, first_epoch=epoch))
         if corpora.validation is not None:
             eval_sets.append(
                 PretrainingExamples(corpora.validation, vocabulary, settings, data.max_eval_samples, fixed_epoch=0)
             )
     return RunExamples(phases, PhasedExamples(train_sets), eval_sets)
-
-
-def _steps(recipe: Recipe, text: PretrainingText, settings_of: Callable[[int], PretrainingData]) -> int:
-    """Returns the optimizer steps of the run: given by the recipe, or computed from its epochs, all of the first one's
-    size.
-
-    An epoch is a pass over the text. With several phases each has its fraction of the steps, with its own number of
-    examples per pass.
-    """
-    steps: int = recipe.train.get("max_steps", -1)
-    if steps >= 1:
-        return steps
-    passes_an_example = 0.0
-    for length, share in recipe.data.lengths():
-        first_epoch = PretrainingExamples(text.corpora.train, text.vocabulary, settings_of(length), None, fixed_epoch=0)
-        passes_an_example += share / len(first_epoch)
-    number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example / text.share
-    return max(1, round(number / recipe.train["global_train_batch_size"]))
 
 
 def eval_batch_size(largest: int, predictions_per_seq: int, vocab_size: int) -> int:

@@ -23,7 +23,7 @@ from bertkit.runtime.progress import say
 from bertkit.runtime.version import __version__
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.initialization import Initialization, kept_layers, of_layers
-from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
+from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config, number_of_ids
 
 
 def pretraining_model(start: Initialization) -> PreTrainedModel:
@@ -66,12 +66,16 @@ def pretraining_start(
     else:
         positions = longest_of_new(changes)
         if store is not None and data.tokenizer is None:
-            tokenizer = _stored_tokenizer(store, positions)
+            folder = store.folder / TOKENIZER_FOLDER
+            if not folder.is_dir():
+                raise RecipeError(f"{store.folder}: this token store has no tokenizer; give --tokenizer")
+            tokenizer = load_tokenizer(folder, for_pretraining=True)
+            tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
         else:
             tokenizer = corpus_tokenizer(data, sources, positions, cache_dir, resumed)
         config = new_config(changes, recipe.name, tokenizer)
-    if config.vocab_size < _ids(tokenizer):
-        raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
+    if config.vocab_size < (needed := number_of_ids(tokenizer)):
+        raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {needed}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
     start = Initialization(checkpoint, tokenizer, config, head, layers, loaded)
     if start.token_objective == "next_token":
@@ -114,18 +118,3 @@ def save_trained_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> 
     # Another process may have written the same tokenizer in the meantime.
     with new_folder(folder, is_there=(folder / "tokenizer.json").is_file) as draft:
         save_tokenizer(tokenizer, draft)
-
-
-def _stored_tokenizer(store: TokenStore, positions: int) -> PreTrainedTokenizerFast:
-    """Loads the tokenizer of a store, for inputs of at most ``positions`` tokens."""
-    folder = store.folder / TOKENIZER_FOLDER
-    if not folder.is_dir():
-        raise RecipeError(f"{store.folder}: this token store has no tokenizer; give --tokenizer")
-    tokenizer = load_tokenizer(folder, for_pretraining=True)
-    tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
-    return tokenizer
-
-
-def _ids(tokenizer: PreTrainedTokenizerFast) -> int:
-    """Returns the largest id plus one, gaps included."""
-    return max(tokenizer.get_vocab().values()) + 1

@@ -70,22 +70,18 @@ class ReportedObjective(Objective):
         return self._objective.count(batch)
 
     def loss(self, outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
-        """Computes the loss of the objective, 0-d."""
+        """Computes the loss of the objective, 0-d, and adds what is reported of the batch."""
         losses = self._objective.losses(outputs, batch, count)
-        self._add(losses, outputs, batch)
+        with torch.no_grad():  # this micro-batch's parts of the means over the global batch, and correct predictions
+            values = []
+            for loss, name, logits_of in zip(losses, self.label_columns, (token_logits, pair_logits), strict=False):
+                logits, labelled = logits_of(outputs), batch[name] != IGNORE_INDEX
+                # On a CPU max takes a third of argmax's time for the same indices.
+                correct = (logits.max(dim=-1).indices == batch[name]) & labelled
+                values += [loss, correct.sum(), labelled.sum()]
+            sums = torch.stack([value.detach().float() for value in values])
+            self._sums = sums if self._sums is None else self._sums + sums
         return self._objective.total(losses, outputs, batch, count)
-
-    @torch.no_grad()
-    def _add(self, losses: Sequence[Tensor], outputs: Any, batch: Mapping[str, Tensor]) -> None:
-        """Adds this micro-batch's parts of the means over the global batch, and its correct predictions."""
-        values = []
-        for loss, name, logits_of in zip(losses, self.label_columns, (token_logits, pair_logits), strict=False):
-            logits, labelled = logits_of(outputs), batch[name] != IGNORE_INDEX
-            # On a CPU max takes a third of argmax's time for the same indices.
-            correct = (logits.max(dim=-1).indices == batch[name]) & labelled
-            values += [loss, correct.sum(), labelled.sum()]
-        sums = torch.stack([value.detach().float() for value in values])
-        self._sums = sums if self._sums is None else self._sums + sums
 
     def begin_step(self) -> None:
         """Begins a step."""

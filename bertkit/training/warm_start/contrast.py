@@ -16,8 +16,8 @@ labels.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any
 
@@ -139,8 +139,8 @@ def contrast(
     size: int,
     optimizer: torch.optim.Optimizer,
     seed: int,
-    known: Callable[[np.ndarray], np.ndarray] | None = None,
-    precision: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    known: Callable[[np.ndarray], np.ndarray] | None,
+    precision: Callable[[], AbstractContextManager[Any]],
 ) -> None:
     """Trains the weights below the head by `contrast_loss` and `kept_loss`, at a rate that rises and falls linearly.
 

@@ -89,8 +89,11 @@ def find_head(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> Head:
         RecipeError: its logits are not those of a linear layer.
     """
     classifier, linear = classifier_of(model), [each for each in model.modules() if isinstance(each, nn.Linear)]
-    with captured(*linear) as seen, _frozen(model):
+    training = model.training
+    model.eval()
+    with captured(*linear) as seen, torch.no_grad():
         logits = model(**batch)["logits"]
+    model.train(training)
     if classifier not in seen or not torch.equal(seen[classifier][1].reshape(-1), logits.reshape(-1)):
         raise RecipeError(
             f"train.head: the logits of {type(model).__name__} are not those of a linear layer, so it cannot start "
@@ -145,18 +148,6 @@ def optimizer_steps(
             schedule.step()
             optimizer.zero_grad()
             bar(step + 1, steps)
-
-
-@contextmanager
-def _frozen(model: nn.Module) -> Iterator[None]:
-    """Context of a forward pass without dropout and gradients."""
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(training)
 
 
 def read_vectors(

@@ -75,42 +75,32 @@ def fit_head(vectors: np.ndarray, targets: np.ndarray, outputs: int, strength: f
     """
     vectors = vectors.astype(np.float32, copy=False)
     mean, deviation = vectors.mean(axis=0), standard_deviations(vectors)
-    weight, bias = _fit(((vectors - mean) / deviation).astype(np.float32), targets, outputs, strength)
-    weight = weight / deviation
-    return LinearHead(weight, bias - weight @ mean, strength)
-
-
-def _fit(inputs: np.ndarray, targets: np.ndarray, outputs: int, strength: float) -> tuple[np.ndarray, np.ndarray]:
-    """Fits weight (C, D) and bias (C,) to standardized vectors."""
+    inputs = ((vectors - mean) / deviation).astype(np.float32)
+    weight, bias = np.zeros((outputs, inputs.shape[1])), np.zeros(outputs)
     if _are_numbers(targets):
         from sklearn.linear_model import Ridge
 
         ridge = Ridge(10 * strength).fit(inputs, targets)
-        return np.asarray(ridge.coef_, np.float64).reshape(1, -1), np.asarray(ridge.intercept_, np.float64).reshape(1)
-    weight, bias = np.zeros((outputs, inputs.shape[1])), np.zeros(outputs)
-    if targets.ndim == 2:
+        weight[0], bias[0] = ridge.coef_.ravel(), ridge.intercept_
+    elif targets.ndim == 2:
         for label, column in enumerate(targets.T):
-            weight[label], bias[label] = _fit_label(inputs, column, strength)
-        return weight, bias
-    seen = np.unique(targets).astype(np.int64)
-    if len(seen) > 2:
-        weight[seen], bias[seen] = _logistic(inputs, targets, strength)
-    elif len(seen) == 2:
-        [of_second], [offset] = _logistic(inputs, targets, strength)
-        weight[seen], bias[seen] = np.stack([-of_second, of_second]) / 2, np.array([-offset, offset]) / 2
-    unseen = np.setdiff1d(np.arange(outputs), seen)
-    if len(unseen):
-        bias[unseen] = (inputs @ weight[seen].T + bias[seen]).min() - _UNSEEN
-    return weight, bias
-
-
-def _fit_label(inputs: np.ndarray, column: np.ndarray, strength: float) -> tuple[np.ndarray, float]:
-    """Fits the weight (D,) and the bias of a label that items have or lack; without both kinds the bias alone."""
-    if column.min() == column.max():
-        share = (column.sum() + 0.5) / (len(column) + 1)
-        return np.zeros(inputs.shape[1]), float(np.log(share / (1 - share)))
-    [weight], [bias] = _logistic(inputs, column, strength)
-    return weight, float(bias)
+            if column.min() == column.max():
+                share = (column.sum() + 0.5) / (len(column) + 1)
+                bias[label] = np.log(share / (1 - share))
+            else:
+                [weight[label]], [bias[label]] = _logistic(inputs, column, strength)
+    else:
+        seen = np.unique(targets).astype(np.int64)
+        if len(seen) > 2:
+            weight[seen], bias[seen] = _logistic(inputs, targets, strength)
+        elif len(seen) == 2:
+            [of_second], [offset] = _logistic(inputs, targets, strength)
+            weight[seen], bias[seen] = np.stack([-of_second, of_second]) / 2, np.array([-offset, offset]) / 2
+        unseen = np.setdiff1d(np.arange(outputs), seen)
+        if len(unseen):
+            bias[unseen] = (inputs @ weight[seen].T + bias[seen]).min() - _UNSEEN
+    weight = weight / deviation
+    return LinearHead(weight, bias - weight @ mean, strength)
 
 
 def _logistic(inputs: np.ndarray, targets: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:

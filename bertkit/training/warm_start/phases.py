@@ -175,7 +175,12 @@ def _write_probe(trainer: BertkitTrainer, head: Head, knows_classes: bool) -> No
         standardize(head, read_vectors(model, head.dense, rows, collate, _BATCH, name)[0])
     vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, name)
     labels, outputs = rows["labels"][:], head.classifier.out_features
-    targets = _targets(labels, model.config.problem_type)
+    if model.config.problem_type == "multi_label_classification":
+        targets = np.asarray(labels).reshape(len(labels), -1)
+    elif isinstance(labels[0], list) and not isinstance(labels[0][0], float):  # of words
+        targets = np.asarray([label for row in labels for label in row if label >= 0], dtype=np.int64)
+    else:
+        targets = np.asarray(labels)
     if knows_classes:
         line = fit_head(vectors, targets, outputs, _STRENGTH)
     else:
@@ -184,13 +189,3 @@ def _write_probe(trainer: BertkitTrainer, head: Head, knows_classes: bool) -> No
     write_line(head, line)
     size = counted(len(vectors), "vector", form=",")
     say(f"head: a linear probe of {size}, fitted with a penalty of {line.strength:g}")
-
-
-def _targets(labels: list[Any], problem: str | None) -> np.ndarray:
-    """Returns the labels of all items: one of C classes, (I,) int64; several of C labels, (I, C); or numbers, (I,)."""
-    if problem == "multi_label_classification":
-        return np.asarray(labels).reshape(len(labels), -1)
-    first = labels[0]
-    if isinstance(first, list) and not isinstance(first[0], float):  # words
-        return np.asarray([label for row in labels for label in row if label >= 0], dtype=np.int64)
-    return np.asarray(labels)

@@ -129,6 +129,15 @@ def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
     assert "'start': '0 2;3 5'" in refused
 
 
+def test_a_line_of_brat_ends_at_a_line_break_alone(task, tmp_path):
+    text = "Ann is in New\u2028Town, Oslo"  # a line separator, for which the name of an entity has no other sign
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "a.ann").write_text("T1\tLOC 10 18\tNew\u2028Town\r\nT2\tLOC 20 24\tOslo\n")
+    found, splits = task(train_file=str(tmp_path)).load(["train"])
+    tags = [found.settings.label_names[label] for label in splits["train"].examples["labels"][0]]
+    assert tags == ["O", "O", "O", "B-LOC", "I-LOC", "O", "B-LOC"]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [

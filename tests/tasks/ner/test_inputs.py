@@ -83,37 +83,39 @@ def test_tokenizers_are_serialized_once_at_most(kind, times, request):
 def test_a_worked_example_of_windows():
     # Six words of two pieces each, read eight at a time with four in common: words 0 to 3, and 2 to 5.
     form = InputForm(10, 4, cls=101, sep=102)
-    first, second = form.inputs([[word * 2, word * 2 + 1] for word in range(6)], labels=[10, 11, 12, 13, 14, 15])
-    assert first.input_ids == [101, 0, 1, 2, 3, 4, 5, 6, 7, 102]
-    assert second.input_ids == [101, 4, 5, 6, 7, 8, 9, 10, 11, 102]
+    rows = form.inputs([[word * 2, word * 2 + 1] for word in range(6)], labels=[10, 11, 12, 13, 14, 15])
+    input_ids, word_ids, labels = zip(*rows, strict=True)
+    assert input_ids == ([101, 0, 1, 2, 3, 4, 5, 6, 7, 102], [101, 4, 5, 6, 7, 8, 9, 10, 11, 102])
     # Word 2 has three pieces after it in the first window and none before it in the second; word 3 has one and two.
-    assert first.labels == [-100, 10, -100, 11, -100, 12, -100, -100, -100, -100]
-    assert second.labels == [-100, -100, -100, 13, -100, 14, -100, 15, -100, -100]
-    assert second.word_ids == [-1, -1, -1, 3, -1, 4, -1, 5, -1, -1]
+    assert labels[0] == [-100, 10, -100, 11, -100, 12, -100, -100, -100, -100]
+    assert labels[1] == [-100, -100, -100, 13, -100, 14, -100, 15, -100, -100]
+    assert word_ids[1] == [-1, -1, -1, 3, -1, 4, -1, 5, -1, -1]
 
 
 def test_other_pieces_get_inside_labels_if_asked():
     sentence, labels = [[7, 8, 9], [], [6], [5, 4]], [1, 1, 0, 2]  # O, B and I are 0, 1 and 2
-    (first,) = InputForm(10, 2, cls=1, sep=2).inputs(sentence, labels=labels)
-    assert first.labels == [-100, 1, -100, -100, 0, 2, -100, -100]
-    (every,) = InputForm(10, 2, cls=1, sep=2, inside=[0, 2, 2]).inputs(sentence, labels=labels)
-    assert every.labels == [-100, 1, 2, 2, 0, 2, 2, -100]
-    assert first.word_ids == every.word_ids == [-1, 0, -1, -1, 2, 3, -1, -1]
+    [(_, words, of_first)] = InputForm(10, 2, cls=1, sep=2).inputs(sentence, labels=labels)
+    assert of_first == [-100, 1, -100, -100, 0, 2, -100, -100]
+    [(_, same_words, of_every)] = InputForm(10, 2, cls=1, sep=2, inside=[0, 2, 2]).inputs(sentence, labels=labels)
+    assert of_every == [-100, 1, 2, 2, 0, 2, 2, -100]
+    assert words == same_words == [-1, 0, -1, -1, 2, 3, -1, -1]
 
 
 def test_word_longer_than_a_window_is_truncated():
     rows = InputForm(6, 1, cls=1, sep=2, inside=[0, 2, 2]).inputs([[5] * 9, [6]], labels=[1, 0])
-    assert [row.labels for row in rows] == [
+    assert [labels for _, _, labels in rows] == [
         [-100, 1, 2, 2, 2, -100], [-100] * 6, [-100, -100, -100, -100, 0, -100]
     ]  # fmt: skip
 
 
 def test_neighbours_fill_the_window_and_are_not_tagged():
     form = InputForm(8, 2, cls=1, sep=2)
-    (row,) = form.inputs([[10], [11, 12]], before=[[20, 21], [22]], after=[[30], [31]], labels=[5, 6])
-    assert row.input_ids == [1, 22, 10, 11, 12, 30, 31, 2]
-    assert row.labels == [-100, -100, 5, 6, -100, -100, -100, -100]
-    assert row.word_ids == [-1, -1, 0, 1, -1, -1, -1, -1]
+    [row] = form.inputs([[10], [11, 12]], before=[[20, 21], [22]], after=[[30], [31]], labels=[5, 6])
+    assert row == (
+        [1, 22, 10, 11, 12, 30, 31, 2],
+        [-1, -1, 0, 1, -1, -1, -1, -1],
+        [-100, -100, 5, 6, -100, -100, -100, -100],
+    )
 
 
 def test_an_overlap_that_leaves_nothing_new_is_refused():

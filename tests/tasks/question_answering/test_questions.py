@@ -78,6 +78,14 @@ def test_answers_are_found_by_their_text():
         questions_of(Table(rows, "x.csv", ""), unanswerable=False, drop=True)
 
 
+def test_answers_given_by_their_text_are_not_blamed_for_a_missing_text():
+    columns = {"question": ["Who?", "Where?"], "context": ["Ann.", ""], "answers": ["Ann", "Oslo"]}
+    with pytest.raises(DataError) as fault:
+        questions_of(Table(columns, "x.csv", ""), unanswerable=False, drop=True)
+    assert "answer" not in str(fault.value)
+    assert "row 2" in str(fault.value)
+
+
 def test_misplaced_answers_are_listed_and_dropped(tmp_path):
     table = read(
         tmp_path,
