@@ -263,8 +263,11 @@ def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
         kept = [each for each in arguments if not names or each is not str]
         return Union[tuple(_for_pydantic(each, numbers) for each in kept)]  # noqa: UP007
     if hint is int or hint is float:
-        whole = [pydantic.BeforeValidator(_whole)] if hint is int else []
-        return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *whole]
+        # A number such as 1e5 is a float in YAML.
+        whole = pydantic.BeforeValidator(
+            lambda each: int(each) if isinstance(each, float) and each.is_integer() else each
+        )
+        return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *([whole] if hint is int else [])]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Literal[tuple(each.value for each in hint)]
     if origin in (list, dict):
@@ -273,11 +276,6 @@ def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
         return fields_of(hint).annotation
     plain = hint in (bool, str, list, dict, NoneType, None) or origin is Literal
     return hint if plain else Any
-
-
-def _whole(value: Any) -> Any:
-    """Returns a whole float such as 1e5 as an int."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # ---- values given as text ------------------------------------------------------------------------------------------
