@@ -341,16 +341,16 @@ class StoreView:
         counts: NDArray[np.int64] = offsets[self.documents + 1] - offsets[self.documents]
         return counts
 
-    def token_counts(self, vocab_size: int, most: int = _MOST_COUNTED) -> NDArray[np.int64]:
-        """Counts each id in the first documents, (vocab_size,) int64; documents are added until they have ``most``
-        tokens."""
+    def token_counts(self, vocab_size: int) -> NDArray[np.int64]:
+        """Counts each id in the first documents, (vocab_size,) int64, of which so many are read that 20 million tokens
+        are counted."""
         counts, counted = np.zeros(vocab_size, np.int64), 0
         for first in range(0, len(self.documents), _COUNTED_AT_ONCE):
             bounds = self.store.token_bounds(self.documents[first : first + _COUNTED_AT_ONCE])
             for start, end in zip(*(each.tolist() for each in bounds), strict=True):
                 counts += np.bincount(self.store.tokens[start:end], minlength=vocab_size)
                 counted += end - start
-                if counted >= most:
+                if counted >= _MOST_COUNTED:
                     return counts
         return counts
 
