@@ -84,7 +84,6 @@ def demo(
         bertkit.demo("my-reviews", port=7860)  # until Ctrl-C
         ```
     """
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     with importing("demo:", "demo"):
         import gradio  # noqa: F401
     with listening(host, port) as listener:
@@ -212,9 +211,9 @@ def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
 
 def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
     """Returns the page as gradio ``Blocks``, which load nothing from other hosts."""
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
     import gradio
 
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # for telemetry that does not ask the page
     theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
     with gradio.Blocks(title=name, analytics_enabled=False) as page:
         gradio.Markdown(f"# {_escape(name)}\n{_escape(form.title)}")
