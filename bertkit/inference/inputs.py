@@ -143,9 +143,7 @@ def _read_documents(folder: Path, size: int, left_out: list[str] | None) -> Iter
             first += len(table)
 
 
-def _read_rows_or_lines(
-    input_file: Path, size: int, left_out: list[str] | None, may_be_empty: bool = True
-) -> Iterator[Block]:
+def _read_rows_or_lines(input_file: Path, size: int, left_out: list[str] | None, may_be_empty: bool) -> Iterator[Block]:
     """Yields the rows of a table, or the lines of a file or of stdin."""
     share = 0.0
 

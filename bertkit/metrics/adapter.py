@@ -67,8 +67,22 @@ class Metric(evaluate.Metric):
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
         """Adds examples; ValueError if the values do not match the features."""
         columns = {"predictions": predictions, "references": references}
-        if self._metric in INPUTS:
-            columns = {name: self._array(name, values) for name, values in columns.items()}
+        for name, values in columns.items() if self._metric in INPUTS else ():
+            try:
+                array = columns[name] = np.asarray(values)
+            except ValueError as error:
+                raise ValueError(
+                    f"{name} have rows of different lengths; expected {self.inputs_description}"
+                ) from error
+            if array.ndim == 0:
+                raise ValueError(f"{name} are {values!r}; expected {self.inputs_description}")
+            if array.dtype.kind == "f" and self.inputs_description != NUMBERS:
+                # Floats with integer values are accepted: binary cross-entropy has such labels.
+                fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
+                if fractions.size:
+                    raise ValueError(
+                        f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
+                    )
         super().add_batch(**columns, **kwargs)
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
@@ -82,22 +96,6 @@ class Metric(evaluate.Metric):
 
     def _compute(self, predictions: Any, references: Any, **options: Any) -> dict[str, Any]:
         return compute(self._metric, predictions, references, **options)
-
-    def _array(self, name: str, values: Any) -> np.ndarray:
-        try:
-            array = np.asarray(values)
-        except ValueError as error:
-            raise ValueError(f"{name} have rows of different lengths; expected {self.inputs_description}") from error
-        if array.ndim == 0:
-            raise ValueError(f"{name} are {values!r}; expected {self.inputs_description}")
-        if array.dtype.kind == "f" and self.inputs_description != NUMBERS:
-            # Floats with integer values are accepted: binary cross-entropy has such labels.
-            fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
-            if fractions.size:
-                raise ValueError(
-                    f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
-                )
-        return array
 
 
 # ---- metrics of the evaluate library in results ---------------------------------------------------------------------

@@ -100,7 +100,15 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
         return _correlation(predicted, true, 0.0) if is_binary else _correlation_of_classes(predicted, true)
     if name in ("spearmanr", "combined_score") and true.ndim == 1 and len(true) > _MOST_GROUPS:
         ranks = _rank_correlation(predicted, true)
-        return ranks if name == "spearmanr" else _mean_of(_correlation(predicted, true, math.nan), ranks)
+        if name == "spearmanr":
+            return ranks
+        linear = _correlation(predicted, true, math.nan)
+        number, columns = linear.values.shape[1], np.concatenate([linear.values, ranks.values], axis=1)
+        return MeanDecomposition(
+            columns,
+            lambda *means: (linear.function(*means[:number]) + ranks.function(*means[number:])) / 2,
+            linear.bounds,
+        )
     if name == "pearson" and true.ndim == 1:
         return _correlation(predicted, true, math.nan)
     if name == "mse" and true.ndim == 1:
@@ -193,16 +201,6 @@ def _sum_above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     sums = np.concatenate([[0.0], np.cumsum(weights[order])])
     below, up_to = (sums[np.searchsorted(values[order], values, side=side)] for side in ("left", "right"))
     return (sums[-1] - (below + up_to) / 2) / len(values)
-
-
-def _mean_of(first: MeanDecomposition, second: MeanDecomposition) -> MeanDecomposition:
-    """Returns the mean of two metrics of the same bounds."""
-    number = first.values.shape[1]
-
-    def mean(*means: Any) -> Any:
-        return (first.function(*means[:number]) + second.function(*means[number:])) / 2
-
-    return MeanDecomposition(np.concatenate([first.values, second.values], axis=1), mean, first.bounds)
 
 
 # ---- intervals ------------------------------------------------------------------------------------------------------

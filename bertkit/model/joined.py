@@ -46,19 +46,19 @@ class Sequences(NamedTuple):
     bounds: Tensor
     longest: int
 
+    @classmethod
+    def of(cls, attention_mask: Tensor, tokens: int) -> Sequences:
+        """Returns where the tokens of a batch are, without a wait for its device.
 
-def sequences_of(attention_mask: Tensor, tokens: int) -> Sequences:
-    """Returns where the tokens of a batch are, without a wait for its device.
-
-    Args:
-        attention_mask: (B, S) bool, True = token, in any place.
-        tokens: their number T.
-    """
-    is_token = attention_mask.flatten()
-    bounds = F.pad(attention_mask.sum(dim=1).cumsum(dim=0), (1, 0)).to(torch.int32)
-    indices = torch.nonzero_static(is_token, size=tokens).squeeze(1)
-    places = (is_token.cumsum(dim=0) - 1).clamp(min=0)
-    return Sequences(indices, places, bounds, attention_mask.shape[1])
+        Args:
+            attention_mask: (B, S) bool, True = token, in any place.
+            tokens: their number T.
+        """
+        is_token = attention_mask.flatten()
+        bounds = F.pad(attention_mask.sum(dim=1).cumsum(dim=0), (1, 0)).to(torch.int32)
+        indices = torch.nonzero_static(is_token, size=tokens).squeeze(1)
+        places = (is_token.cumsum(dim=0) - 1).clamp(min=0)
+        return cls(indices, places, bounds, attention_mask.shape[1])
 
 
 def attention_forward(
@@ -161,12 +161,15 @@ class _Hooks:
         self._of_call = None
         states, mask, output_attentions, *read = args
         joins = self._model.config._attn_implementation == JOINED and isinstance(mask, Tensor) and not self._returns_all
-        if not joins or not self._model.encoder.skips_unread or not _is_in_half_on_gpu(self._model, states.device):
+        # Other devices are those of tests: the reference on a CPU, and without values what a GPU would compute.
+        dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else self._model.dtype
+        fits = states.device.type != "cuda" or dtype in (torch.float16, torch.bfloat16)
+        if not joins or not self._model.encoder.skips_unread or not fits:
             return None
         mask = mask[:, 0, 0]  # (B, S)
         # Parts of a batch, as those whose vectors a loss computes again, have lengths that are not known.
         is_known = len(self._lengths) == len(mask)
-        sequences = sequences_of(mask, sum(self._lengths) if is_known else int(mask.count_nonzero()))
+        sequences = Sequences.of(mask, sum(self._lengths) if is_known else int(mask.count_nonzero()))
         self._of_call, self._shape = sequences, mask.shape
         states = states.flatten(0, 1).index_select(0, sequences.indices).unsqueeze(0)  # (1, T, H)
         if not read:
@@ -185,13 +188,6 @@ class _Hooks:
             padded = rows.new_zeros(self._shape.numel(), rows.shape[-1])
             rows = padded.index_copy(0, of_call.indices, rows)
         return rows.view(*self._shape, -1)
-
-
-def _is_in_half_on_gpu(model: PreTrainedModel, device: torch.device) -> bool:
-    if device.type != "cuda":
-        return True  # tests: the reference on a CPU, and what a GPU would compute, without values
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else model.dtype
-    return dtype in (torch.float16, torch.bfloat16)
 
 
 def _flat(lengths: Any) -> list[int]:

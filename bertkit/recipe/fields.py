@@ -45,12 +45,20 @@ class Fields(dict[str, Field]):
     @cached_property
     def annotation(self) -> Any:
         """Annotation of mappings with some of the keys: numbers and text are not converted into each other."""
-        from pydantic import ConfigDict
+        import pydantic
         from typing_extensions import TypedDict
 
+        annotations: dict[str, Any] = {}
+        for key, each in self.items():
+            default = each.default.value if isinstance(each.default, Enum) else each.default
+            default = list(default) if isinstance(default, tuple) else default
+            is_plain = isinstance(default, str | int | float | bool | list | dict | NoneType)
+            extra = {"default": default} if is_plain else None
+            described = pydantic.Field(description=each.help or None, json_schema_extra=extra)
+            annotations[key] = Annotated[_for_pydantic(each.hint, each.range), described]
         typed_dict: Any = TypedDict  # the functional form, for keys that are known when it is called
-        block = typed_dict("Block", {key: _with_description(each) for key, each in self.items()}, total=False)
-        block.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+        block = typed_dict("Block", annotations, total=False)
+        block.__pydantic_config__ = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
         if self.required:
             block.__pydantic_config__["json_schema_extra"] = {"required": list(self.required)}
         return block
@@ -237,18 +245,6 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
     return TypeAdapter(_for_pydantic(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _with_description(field: Field) -> Any:
-    """Returns the annotation of a field for pydantic, with what the schema says of it."""
-    import pydantic
-
-    default = field.default.value if isinstance(field.default, Enum) else field.default
-    default = list(default) if isinstance(default, tuple) else default
-    extra = {"default": default} if isinstance(default, str | int | float | bool | list | dict | NoneType) else None
-    return Annotated[
-        _for_pydantic(field.hint, field.range), pydantic.Field(description=field.help or None, json_schema_extra=extra)
-    ]
-
-
 def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
     """Returns an annotation for pydantic: with a range, whole numbers as 1e5, and the names of an Enum.
 
@@ -263,8 +259,11 @@ def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
         kept = [each for each in arguments if not names or each is not str]
         return Union[tuple(_for_pydantic(each, numbers) for each in kept)]  # noqa: UP007
     if hint is int or hint is float:
-        whole = [pydantic.BeforeValidator(_whole)] if hint is int else []
-        return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *whole]
+        # A number such as 1e5 is a float in YAML.
+        whole = pydantic.BeforeValidator(
+            lambda each: int(each) if isinstance(each, float) and each.is_integer() else each
+        )
+        return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *([whole] if hint is int else [])]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Literal[tuple(each.value for each in hint)]
     if origin in (list, dict):
@@ -273,11 +272,6 @@ def _for_pydantic(hint: Any, numbers: Range | None = None) -> Any:
         return fields_of(hint).annotation
     plain = hint in (bool, str, list, dict, NoneType, None) or origin is Literal
     return hint if plain else Any
-
-
-def _whole(value: Any) -> Any:
-    """Returns a whole float such as 1e5 as an int."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # ---- values given as text ------------------------------------------------------------------------------------------
@@ -308,34 +302,30 @@ def with_types(value: Any, hint: Any) -> Any:
     >>> with_types(Text("1e5"), float), with_types(Text("[no]"), list[str]), with_types(Text("[0]"), str | list[int])
     (100000.0, ['no'], [0])
     """
-    if isinstance(value, Text):
-        return _parse_text(value.text, hint)
     if isinstance(value, Mapping):
         settings = nested_settings(hint)
         hints = {key: each.hint for key, each in fields_of(settings).items()} if settings else {}
         return {key: with_types(each, hints.get(key, Any)) for key, each in value.items()}
-    return value
-
-
-def _parse_text(text: str, hint: Any) -> Any:
-    takes_text = _validate(text, hint) is not MISSING
+    if not isinstance(value, Text):
+        return value
+    text, takes_text = value.text, _validate(value.text, hint) is not MISSING
     try:
-        value, texts = parse_value(text), parse_texts(text)
+        parsed, texts = parse_value(text), parse_texts(text)
     except RecipeError:
         if takes_text:
             return text
         raise
-    is_quoted = text.lstrip()[:1] in ("'", '"') or (isinstance(value, str) and text.lstrip()[:1] in "|>" and value)
-    is_blank = value is None and text.strip() != "null"  # nothing, a comment, or ~ as a separator
+    is_quoted = text.lstrip()[:1] in ("'", '"') or (isinstance(parsed, str) and text.lstrip()[:1] in "|>" and parsed)
+    is_blank = parsed is None and text.strip() != "null"  # nothing, a comment, or ~ as a separator
     if Any in members(hint) or (
-        not isinstance(value, str) and not (is_blank and text) and _validate(value, hint) is not MISSING
+        not isinstance(parsed, str) and not (is_blank and text) and _validate(parsed, hint) is not MISSING
     ):
-        return value
-    if isinstance(value, str) and is_quoted and takes_text:
-        return value
+        return parsed
+    if isinstance(parsed, str) and is_quoted and takes_text:
+        return parsed
     if isinstance(texts, list | dict) and (values := _validate(texts, hint, strict=False)) is not MISSING:
         return values
-    return text if takes_text or (isinstance(value, str) and not is_quoted) else value
+    return text if takes_text or (isinstance(parsed, str) and not is_quoted) else parsed
 
 
 def _validate(value: Any, hint: Any, *, strict: bool = True) -> Any:

@@ -114,11 +114,7 @@ def _block(settings: type) -> Schema:
 
 
 def _nullable(fields: Fields) -> Schema:
-    return {**_schema_of(fields), "type": ["object", "null"]}
-
-
-def _schema_of(fields: Fields) -> dict[str, Any]:
-    """Returns the JSON Schema of mappings with some of the keys."""
+    """Returns the schema of mappings with some of the keys, or null."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class WithoutTitles(GenerateJsonSchema):
@@ -138,13 +134,18 @@ def _schema_of(fields: Fields) -> dict[str, Any]:
             return plain(definitions[node["$ref"].rpartition("/")[2]])
         return {key: plain(each) for key, each in node.items() if not (key == "title" and isinstance(each, str))}
 
-    return dict(plain(schema))
+    return {**plain(schema), "type": ["object", "null"]}
 
 
 def _model(kind: str) -> Schema:
     from bertkit.model.configuration_bert import BertkitConfig
 
-    docs, is_new = _attribute_docs(BertkitConfig), kind == _PRETRAINING
+    is_new = kind == _PRETRAINING
+    docs: dict[str, str] = {}  # of the sections ``Attributes`` of the configuration and of its bases
+    for each in reversed(BertkitConfig.__mro__):
+        section = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")[2]
+        for names, text in _ATTRIBUTE.findall(section.partition("\n\n")[0]):
+            docs |= dict.fromkeys(names.split(", "), _prose(text))
     fields = {
         key: each._replace(help=docs.get(key, each.help))
         for key, each in model_fields(of_checkpoint=not is_new).items()
@@ -161,17 +162,6 @@ def _model(kind: str) -> Schema:
     others = {"anyOf": [{"required": [key]} for key in ("name_or_path", MODEL_TYPE)]}  # with fields of their own
     known = {"propertyNames": {"enum": list(fields)}}
     return {**block, "if": {"type": "object", "not": others}, "then": known}
-
-
-def _attribute_docs(configuration: type) -> dict[str, str]:
-    """Returns the descriptions of the fields in the ``Attributes`` sections of a configuration and of its bases."""
-    descriptions: dict[str, str] = {}
-    for each in reversed(configuration.__mro__):
-        _, heading, section = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
-        if heading:
-            for names, text in _ATTRIBUTE.findall(section.partition("\n\n")[0]):
-                descriptions |= dict.fromkeys(names.split(", "), _prose(text))
-    return descriptions
 
 
 def _prose(text: str) -> str:

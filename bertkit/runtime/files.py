@@ -231,21 +231,18 @@ def unlocked(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _is_unlocked(descriptor)
+        is_free = os.fstat(descriptor).st_mtime < time.time() - _A_DAY
+        if fcntl is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_free = True
+            except BlockingIOError:
+                is_free = False
+            except OSError:  # a file system without locks
+                pass
+        yield is_free
     finally:
         os.close(descriptor)
-
-
-def _is_unlocked(descriptor: int) -> bool:
-    if fcntl is not None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass
-    return os.fstat(descriptor).st_mtime < time.time() - _A_DAY
 
 
 def is_temporary(name: str) -> bool:

@@ -201,14 +201,14 @@ def latex_escape(text: str) -> str:
     return _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
 
 
-def score_text(mean: float | None, sd: float | None = None, *, digits: int = 4, unknown: str = "-") -> str:
+def score_text(mean: float | None, sd: float | None = None, *, digits: int = 4) -> str:
     """Formats a score with its standard deviation over runs.
 
     >>> score_text(0.5), score_text(81.25, 0.5, digits=1), score_text(None)
     ('0.5000', '81.2 ± 0.5', '-')
     """
     if mean is None:
-        return unknown
+        return "-"
     return f"{mean:.{digits}f}" + ("" if sd is None else f" ± {sd:.{digits}f}")
 
 

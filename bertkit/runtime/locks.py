@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import socket
 from contextlib import suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bertkit.runtime.errors import OutputError
-from bertkit.runtime.files import disk_fault, output_error
+from bertkit.runtime.files import disk_fault, output_error, read_record
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import say
 
@@ -80,15 +79,17 @@ class RunLock:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._lock.acquire(timeout=_PATIENCE, poll_interval=_PATIENCE / 5)
                 self._file = self._path.stat()
-                holder = dumps({"host": socket.gethostname(), "pid": os.getpid()})
                 with suppress(PermissionError):  # Windows locks the content too
-                    self._path.write_text(holder, encoding="utf-8")
+                    own = dumps({"host": socket.gethostname(), "pid": os.getpid()})
+                    self._path.write_text(own, encoding="utf-8")
                 return
             except FileNotFoundError as error:
                 fault = error  # another run may have removed the empty folder again
             except Timeout:
+                holder = read_record(self._path)  # empty if it has not written the file yet
+                of = f" (host {holder['host']}, process {holder['pid']})" if {"host", "pid"} <= holder.keys() else ""
                 raise FolderInUseError(
-                    f"{self.folder}: another run is writing here{self._holder()}; wait for it or stop it"
+                    f"{self.folder}: another run is writing here{of}; wait for it or stop it"
                 ) from None
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
@@ -109,14 +110,6 @@ class RunLock:
             with suppress(OSError):  # not empty
                 path.rmdir()
         self._created = []
-
-    def _holder(self) -> str:
-        """Returns the description of the process that holds the lock; empty if it has not written the file yet."""
-        try:
-            holder = json.loads(self._path.read_bytes())
-            return f" (host {holder['host']}, process {holder['pid']})"
-        except (OSError, ValueError, LookupError, TypeError):
-            return ""
 
 
 def is_locked(folder: Path) -> bool:

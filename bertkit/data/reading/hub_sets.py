@@ -61,8 +61,17 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
             f"({_shorten_error(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to "
             f"the Hub{near_local_name(hub_id)}"
         ) from error
+    if split is None:
+        return builder
+    try:
+        datasets.ReadInstruction.from_spec(split)
+    except ValueError as error:
+        raise DataError(
+            f"{hub_id}: split {split!r}: expected the name of a split, a part of one such as train[:90%] or "
+            f"train[1000:2000], or several joined with + ({_shorten_error(error)})"
+        ) from error
     splits = split_names(builder)
-    for name in [] if split is None else _parse_splits(split, hub_id):
+    for name in (part.partition("[")[0].strip() for part in split.split("+")):
         if splits and name not in splits and name != "all":
             raise DataError(f"{hub_id}: no split {name!r}; available: {quoted(splits)}{did_you_mean(name, splits)}")
     return builder
@@ -71,20 +80,6 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
 def split_names(builder: DatasetBuilder) -> list[str]:
     """Returns the split names of a data set, in its own order; empty if they are unknown before the data is read."""
     return list(map(str, builder.config.data_files or builder.info.splits or ()))
-
-
-def _parse_splits(expression: str, hub_id: str) -> list[str]:
-    """Returns the names of the splits in an expression."""
-    import datasets
-
-    try:
-        datasets.ReadInstruction.from_spec(expression)
-    except ValueError as error:
-        raise DataError(
-            f"{hub_id}: split {expression!r}: expected the name of a split, a part of one such as train[:90%] or "
-            f"train[1000:2000], or several joined with + ({_shorten_error(error)})"
-        ) from error
-    return [part.partition("[")[0].strip() for part in expression.split("+")]
 
 
 def rows_of_split(builder: DatasetBuilder, split: str) -> list[tuple[str, int, int]]:

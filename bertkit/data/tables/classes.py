@@ -110,11 +110,12 @@ class Classes:
         if self.find(label) is not None:
             return []
         fault = f"label {shown(label)} is not one of {quoted(self.names, 10)}"
-        alike = self._by_appearance.get(appearance(label))
+        alike = self.by_appearance.get(appearance(label))
         return [fault if alike is None else f"{fault}; {label!a} and {alike!a} {likeness(label)}"]
 
     @cached_property
-    def _by_appearance(self) -> dict[str, str]:
+    def by_appearance(self) -> dict[str, str]:
+        """Class names by `appearance`."""
         return {appearance(name): name for name in self.names}
 
 
@@ -178,7 +179,7 @@ def other_classes_in_words(table: Table, rows: Mapping[int, str], names: Sequenc
     first: dict[str, int] = {}
     for row, label in rows.items():
         first.setdefault(label, row)
-    counts, alike = Counter(rows.values()), {appearance(name): name for name in names}
+    counts, alike = Counter(rows.values()), Classes(names).by_appearance
     listed = [
         f"{shown(label)} {counts[label]:,}, first in {table.unit} {table.numbers_of_rows[row]}"
         + (f", and {label!a} and {alike[like]!a} {likeness(label)}" if (like := appearance(label)) in alike else "")

@@ -113,7 +113,8 @@ class _Column:
 
     def add(self, values: Sequence[Any]) -> None:
         """Adds values of the next rows."""
-        if not _is_large_text(values):
+        is_text = all(value is None or isinstance(value, str) for value in values)
+        if not is_text or len(set(values)) <= _FEW_VALUES:
             # Readers of JSON and Parquet make each value anew; of labels one is enough.
             self._parts.append([sys.intern(value) if type(value) is str else value for value in values])
             return
@@ -141,14 +142,3 @@ class _Column:
             batches = pa.ipc.open_file(pa.py_buffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)))
         parts = [part if isinstance(part, list) else batches.get_batch(part).column(0) for part in self._parts]
         return StoredColumn(parts)
-
-
-def _is_large_text(values: Sequence[Any]) -> bool:
-    """Returns whether all values are text or missing, with so many different ones that they belong on disk."""
-    few: set[Any] = set()
-    for value in values:
-        if not (value is None or isinstance(value, str)):
-            return False
-        if len(few) <= _FEW_VALUES:
-            few.add(value)
-    return len(few) > _FEW_VALUES

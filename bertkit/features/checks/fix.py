@@ -56,6 +56,10 @@ class Cleaned:
     removed: Counter[str]
     doubts: list[Doubt]
 
+    def labels_of_rows(self, column: Sequence[Any]) -> list[Any]:
+        """Returns the labels of the rows that are kept, from the column of all rows."""
+        return [self.labels.get(row, column[row]) for row in self.rows]
+
 
 def clean(
     table: Table, texts: Sequence[str], label: str, separator: str | None = None, odd: Collection[int] = ()
@@ -73,7 +77,10 @@ def clean(
         odd: rows whose labels are none, such as words among numbers.
     """
     columns, given = [table.columns[name] for name in texts], table.columns[label]
-    names = [_split_names(value, separator) for value in given]
+    names: list[list[str]] = []  # of each row; none if it has no label
+    for value in given:
+        parts = [] if is_missing(value) else [str(value)] if separator is None else str(value).split(separator)
+        names.append(parts if separator is None else [part.strip() for part in parts if part.strip()])
     near = near_labels(Counter(name for of_row in names for name in of_row))
     unified = [list(dict.fromkeys(near.get(name, (name, 1.0))[0] for name in of_row)) for of_row in names]
     rows: dict[tuple[str, ...], dict[str, list[int]]] = {}
@@ -108,14 +115,6 @@ def clean(
         if similarity < 1:
             doubts.append(Doubt(table.numbers_of_rows[row], str(given[row]), name, similarity, str(columns[0][row])))
     return Cleaned(kept, changed, +removed, doubts)
-
-
-def _split_names(value: Any, separator: str | None) -> list[str]:
-    """Returns the labels of a row; none if it has no label."""
-    if is_missing(value):
-        return []
-    text = str(value)
-    return [text] if separator is None else [name.strip() for name in text.split(separator) if name.strip()]
 
 
 def fix(recipe: Recipe, place: Path, labels: bool) -> None:
@@ -163,7 +162,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     if labels and checkpoint is not None and separator is None:
         doubts += _doubt_by_vectors(str(checkpoint), table, texts, label, cleaned)
     columns = {name: [values[row] for row in cleaned.rows] for name, values in table.columns.items()}
-    columns[label] = [cleaned.labels.get(row, value) for row, value in zip(cleaned.rows, columns[label], strict=True)]
+    columns[label] = cleaned.labels_of_rows(table.columns[label])
     cells = (
         [dumps(each, ensure_ascii=False, default=str) if isinstance(each, (list, Mapping)) else each for each in values]
         for values in columns.values()
@@ -204,34 +203,32 @@ def check_tables(recipe: Recipe) -> dict[str, CheckedTable]:
     """
     if not isinstance(task_of_recipe(recipe), ClassificationTask):
         return {}
-    sources = {"train": recipe.data.train_file, "validation": recipe.data.validation_file}
-    return {
-        name: _check_table(source, recipe, is_fixed=name == "train")
-        for name, source in sources.items()
-        if source is not None
-    }
-
-
-def _check_table(source: str, recipe: Recipe, is_fixed: bool) -> CheckedTable:
-    try:
-        table, of_fields = _read(source)
-        table, label, texts = _with_columns(table, recipe)
-    except DataError as unreadable:
-        return CheckedTable([RowFault(str(unreadable), False)])
-    faults = [RowFault(message, is_fixed) for message in of_fields]
-    faulty: set[int] = set()
-    for column in texts:
-        values, of_texts = table.columns[column], faults_of_texts(table, column)
-        faults += [RowFault(message, is_fixed and is_missing(values[row])) for row, message in of_texts.items()]
-        faulty |= of_texts.keys()
-    of_labels = _find_odd_labels(table, label, recipe)
-    if recipe.task.label_separator is None:  # a row may have none of several labels
-        missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
-        of_labels |= {row: f"{table.place(row)}: no value for {label!r}" for row in missing}
-    faults += [RowFault(message, is_fixed) for message in of_labels.values()]
-    faulty |= of_labels.keys()
-    sound = [row for row in range(len(table)) if row not in faulty]
-    return CheckedTable(faults, table.part(sound) if sound else None)
+    tables: dict[str, CheckedTable] = {}
+    for name, source in (("train", recipe.data.train_file), ("validation", recipe.data.validation_file)):
+        if source is None:
+            continue
+        try:
+            table, of_fields = _read(source)
+            table, label, texts = _with_columns(table, recipe)
+        except DataError as unreadable:
+            tables[name] = CheckedTable([RowFault(str(unreadable), False)])
+            continue
+        is_fixed = name == "train"
+        faults = [RowFault(message, is_fixed) for message in of_fields]
+        faulty: set[int] = set()
+        for column in texts:
+            values, of_texts = table.columns[column], faults_of_texts(table, column)
+            faults += [RowFault(message, is_fixed and is_missing(values[row])) for row, message in of_texts.items()]
+            faulty |= of_texts.keys()
+        of_labels = _find_odd_labels(table, label, recipe)
+        if recipe.task.label_separator is None:  # a row may have none of several labels
+            missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
+            of_labels |= {row: f"{table.place(row)}: no value for {label!r}" for row in missing}
+        faults += [RowFault(message, is_fixed) for message in of_labels.values()]
+        faulty |= of_labels.keys()
+        sound = [row for row in range(len(table)) if row not in faulty]
+        tables[name] = CheckedTable(faults, table.part(sound) if sound else None)
+    return tables
 
 
 def _find_odd_labels(table: Table, label: str, recipe: Recipe) -> dict[int, str]:
@@ -264,17 +261,12 @@ def _read(source: str) -> tuple[Table, list[str]]:
 
 def _doubt_by_vectors(checkpoint: str, table: Table, texts: Sequence[str], label: str, cleaned: Cleaned) -> list[Doubt]:
     """Returns the labels that are probably wrong by the vectors of a checkpoint."""
-    values = [cleaned.labels.get(row, str(table.columns[label][row])) for row in cleaned.rows]
-    names, ids = np.unique(values, return_inverse=True)
+    names, ids = np.unique(list(map(str, cleaned.labels_of_rows(table.columns[label]))), return_inverse=True)
     columns = [[str(table.columns[name][row]) for row in cleaned.rows] for name in texts]
     vectors, numbers = vectors_of(checkpoint, columns, _LONGEST), same_texts(zip(*columns, strict=True))
     return [
         Doubt(
-            table.numbers_of_rows[cleaned.rows[each.row]],
-            str(names[each.label]),
-            str(names[each.predicted]),
-            1 - each.score,
-            columns[0][each.row],
+            table.numbers_of_rows[cleaned.rows[row]], str(names[ids[row]]), str(names[best]), 1 - score, columns[0][row]
         )
-        for each in find_suspects(vectors, ids, numbers)
+        for row, best, score in find_suspects(vectors, ids, numbers)
     ]

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -214,21 +213,6 @@ def entity_disagreement(subject: Subject) -> Iterator[Finding]:
         )
 
 
-class Suspect(NamedTuple):
-    """A label that is probably wrong.
-
-    Attributes:
-        row: the example, from 0.
-        label, predicted: ids of its label and of the most probable class.
-        score: probability of the label; the lower, the more suspicious.
-    """
-
-    row: int
-    label: int
-    predicted: int
-    score: float
-
-
 def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """Returns the classes that can be in each fold: those with as many different texts as there are folds."""
     pairs = np.unique(np.stack([labels, texts]), axis=1)
@@ -236,8 +220,9 @@ def classes_of_folds(labels: np.ndarray, texts: np.ndarray) -> np.ndarray:
     return classes[counts >= _FOLDS]
 
 
-def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> list[Suspect]:
-    """Returns the labels that are probably wrong, the most suspicious first; none if fewer than two classes are left.
+def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) -> list[tuple[int, int, float]]:
+    """Returns the labels that are probably wrong, the most suspicious first: the example, from 0, the id of its most
+    probable class, and the probability of its label. There are none if fewer than two classes are left.
 
     Args:
         vectors: (N, H) float32, vectors of the texts.
@@ -261,10 +246,7 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray, texts: np.ndarray) ->
         warnings.simplefilter("ignore")  # in classes of few examples fewer labels are flagged
         # One process, without forks of a process with threads.
         ranked = find_label_issues(own, probabilities, return_indices_ranked_by="self_confidence", n_jobs=1)
-    return [
-        Suspect(rows[n], labels[rows[n]], kept[probabilities[n].argmax()], float(probabilities[n, own[n]]))
-        for n in ranked
-    ]
+    return [(rows[n], kept[probabilities[n].argmax()], float(probabilities[n, own[n]])) for n in ranked]
 
 
 def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]], max_seq_length: int) -> np.ndarray:
@@ -316,12 +298,12 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
             f"vectors of {subject.checkpoint}{f' ({copies})' if copies else ''}; the most suspicious follow",
             "read these rows first; some of them are right, but difficult",
         )
-    for suspect in suspects[:_LISTED]:
-        text = next(iter(texts.columns.values()))[suspect.row]
-        label, predicted = str(names[suspect.label]), str(names[suspect.predicted])
+    for row, best, score in suspects[:_LISTED]:
+        text = next(iter(texts.columns.values()))[row]
+        label, predicted = str(names[labels[row]]), str(names[best])
         yield warning(
-            texts.place(suspect.row),
-            f"label {label!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
+            texts.place(row),
+            f"label {label!r} (score {score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
             "correct the label, or keep it if it is right",
         )
 

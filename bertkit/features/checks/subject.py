@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -222,15 +222,15 @@ class Subject:
     def texts(self) -> list[Texts]:
         """The texts of each split, or samples of the corpus; empty if the data cannot be read."""
         if self.splits is not None and self.task is not None:
+
+            def place(name: str, split: Split, row: int) -> str:
+                return f"{name} ({Path(split.source).name}, {split.place(row)})"
+
             return [
-                Texts(name, texts_of(self.task, ColumnsOf(split.examples)), self._place(name))
+                Texts(name, texts_of(self.task, ColumnsOf(split.examples)), partial(place, name, split))
                 for name, split in self.splits.items()
             ]
         return [texts for source in self.sources or () if (texts := self._sample(source)) is not None]
-
-    def _place(self, name: str) -> Callable[[int], str]:
-        split = self.splits[name]
-        return lambda row: f"{name} ({Path(split.source).name}, {split.place(row)})"
 
     def _sample(self, source: Source) -> Texts | None:
         """Reads the first paragraphs of a source."""

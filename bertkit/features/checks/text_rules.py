@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -160,15 +160,11 @@ def leak(subject: Subject) -> Iterator[Finding]:
                 f"the column has {different} different values, and each of them has one label",
                 "check that the column holds the text, and not a copy of the label",
             )
-    yield from _find_leaking_words(list(texts.rows()), labels)
-
-
-def _find_leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iterator[Finding]:
     sizes = Counter(labels)
     having: Counter[str] = Counter()
     by_class: Counter[tuple[str, str]] = Counter()
-    for texts, label in zip(rows, labels, strict=True):
-        words = {word for text in texts for word in text.split()}
+    for row, label in zip(texts.rows(), labels, strict=True):
+        words = {word for text in row for word in text.split()}
         having.update(words)
         by_class.update((word, label) for word in words)
     for (word, label), count in by_class.most_common():

@@ -63,6 +63,16 @@ class Padding:
     attention: np.ndarray
     to_padding: float
 
+    def page_values(self) -> dict[str, Any]:
+        """Returns what a page shows of it."""
+        drawn = self.attention[:_MOST_TOKENS, :_MOST_TOKENS]
+        return {
+            "padding": self,
+            "padding_picture": sprites(drawn[None, None])[0][0],
+            "padding_tokens": int(self.mask.sum()),
+            "padding_drawn": drawn.shape[-1],
+        }
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -122,7 +132,6 @@ class Attention:
         names, counts = self.names.tolist(), Counter(self.names.flat)
         layer, head = self.strongest()
         tokens = self.tokens[:_MOST_TOKENS]
-        padding = self.padding.attention[:_MOST_TOKENS, :_MOST_TOKENS]
         return {
             "layers": layers,
             "heads": heads,
@@ -133,10 +142,7 @@ class Attention:
             "first": (layer, head),
             "left_out": len(self.tokens) - len(tokens),
             "data": dumps({"tokens": tokens, "names": names, "values": values, "head": [layer, head]}),
-            "padding": self.padding,
-            "padding_picture": sprites(padding[None, None])[0][0],
-            "padding_tokens": int(self.padding.mask.sum()),
-            "padding_drawn": padding.shape[-1],
+            **self.padding.page_values(),
         }
 
 

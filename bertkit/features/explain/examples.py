@@ -43,6 +43,10 @@ class SeenToken:
     kind: str
     truth: str
 
+    def __str__(self) -> str:
+        marks = {"masked": "[MASK→{truth}]", "kept": "[{truth}]", "replaced": "[{text}←{truth}]"}
+        return marks.get(self.kind, "{text}").format(text=self.text, truth=self.truth)
+
 
 @dataclass(frozen=True)
 class SeenExample:
@@ -137,17 +141,10 @@ class SeenExamples(Result):
     def lines(self) -> list[str]:
         lines = [f"phase {self.phase}: examples of at most {self.data.max_seq_length} tokens"]
         for example in self.examples:
-            marks = {"masked": "[MASK→{}]", "kept": "[{}]", "replaced": "[{}←{}]"}
-            words = [
-                marks[token.kind].format(*((token.truth,) if token.kind != "replaced" else (token.text, token.truth)))
-                if token.kind in marks
-                else token.text
-                for token in example.tokens
-            ]
             b = "" if example.document_b is None else f", B of document {example.document_b}"
             lines.append(f"epoch {example.epoch}, example {example.number}: {self.meaning(example.label)}")
             lines.append(f"  A of document {example.document_a}{b}")
-            lines.append(f"  {' '.join(words)}")
+            lines.append(f"  {' '.join(map(str, example.tokens))}")
         lines.append(f"counts of {self.counted} examples:")
         return lines + [f"  {name}: {share:.1%} (expected {expected})" for name, share, expected in self.shares()]
 

@@ -59,6 +59,15 @@ class TaskResult:
     scores: SettingResult
     difference: Test | None
 
+    def row(self) -> dict[str, Any]:
+        """Returns the result as the cells of a table, with all digits."""
+        return (
+            {"metric": self.metric}
+            | {name: getattr(self.scores, name) for name in ("n", "mean", "sd", "low", "high")}
+            | cells_of_test(self.difference)
+            | {"collapsed": len(self.scores.collapsed)}
+        )
+
 
 @dataclass(frozen=True)
 class Ablations:
@@ -261,10 +270,7 @@ def _notes_of(
 def ablation_rows(results: Ablations) -> list[dict[str, Any]]:
     """Returns a row for each variant and task, with all digits."""
     return [
-        {"variant": variant, "task": task, "metric": result.metric}
-        | {name: getattr(result.scores, name) for name in ("n", "mean", "sd", "low", "high")}
-        | cells_of_test(result.difference)
-        | {"collapsed": len(result.scores.collapsed)}
+        {"variant": variant, "task": task} | result.row()
         for variant, of_variant in results.tasks.items()
         for task, result in of_variant.items()
     ]

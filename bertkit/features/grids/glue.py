@@ -146,10 +146,18 @@ def finetune_glue(
         with run_group(output_dir):
             finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
         gc.collect()  # a trainer and its model refer to each other
-    results = _read_scores(recipes, output_dir)
+    scored = {
+        name: {key: value for key, value in metrics_of(output_dir / name).items() if not key.startswith("eval_loss")}
+        for name in recipes
+    }
+    scores = {name: 100 * main_score(task_of_recipe(recipe), scored[name]) for name, recipe in recipes.items()}
+    collapsed = {name: text for name in recipes if (text := recorded(output_dir / name).get("collapse"))}
+    runs = _find_earlier(output_dir, recipes) | {output_dir / name: recipe for name, recipe in recipes.items()}
+    submission, missing = _find_submission(runs, output_dir)
+    results = GlueResults(output_dir, scored, scores, mean(scores.values()), submission, missing, collapsed)
     if is_main_process():
         written = ("tasks", "scores", "average", "collapsed")
-        _write(_runs(recipes, output_dir), output_dir, {name: getattr(results, name) for name in written})
+        _write(runs, output_dir, {name: getattr(results, name) for name in written})
     return results
 
 
@@ -199,7 +207,7 @@ def finetune_glue_grid(
     places = [folder / name / BEST for name, each in grids.items() if each.best is not None]
     runs = _find_earlier(folder, tasks, BEST) | {place: load_recipe(place / "recipe.yaml") for place in places}
     average = mean(means) if len(means) == len(grids) else None
-    results = GlueGridResults(folder, grids, average, *_write_submission(runs, folder))
+    results = GlueGridResults(folder, grids, average, *_find_submission(runs, folder))
     with grid_lock(folder):
         _write(runs, folder, asdict(results))
     return results
@@ -229,28 +237,10 @@ def _call_for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> di
     return results
 
 
-def _runs(recipes: Mapping[str, Recipe], output_dir: Path) -> dict[Path, Recipe]:
-    """Returns the runs of a folder with their recipes: those of a call, and finished ones of earlier calls."""
-    return _find_earlier(output_dir, recipes) | {output_dir / name: recipe for name, recipe in recipes.items()}
-
-
 def _find_earlier(output_dir: Path, tasks: Container[str], inner: str = "") -> dict[Path, Recipe]:
     """Returns the finished runs of other tasks in a folder; ``inner`` is the folder of the run in that of its task."""
     places = [output_dir / name / inner for name in recipes_in(GLUE) if name not in tasks]
     return {place: load_recipe(place / "recipe.yaml") for place in places if is_finished(place)}
-
-
-def _read_scores(recipes: Mapping[str, Recipe], output_dir: Path) -> GlueResults:
-    """Reads the scores of finished runs, which are in the folders of their tasks."""
-    metrics = {name: metrics_of(output_dir / name) for name in recipes}
-    tasks = {
-        name: {key: value for key, value in of_task.items() if not key.startswith("eval_loss")}
-        for name, of_task in metrics.items()
-    }
-    scores = {name: 100 * main_score(task_of_recipe(recipe), tasks[name]) for name, recipe in recipes.items()}
-    collapsed = {name: text for name in recipes if (text := recorded(output_dir / name).get("collapse"))}
-    submission, missing = _write_submission(_runs(recipes, output_dir), output_dir)
-    return GlueResults(output_dir, tasks, scores, mean(scores.values()), submission, missing, collapsed)
 
 
 # ---- the leaderboard ------------------------------------------------------------------------------------------------
@@ -269,7 +259,7 @@ def _find_predictions(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
     return files
 
 
-def _write_submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
+def _find_submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
     """Returns the path of the zip file, None without any files for it, and the names that the leaderboard lacks."""
     files = _find_predictions(runs)
     required = [file for name in recipes_in(GLUE) for file in load_recipe(GLUE + name).task.submission.values()]

@@ -160,7 +160,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         note=f"{note}; {NO_TEST_SET}",
         expected_best=tuple(expected_best(list(means.values()))) if means else (),
         unfinished=unfinished,
-        test={"n": len(tests), **_summarize_scores(tests, score_range)} if tests else None,
+        test={"n": len(tests), **summarize_scores(tests, score_range)} if tests else None,
     )
 
 
@@ -189,7 +189,7 @@ def _summarize_setting(
         name=setting.name,
         values=dict(setting.values),
         n=len(scores),
-        **_summarize_scores(scores, score_range),
+        **summarize_scores(scores, score_range),
         median=statistics.median(scores) if scores else None,
         min=min(scores, default=None),
         max=max(scores, default=None),
@@ -199,7 +199,7 @@ def _summarize_setting(
     )
 
 
-def _summarize_scores(scores: Sequence[float], score_range: tuple[float, float]) -> dict[str, float | None]:
+def summarize_scores(scores: Sequence[float], score_range: tuple[float, float]) -> dict[str, float | None]:
     """Returns the mean, standard deviation and 95 % interval of scores of runs, within the range of the score."""
     interval = mean_interval(scores)
     low, high = (

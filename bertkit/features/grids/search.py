@@ -124,15 +124,15 @@ class Search:
         number = len(trials) if begun is None else begun
         with self._study(number) as study:
             trial = study.ask() if begun is None else optuna.Trial(study, trials[begun]._trial_id)
-            return Setting(number, {key: _sample(trial, key, space) for key, space in self.definition.search.items()})
-
-
-def _sample(trial: optuna.Trial, key: str, space: Range | list[Any]) -> Any:
-    if not isinstance(space, Range):
-        return trial.suggest_categorical(key, space)
-    if isinstance(space.low, int) and isinstance(space.high, int):
-        return trial.suggest_int(key, space.low, space.high, log=space.log)
-    return trial.suggest_float(key, space.low, space.high, log=space.log)
+            values: dict[str, Any] = {}
+            for key, space in self.definition.search.items():
+                if isinstance(space, Range):
+                    are_whole = isinstance(space.low, int) and isinstance(space.high, int)
+                    suggest: Any = trial.suggest_int if are_whole else trial.suggest_float
+                    values[key] = suggest(key, space.low, space.high, log=space.log)
+                else:
+                    values[key] = trial.suggest_categorical(key, space)
+            return Setting(number, values)
 
 
 def _no_lock() -> Any:

@@ -51,6 +51,9 @@ class Point:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.accuracy:.2f} ({self.low:.2f} to {self.high:.2f})"
+
 
 @dataclass(frozen=True)
 class LearningCurve:
@@ -69,15 +72,8 @@ class LearningCurve:
     def lines(self) -> list[str]:
         """Returns the curve in words."""
         now, *later = self.points
-        parts = [
-            f"with {counted(each.rows - now.rows, 'more row', form=',')} {each.accuracy:.2f} ({each.low:.2f} to "
-            f"{each.high:.2f})"
-            for each in later
-        ]
-        return [
-            f"accuracy on rows like these: {now.accuracy:.2f} ({now.low:.2f} to {now.high:.2f}) with {now.rows:,} "
-            f"labelled rows; {'; '.join(parts)}"
-        ]
+        parts = [f"with {counted(each.rows - now.rows, 'more row', form=',')} {each}" for each in later]
+        return [f"accuracy on rows like these: {now} with {now.rows:,} labelled rows; {'; '.join(parts)}"]
 
 
 def why_no_curve(labels: np.ndarray) -> str:

@@ -6,7 +6,7 @@ Dimension letters: N examples, C classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +51,13 @@ class ReportedClassification(Reported):
         if outcome.training is not None and "labels" in outcome.training:
             known = np.asarray(outcome.training["labels"]).astype(np.int64)
             counts = known.sum(axis=0) if known.ndim == 2 else np.bincount(known, minlength=len(names))
-        logits = one_array(outcome.outputs)
+        logits, before = one_array(outcome.outputs), None
+        if isinstance(self.task, ClassificationTask):  # the probabilities that the logits had before temperatures
+            plain = self.task.with_settings(temperature=None)
+            if (in_weights := self.task.temperatures_in_weights(outcome.results)) is not None:
+                before = plain.probabilities(logits * in_weights)
+            elif self.task.temperatures is not None and np.any(self.task.temperatures != 1):
+                before = plain.probabilities(logits)
         what = ("label", "labels") if np.ndim(labels) == 2 else ("class", "classes")
         return class_sections(
             np.asarray(predicted),
@@ -60,7 +66,7 @@ class ReportedClassification(Reported):
             names,
             counts,
             what,
-            before=_undo_calibration(self.task, logits, outcome.results),
+            before=before,
         )
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
@@ -89,17 +95,6 @@ class ReportedClassification(Reported):
         rows = ((row, confidence[row], true[row], own[row]) for row in np.flatnonzero(wrong).tolist())
         is_number = self.task.problem_type == "regression"
         return self.mistakes_of(outcome, rows, suspects, "error" if is_number else "confidence")
-
-
-def _undo_calibration(task: TextClassification, logits: np.ndarray, results: Mapping[str, float]) -> np.ndarray | None:
-    """Returns the probabilities that logits (N, C) had before temperatures; None if there are none."""
-    if not isinstance(task, ClassificationTask):
-        return None
-    plain, in_weights = task.with_settings(temperature=None), task.temperatures_in_weights(results)
-    if in_weights is not None:
-        return plain.probabilities(logits * in_weights)
-    is_divided = task.temperatures is not None and np.any(task.temperatures != 1)
-    return plain.probabilities(logits) if is_divided else None
 
 
 def class_sections(

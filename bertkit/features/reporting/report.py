@@ -100,7 +100,9 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         ]
     if target is None:
         return write_report(folders[0], contents[0])
-    names = _shorten(folders)
+    parts = [folder.resolve().parts for folder in folders]
+    ends = (["/".join(each[-length:]) for each in parts] for length in range(1, max(map(len, parts)) + 1))
+    names = next(each for each in ends if len(set(each)) == len(each))  # the shortest that differ from each other
     comparison = comparison_of(names, contents, outcomes) if len(contents) > 1 else None
     title = contents[0].title if comparison is None else " · ".join(names)
     write_whole(target, render(title, contents, comparison))
@@ -126,16 +128,6 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
         "alt": chart.alt if chart is not None else "",
         "table": () if table is None else (table.columns, *table.rows),
     }
-
-
-def _shorten(folders: Sequence[Path]) -> list[str]:
-    """Returns the shortest ends of the paths that differ from each other."""
-    parts = [folder.resolve().parts for folder in folders]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(each[-length:]) for each in parts]
-        if len(set(names)) == len(names):
-            return names
-    return list(map(str, folders))
 
 
 def write_report(folder: Path, content: Content) -> Path:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.features.grids.definition import RUNS
-from bertkit.features.grids.results import COLLAPSED, GridResults
+from bertkit.features.grids.results import COLLAPSED, GridResults, summarize_scores
 from bertkit.features.grids.table import failures
 from bertkit.features.grids.values import label
 from bertkit.features.reproducing.paper import PaperRow, PaperTable, System, paper_run
 from bertkit.metrics import score_range
-from bertkit.metrics.intervals import mean_interval
 from bertkit.model.checkpoint.encoders import BERT
 from bertkit.model.checkpoint.load import load_config
 from bertkit.recipe.files import read_recipe_file
@@ -169,8 +168,7 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
     least, most = score_range(row.key.partition("_")[2], names)
     scale = 1 if most == 100 else 100  # in per cent
     scores = [each[row.key] * scale for each in known]
-    interval = mean_interval(scores)
-    low, high = (None, None) if interval is None else (max(interval[0], scale * least), min(interval[1], 100.0))
+    summary = summarize_scores(scores, (scale * least, 100.0))
     seconds: dict[str, float] = {}
     records = [recorded(place) for place in places]
     for record in records:
@@ -181,15 +179,15 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
         number = records[0]["data"][split]["examples"]
         if not note and abs(number - published) > _PART * published:
             note = f"{what} on {number:,} examples, the published set has {published:,}: no difference"
-    mean, paper = statistics.mean(scores), row.scores.get(candidate.system or "")
+    mean, paper = summary["mean"], row.scores.get(candidate.system or "")
     return replace(
         empty,
         n=len(scores),
         mean=mean,
-        sd=statistics.stdev(scores) if len(scores) > 1 else None,
-        low=low,
-        high=high,
-        difference=None if paper is None or note else mean - paper,
+        sd=summary["sd"],
+        low=summary["low"],
+        high=summary["high"],
+        difference=None if mean is None or paper is None or note else mean - paper,
         seconds=seconds,
         setting=best.values if best else None,
         collapsed=len(best.collapsed) if best else 0,

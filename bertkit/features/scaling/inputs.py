@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -146,7 +146,11 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         if reason or kind is None:
             reasons[reason] += 1
             continue
-        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), _read_stamp(info)))
+        stamp = next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
+        if info.get("islink"):  # a listing has the time of the link, which stays when its file changes
+            with suppress(OSError):
+                stamp = str(os.stat(str(info["name"])).st_mtime)
+        files.append(InputFile(url + name, relative + name, *kind, int(info.get("size") or 0), stamp))
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     passed_over = f"{counted(reasons.total(), 'file')} passed over: {parts}" if parts else ""
     if not files and is_in_output:
@@ -171,13 +175,6 @@ def _explain_passing_over(relative: str, kind: FileKind | None, info: Mapping[st
     if info.get("type") == "other" and os.path.exists(str(info["name"])) and not os.path.isfile(str(info["name"])):
         return "no regular file"
     return ""
-
-
-def _read_stamp(info: Mapping[str, Any]) -> str:
-    if info.get("islink"):  # a listing has the time of the link, which stays when its file changes
-        with suppress(OSError):
-            return str(os.stat(str(info["name"])).st_mtime)
-    return next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
 
 
 def _list_files(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
@@ -216,25 +213,22 @@ def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], objec
             for number, first in enumerate(range(0, count, rows_of_a_shard))
         ]
     notes: list[str] = []
-    shards = list(_find_text_shards(file, rows_of_a_shard, notes.append))
+    shards: list[Shard] = []
+    with open_rows(file.path, file.packing, on_other=notes.append) as stream:
+        lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
+        rows, begins = 0, (offset, line)
+        for raw in raw_rows(lines, file.form, columns, delimiter, offset, line):
+            rows += 1
+            if rows == rows_of_a_shard:
+                number = len(shards)
+                shards.append(Shard(file, number, rows, number * rows_of_a_shard, *begins, columns, delimiter))
+                rows, begins = 0, (raw.end, raw.last_line)
+        if rows:
+            number = len(shards)
+            shards.append(Shard(file, number, rows, number * rows_of_a_shard, *begins, columns, delimiter))
     is_recoded = bool(notes)
     if shards and shards[0].delimiter != table_files.DELIMITERS.get(file.form, ""):
         notes.append(f"{file.path}: columns are separated by {NAMES[shards[0].delimiter]}s")
     for each in notes:
         note(each)
     return [replace(shard, is_recoded=is_recoded) for shard in shards]
-
-
-def _find_text_shards(file: InputFile, size: int, on_other: Callable[[str], object]) -> Iterator[Shard]:
-    with open_rows(file.path, file.packing, on_other=on_other) as stream:
-        lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
-        number = rows = 0
-        begins = (offset, line)
-        for raw in raw_rows(lines, file.form, columns, delimiter, offset, line):
-            rows += 1
-            if rows == size:
-                yield Shard(file, number, rows, number * size, *begins, columns, delimiter)
-                number, rows = number + 1, 0
-                begins = (raw.end, raw.last_line)
-        if rows:
-            yield Shard(file, number, rows, number * size, *begins, columns, delimiter)

@@ -84,7 +84,6 @@ def demo(
         bertkit.demo("my-reviews", port=7860)  # until Ctrl-C
         ```
     """
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     with importing("demo:", "demo"):
         import gradio  # noqa: F401
     with listening(host, port) as listener:
@@ -212,9 +211,9 @@ def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
 
 def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
     """Returns the page as gradio ``Blocks``, which load nothing from other hosts."""
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
     import gradio
 
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # for telemetry that does not ask the page
     theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
     with gradio.Blocks(title=name, analytics_enabled=False) as page:
         gradio.Markdown(f"# {_escape(name)}\n{_escape(form.title)}")
@@ -224,7 +223,14 @@ def build_page(form: Form, name: str, inside: Inside | None = None) -> Any:
             with gradio.Tab("Prediction"):
                 boxes = _add_prediction(form)
             with gradio.Tab("Inside", id="inside") as tab:
-                others = _add_inside(inside)
+                others = _add_boxes(inside.fields, "inside-text")
+                button = gradio.Button("Show the inside", variant="primary", elem_id="show-inside")
+                frame = gradio.HTML(elem_id="inside")
+
+                def show(*texts: str) -> str:
+                    return _compute(lambda: inside.html(texts), texts[:-1] if inside.can_be_empty else texts)
+
+                _connect(show, button, others, [frame], inside.examples)
             if len(boxes) == len(others):  # the texts of the prediction
                 tab.select(lambda *texts: list(texts) if len(texts) > 1 else texts[0], boxes, others, api_name=False)
     page.theme = theme
@@ -253,21 +259,6 @@ def _add_prediction(form: Form) -> list[Any]:
         return view.title, dict(view.bars) if form.shows == "bars" else cut_at_marks(view)
 
     _connect(predict, button, boxes, outputs, form.examples, [choice])
-    return boxes
-
-
-def _add_inside(inside: Inside) -> list[Any]:
-    """Adds the boxes, the button and the frame of the tab; returns the boxes."""
-    import gradio
-
-    boxes = _add_boxes(inside.fields, "inside-text")
-    button = gradio.Button("Show the inside", variant="primary", elem_id="show-inside")
-    frame = gradio.HTML(elem_id="inside")
-
-    def show(*texts: str) -> str:
-        return _compute(lambda: inside.html(texts), texts[:-1] if inside.can_be_empty else texts)
-
-    _connect(show, button, boxes, [frame], inside.examples)
     return boxes
 
 

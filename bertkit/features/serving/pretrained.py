@@ -131,29 +131,19 @@ class FillService(Service):
         targets = None if parameters.targets is None else tuple(parameters.targets)
         options = (parameters.top_k, targets)
         truncate = bool(body.truncate)
-        answers = await submit(Job(columns={"text": texts}, finish=self._form, options=options, truncate=truncate))
-        return answers if is_list else answers[0]
-
-    def _form(self, of_texts: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
-        """Returns the guesses for the mask of each text, or for several masks a list for each."""
         tokenizer = self.filler.tokenizer
-        answers = []
-        for masks in of_texts:
-            of_text = [
-                [
-                    {
-                        "score": guess.probability,
-                        "token": token,
-                        "token_str": tokenizer.decode([token]),
-                        "sequence": guess.text,
-                    }
-                    for guess in guesses
-                    for token in [tokenizer.convert_tokens_to_ids(guess.token)]
-                ]
-                for guesses in masks
-            ]
-            answers.append(of_text[0] if len(of_text) == 1 else of_text)
-        return answers
+
+        def form(guess: MaskPrediction) -> dict[str, Any]:
+            token = tokenizer.convert_tokens_to_ids(guess.token)
+            text = tokenizer.decode([token])
+            return {"score": guess.probability, "token": token, "token_str": text, "sequence": guess.text}
+
+        def finish(of_texts: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
+            answers = [[list(map(form, guesses)) for guesses in masks] for masks in of_texts]
+            return [each[0] if len(each) == 1 else each for each in answers]  # a list for each of several masks
+
+        answers = await submit(Job(columns={"text": texts}, finish=finish, options=options, truncate=truncate))
+        return answers if is_list else answers[0]
 
     @property
     def longest(self) -> int:

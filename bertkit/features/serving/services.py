@@ -127,7 +127,7 @@ class Service(ABC):
         return None if dtype is None else str(dtype).removeprefix("torch.")
 
     def check_count(self, count: int) -> None:
-        """Refuses a request with too many texts; raises as above."""
+        """Refuses a request with too many texts; TooLong if it has more than ``most_texts``."""
         if count > self._most_texts:
             raise TooLong(f"{count} texts; a request may have at most {self._most_texts}; send several requests")
 
@@ -246,7 +246,12 @@ class PredictService(Service):
             borders = np.searchsorted(np.asarray(features["example"]), borders)
         rows = dict(zip(accepted, (range(*ends) for ends in pairwise(borders.tolist())), strict=True))
         for number in accepted:
-            answers[number] = self._refusal(jobs[number], texts[number] == jobs[number].columns, features, rows[number])
+            lengths, full = ([features[name][row] for row in rows[number]] for name in ("length", "full_length"))
+            answers[number] = self.too_many(sum(lengths))
+            cut = next((each for each in zip(full, lengths, strict=True) if each[0] > each[1]), None)
+            if cut is not None and not jobs[number].truncate:
+                is_whole = texts[number] == jobs[number].columns
+                answers[number] = too_long(cut[0] if is_whole else f"more than {cut[1]}", cut[1])
         accepted = [number for number in accepted if answers[number] is None]
         if not accepted:
             return answers
@@ -264,14 +269,6 @@ class PredictService(Service):
             of_job = tuple(each[part] for each in outputs) if isinstance(outputs, tuple) else outputs[part]
             answers[number] = jobs[number].finish(of_job, own, jobs[number].columns)
         return answers
-
-    def _refusal(self, job: Job, is_whole: bool, features: Columns, rows: range) -> TooLong | None:
-        lengths, full = ([features[name][row] for row in rows] for name in ("length", "full_length"))
-        if not job.truncate:
-            for length, whole in zip(lengths, full, strict=True):
-                if whole > length:
-                    return too_long(whole if is_whole else f"more than {length}", length)
-        return self.too_many(sum(lengths))
 
 
 def too_long(tokens: int | str, read: int) -> TooLong:

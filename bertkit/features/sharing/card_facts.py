@@ -17,7 +17,7 @@ from bertkit.model.checkpoint.encoders import BERT, head_class
 from bertkit.recipe.files import parse_value, to_yaml, without_paths
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP, LORA, LoraSettings
-from bertkit.runtime.markdown import code, escape
+from bertkit.runtime.markdown import code, escape, table
 from bertkit.runtime.progress import counted, is_score
 from bertkit.tasks.base import Task, truncation_hint
 from bertkit.tasks.splits import Split, Truncation, hub_dataset
@@ -43,6 +43,20 @@ class CardReport:
     figure: str = ""
     alt: str = ""
     table: Sequence[Sequence[str | int | float | None]] = ()
+
+    def paragraphs(self) -> list[str]:
+        """Returns the paragraphs of the card, in Markdown."""
+        paragraphs = [f"![{escape(self.alt)}]({self.figure})"] if self.figure else []
+        if self.table:
+            heading, *cells = [
+                [
+                    f"{cell:.4f}" if isinstance(cell, float) else "–" if cell is None else escape(str(cell))
+                    for cell in row
+                ]
+                for row in self.table
+            ]
+            paragraphs.append(table(heading, cells))
+        return [*paragraphs, "Curves, errors and all other figures: [report.html](report.html)."]
 
 
 @dataclass(frozen=True)

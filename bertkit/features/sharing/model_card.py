@@ -193,23 +193,13 @@ def _describe_scores(facts: CardFacts) -> list[str]:
         score = f"{value:.4f}" if math.isfinite(value) else "undefined"
         rows.append((escape(METRIC_NAMES.get(name, name)), score, escape(facts.units.get(key, ""))))
     headings = ("metric", "value", "over") if facts.units else ("metric", "value")
-    paragraphs = [
+    return [
         "## Scores",
         f"{scored}, one run with seed {facts.seed}:",
         "\n".join(f"- {escape(sentence)}" for sentence in facts.verdict),
         table(headings, [row[: len(headings)] for row in rows]),
+        *(facts.report.paragraphs() if facts.report is not None else ()),
     ]
-    if (report := facts.report) is None:
-        return paragraphs
-    if report.figure:
-        paragraphs.append(f"![{escape(report.alt)}]({report.figure})")
-    if report.table:
-        heading, *cells = [
-            [f"{cell:.4f}" if isinstance(cell, float) else "–" if cell is None else escape(str(cell)) for cell in row]
-            for row in report.table
-        ]
-        paragraphs.append(table(heading, cells))
-    return [*paragraphs, "Curves, errors and all other figures: [report.html](report.html)."]
 
 
 def _describe_limits(facts: CardFacts) -> list[str]:

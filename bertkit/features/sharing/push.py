@@ -351,17 +351,13 @@ def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError, RuntimeError, ValueError) as error:
-        reason = _explain(error, repo_id).replace(token, "(token)")
-        raise HubError(f"{repo_id}: the push failed: {reason}{again}") from None
-
-
-def _explain(error: BaseException, repo_id: str) -> str:
-    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
-    status = getattr(response, "status_code", None)
-    if status in _REASONS:
-        return _REASONS[status].format(owner=repo_id.partition("/")[0])
-    cause = error.__cause__ or error
-    message = (str(cause).strip() or type(cause).__name__).split("\n")[0]
-    if status is not None and status >= 500:
-        return f"the Hub failed to process the request ({message})"
-    return message if status is not None or isinstance(error, ValueError) else f"the connection failed ({message})"
+        response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+        status, cause = getattr(response, "status_code", None), error.__cause__ or error
+        reason = (str(cause).strip() or type(cause).__name__).split("\n")[0]
+        if status in _REASONS:
+            reason = _REASONS[status].format(owner=repo_id.partition("/")[0])
+        elif status is not None and status >= 500:
+            reason = f"the Hub failed to process the request ({reason})"
+        elif status is None and not isinstance(error, ValueError):
+            reason = f"the connection failed ({reason})"
+        raise HubError(f"{repo_id}: the push failed: {reason.replace(token, '(token)')}{again}") from None

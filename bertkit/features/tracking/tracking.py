@@ -10,8 +10,8 @@ import copy
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError, TrainingError, described, did_you_mean
 from bertkit.runtime.files import read_record, write_json
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.placement.processes import is_main_process
+from bertkit.runtime.placement.processes import environment_variables, is_main_process
 from bertkit.runtime.progress import is_score, say
 from bertkit.training.runs.directory import at_end_of_run
 from bertkit.training.runs.listeners import group_of_runs
@@ -115,7 +115,7 @@ class Tracking(TrainerCallback):
             variables["MLFLOW_TAGS"] = dumps({"group": group})
         config, self._model.config = self._model.config, None  # it has paths, and the recipe its changes
         try:
-            with _environment(variables), redirect_stdout(sys.stderr):
+            with environment_variables(variables), redirect_stdout(sys.stderr):
                 for name in sorted(trackers_of(self._recipe.train), key="tensorboard".__eq__):  # it writes at once
                     callback = _Trackio(group, resume) if name == "trackio" else INTEGRATION_TO_CALLBACK[name]()
                     self._callbacks[name] = callback
@@ -248,17 +248,3 @@ class _Trackio(TrackioCallback):
         )
         self._space_id = self._trackio.context_vars.current_space_id.get()
         self._initialized = True
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Context in which environment variables have other values."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value

@@ -102,9 +102,7 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
         _say_once(f"{name}: no such folder here; asking the Hub{near}")
 
 
-@cache
-def _say_once(line: str) -> None:
-    say(line)
+_say_once = cache(say)  # a checkpoint is looked for several times
 
 
 def check_object(name_or_path: str | Path, file: str) -> None:

@@ -39,6 +39,7 @@ def environment() -> dict[str, Any]:
         facts["torch"], facts["processor"]
         ```
     """
+    import psutil
     import torch
 
     found: dict[str, Any] = {
@@ -52,7 +53,7 @@ def environment() -> dict[str, Any]:
         "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch_threads": torch.get_num_threads(),
         "cores": usable_cores(),
-        "memory_gib": _memory_gib(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
         "cuda": torch.version.cuda if torch.cuda.is_available() else None,
         "torch_xla": _version("torch-xla"),
@@ -89,13 +90,4 @@ def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
-        return None
-
-
-def _memory_gib() -> float | None:
-    try:
-        import psutil
-
-        return round(psutil.virtual_memory().total / 2**30, 1)
-    except (ImportError, OSError):
         return None

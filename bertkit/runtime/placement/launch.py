@@ -208,22 +208,22 @@ def end_with_launcher() -> None:
     if launcher is None:
         return
     _is_launched = True
+
+    def watch() -> None:
+        while os.getppid() == int(launcher):
+            time.sleep(_POLL_OF_PARENT)
+        try:
+            if is_main_process():
+                os.write(2, f"bertkit: error: the launcher, process {launcher}, has ended, so this run ends\n".encode())
+        except OSError:  # whoever read stderr may have ended too
+            pass
+        shutil.rmtree(os.environ.get(SCRATCH_FOLDER, ""), ignore_errors=True)  # in place of the launcher
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)  # with the data workers
+        os.kill(os.getpid(), signal.SIGKILL)
+
     if os.name == "posix":
-        threading.Thread(target=_watch, args=(int(launcher),), name="launcher", daemon=True).start()
-
-
-def _watch(launcher: int) -> None:
-    while os.getppid() == launcher:
-        time.sleep(_POLL_OF_PARENT)
-    try:
-        if is_main_process():
-            os.write(2, f"bertkit: error: the launcher, process {launcher}, has ended, so this run ends\n".encode())
-    except OSError:  # whoever read stderr may have ended too
-        pass
-    shutil.rmtree(os.environ.get(SCRATCH_FOLDER, ""), ignore_errors=True)  # in place of the launcher
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)  # with the data workers
-    os.kill(os.getpid(), signal.SIGKILL)
+        threading.Thread(target=watch, name="launcher", daemon=True).start()
 
 
 def wait_for_launcher() -> None:

@@ -7,15 +7,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import islice
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.placement.processes import environment_variables
 from bertkit.runtime.reading.text import iterating
 
 THREADS = "TOKENIZERS_PARALLELISM"
@@ -37,17 +38,9 @@ class ProcessKilledError(PlacementError):
         self.items = items
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> AbstractContextManager[None]:
     """Context in which the tokenizers library uses one thread; it does not warn then about a fork after it had more."""
-    threads = os.environ.get(THREADS)
-    os.environ[THREADS] = "false"
-    try:
-        yield
-    finally:
-        os.environ.pop(THREADS)
-        if threads is not None:
-            os.environ[THREADS] = threads
+    return environment_variables({THREADS: "false"})
 
 
 def compute_in_processes(

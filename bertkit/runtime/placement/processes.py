@@ -1,4 +1,4 @@
-"""The processes of a run: which one this is, work that all of them wait for, and signals that end them.
+"""The processes of a run: which one this is, its variables, work that all of them wait for, and signals that end them.
 
 If work that the others wait for fails in one process, all of them fail with its message. With one process these
 functions only do the work.
@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -55,6 +55,20 @@ def is_restarted_by_launcher() -> bool:
 def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def environment_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Context in which environment variables have other values."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def gathered(compute: Callable[[], _Value], *, prepares: bool = False) -> list[_Value]:

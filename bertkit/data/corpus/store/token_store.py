@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,14 +42,6 @@ _READ_AT_START = 64 << 20  # bytes, read in a few hundredths of a second
 _PIECE = 4 << 20  # bytes
 
 
-class Arrays(NamedTuple):
-    """Arrays of a part; offsets begin at 0 in each part."""
-
-    tokens: NDArray[np.uint16] | NDArray[np.int32]
-    sentence_offsets: NDArray[np.int64]
-    document_offsets: NDArray[np.int64]
-
-
 class Part:
     """File of consecutive documents of a store, mapped at the first access to `arrays`.
 
@@ -66,7 +58,7 @@ class Part:
         self.facts = facts
         self.siblings: Sequence[Part] = ()  # all parts of the store
         self._is_verified = False
-        self._arrays: Arrays | None = None
+        self._arrays: dict[str, NDArray[Any]] | None = None
 
     def check_size(self) -> None:
         """Checks that the file is there, copying it from the URL of the store if it has one, and has the size of the
@@ -103,7 +95,8 @@ class Part:
             raise _damaged(place, f"its checksum is {checksum:08x}, expected {self.facts['crc32']:08x}")
 
     @property
-    def arrays(self) -> Arrays:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the file by their names in `TokenStore`; offsets begin at 0 in each part."""
         if self._arrays is None:
             if not self._is_verified:
                 self.verify()
@@ -118,9 +111,11 @@ class Part:
             except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
                 raise _damaged(self.file, str(error)) from error
             sentences = documents.values
-            self._arrays = Arrays(
-                sentences.values.to_numpy(), sentences.offsets.to_numpy(), documents.offsets.to_numpy()
-            )
+            self._arrays = {
+                "tokens": sentences.values.to_numpy(),
+                "sentence_offsets": sentences.offsets.to_numpy(),
+                "document_offsets": documents.offsets.to_numpy(),
+            }
         return self._arrays
 
     def close(self) -> None:
@@ -133,7 +128,7 @@ class Joined:
 
     Args:
         parts: the parts.
-        name: field of `Arrays`.
+        name: name of the array.
         starts: ``(num_parts + 1,)`` int64, index of the first element of each part, and the end.
         bases: ``(num_parts,)`` int64, what is added to the elements of each part.
     """
@@ -176,8 +171,7 @@ class Joined:
         return found[()]
 
     def _of(self, part: int) -> NDArray[Any]:
-        array: NDArray[Any] = getattr(self._parts[part].arrays, self._name)
-        return array
+        return self._parts[part].arrays[self._name]
 
 
 class TokenStore:
@@ -258,7 +252,7 @@ class TokenStore:
 
     def _array(self, name: str, starts: NDArray[np.int64], bases: NDArray[np.int64]) -> Any:
         if len(self.parts) == 1:
-            return getattr(self.parts[0].arrays, name)
+            return self.parts[0].arrays[name]
         return Joined(self.parts, name, starts, bases)
 
     @property
@@ -347,16 +341,16 @@ class StoreView:
         counts: NDArray[np.int64] = offsets[self.documents + 1] - offsets[self.documents]
         return counts
 
-    def token_counts(self, vocab_size: int, most: int = _MOST_COUNTED) -> NDArray[np.int64]:
-        """Counts each id in the first documents, (vocab_size,) int64; documents are added until they have ``most``
-        tokens."""
+    def token_counts(self, vocab_size: int) -> NDArray[np.int64]:
+        """Counts each id in the first documents, (vocab_size,) int64, of which so many are read that 20 million tokens
+        are counted."""
         counts, counted = np.zeros(vocab_size, np.int64), 0
         for first in range(0, len(self.documents), _COUNTED_AT_ONCE):
             bounds = self.store.token_bounds(self.documents[first : first + _COUNTED_AT_ONCE])
             for start, end in zip(*(each.tolist() for each in bounds), strict=True):
                 counts += np.bincount(self.store.tokens[start:end], minlength=vocab_size)
                 counted += end - start
-                if counted >= most:
+                if counted >= _MOST_COUNTED:
                     return counts
         return counts
 
