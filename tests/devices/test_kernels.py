@@ -89,9 +89,9 @@ def test_gpus_get_lengths_of_multiples_of_8(
     class Stopped(Exception):
         pass
 
-    of_placement = runs_resolve.padded_length
+    of_placement = runs_resolve.padding_rule
 
-    def padded_length(placement: Placement, *given: Any) -> Any:
+    def padding_rule(placement: Placement, *given: Any) -> Any:
         return of_placement(replace(placement, device=device), *given)
 
     def first_batches(trainer: BertkitTrainer, **_: Any) -> None:
@@ -99,7 +99,7 @@ def test_gpus_get_lengths_of_multiples_of_8(
             assert next(iter(loader))["input_ids"].shape[1] == expected
         raise Stopped
 
-    monkeypatch.setattr(runs_resolve, "padded_length", padded_length)
+    monkeypatch.setattr(runs_resolve, "padding_rule", padding_rule)
     monkeypatch.setattr(BertkitTrainer, "train", first_batches)
     with pytest.raises(Stopped):
         finetune("classification", tmp_path, checkpoint, {"placement.cpu_speed_ups": False, "data.folds": 0})

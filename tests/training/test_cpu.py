@@ -19,7 +19,7 @@ from bertkit.runtime.placement.processor import OneDnnLinear
 from bertkit.runtime.placement.resolve import Placement, PlacementSettings, place
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.cpu import attention_kernel, cpu_speed_ups, rounded_length
-from bertkit.training.runs.resolve import padded_length
+from bertkit.training.runs.resolve import padding_rule
 
 ALL = {"lengths", "micro_batches", "dropout", "products"}
 
@@ -37,7 +37,7 @@ def found(where: Placement, compiles: bool) -> set[str]:
 
     batches = [{"input_ids": torch.ones(2, 9), "attention_mask": torch.ones(2, 9, dtype=torch.long)}]
     names = set()
-    if padded_length(where, speed_ups) is rounded_length:
+    if padding_rule(where, speed_ups) is rounded_length:
         names.add("lengths")
     if speed_ups.micro_batches(batches) is not batches:
         names.add("micro_batches")

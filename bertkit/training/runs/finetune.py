@@ -31,12 +31,12 @@ from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.record import Run, RunRecord, all_results, finite_numbers
 from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
-from bertkit.training.runs.training import begin, computing, finish, save, train
+from bertkit.training.runs.training import begin, computing, finish, save_and_score, train
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.phases import read_texts_apart, warm_start
 
 
-@writes_run
+@writes_run  # holds the lock of the directory, and says after a signal how to continue
 def finetune(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     *,
@@ -73,7 +73,7 @@ def finetune(
 
     Raises:
         HubError: the upload failed; the run is complete, and the message has the command to retry.
-        BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
+        BertkitError: the arguments, recipe or data are invalid; nothing is written unless only the training shows it.
 
     Examples:
         ```python
@@ -92,14 +92,14 @@ def finetune(
 
 @dataclass(frozen=True)
 class PreparedFinetuning:
-    """A run that is ready for its first step, with nothing written.
+    """A run whose data are encoded and whose model is made, with nothing written.
 
     Attributes:
-        run: what the run is.
-        record: what is known of it so far.
+        run: its final recipe, task, splits and arguments.
+        record: ``run.json`` at the start of the run.
         trainer: the trainer of its model.
         features: rows of `Task.encode` by split.
-        new_weights: names of the weights that the encoder lacks.
+        new_weights: names of the weights that the encoder lacks, for checks.
         folds: the models of folds that score every row; None if there is a validation set.
     """
 
@@ -120,13 +120,13 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     """
     run = resolve(recipe, output_dir, **given)
     features, data, truncation = _encode(run)
-    folds = None
+    folds, estimate = None, "file" if run.recipe.data.has_validation_set else "held_out"
     if run.arguments_of_folds is not None:
-        folds = ModelsOfFolds(run, features["train"])
-        data["validation"] = {**data["train"], "notes": folds.notes()}
+        folds, estimate = ModelsOfFolds(run, features["train"]), "folds"
+        data["validation"] = {**data["train"], "notes": folds.notes()}  # the training rows are those that are scored
     check_drop_last(run.recipe, len(features["train"]) if folds is None else folds.fewest_rows)
     validation = features.get("validation")
-    trainer, new_weights = run.trainer(
+    trainer, new_weights = run.build_trainer(
         features["train"],
         run.arguments,
         eval_dataset=validation,
@@ -142,7 +142,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
         data=data,
         truncation=truncation,
         main_metric=run.task.main_metric,
-        estimate="folds" if folds else "file" if run.recipe.data.has_validation_set else "held_out",
+        estimate=estimate,
         started=run.setup.started,
     )
     return PreparedFinetuning(run, record, trainer, features, new_weights, folds)
@@ -156,7 +156,8 @@ def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, 
     """
     features, data, truncation = {}, {}, {}
     for name, (inputs, cut) in encode_once(run.task, run.splits, run.start.tokenizer).items():
-        features[name], truncation[name], split = inputs, cut, run.splits[name]
+        split = run.splits[name]
+        features[name], truncation[name] = inputs, cut
         data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
         notes = [*split.notes, *encoding_notes(run.task, inputs)]
         if notes:
@@ -168,39 +169,20 @@ def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, 
     return features, data, truncation
 
 
-def _prepare_first_step(
-    run: FineTuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, is_resumed: bool
-) -> Rivals | None:
-    """Does what precedes the first step of the run's own model, of which cheap rivals read the vectors."""
-    rivals, task, splits = None, run.task, run.splits
-    is_warm = run.recipe.is_warm and not is_resumed
-    is_alone = run.teacher is None and run.setup.placement.num_processes == 1
-    if is_alone and getattr(task, "can_score_by_folds", False):
-        rivals = rivals_of(task, splits["train"], folds or splits["validation"], trainer.model, run.start.tokenizer)
-    if is_warm:
-        read_texts_apart(trainer, run.recipe, task, splits["train"].examples)
-    if folds is not None:
-        folds.train(trainer.model)
-        folds.limit(trainer)
-    if is_warm:
-        warm_start(trainer, run.recipe, task, splits["train"].examples)
-    return rivals
-
-
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
-    command = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"
+    command = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"  # to repeat it
     with trainer.speed_ups.applied(trainer.model):
         checkpoint = begin(setup, prepared.record, trainer, run.start.tokenizer, command)
         with computing(setup, trainer):
-            rivals = _prepare_first_step(run, folds, trainer, is_resumed=checkpoint is not None)
+            rivals = _before_first_step(run, folds, trainer, has_checkpoint=checkpoint is not None)
             metrics = train(trainer, checkpoint)
-        results, facts = save(setup, trainer, metrics, checkpoint)
+        results, facts = save_and_score(setup, trainer, metrics, checkpoint)
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
-    task = fit_decisions(run.task, results["eval"], trainer, directory)
+    task = fit_decisions(run.task, results["eval"], trainer, directory)  # the saved model has them too
     if folds is not None:
         outcome = folds.outcome(task)
         folds.write(outcome)
@@ -223,3 +205,32 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     )
     splits = run.splits if folds is None else run.splits | {"validation": folds.split}
     return finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)
+
+
+def _before_first_step(
+    run: FineTuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, has_checkpoint: bool
+) -> Rivals | None:
+    """Trains the models of folds, and does what the recipe asks for before the first step of the run's own model.
+
+    A run that continues from a checkpoint has the weights that this gives. The models of folds that are done have left
+    files.
+
+    Returns:
+        The cheap models of the same rows; None where there are none.
+    """
+    rivals, task, rows = None, run.task, run.splits["train"]
+    is_warm = run.recipe.is_warm and not has_checkpoint
+    # One process has all rows; those that a teacher labels may have no labels.
+    if run.teacher is None and run.setup.placement.num_processes == 1 and getattr(task, "can_score_by_folds", False):
+        scored = run.splits["validation"] if folds is None else folds
+        rivals = rivals_of(
+            task, rows, scored, trainer.model, run.start.tokenizer
+        )  # while its weights are the encoder's
+    if is_warm:
+        read_texts_apart(trainer, run.recipe, task, rows.examples)  # no label is read: for the models of folds too
+    if folds is not None:
+        folds.train(trainer.model)
+        folds.limit(trainer)
+    if is_warm:
+        warm_start(trainer, run.recipe, task, rows.examples)
+    return rivals

@@ -40,7 +40,7 @@ from bertkit.training.runs.training import (
     begin,
     computing,
     finish,
-    save,
+    save_and_score,
     set_attention,
     set_up,
     train,
@@ -114,7 +114,7 @@ def pretrain(
         checkpoint = begin(setup, record, trainer, start.tokenizer, command)
         with computing(setup, trainer):
             metrics = train(trainer, checkpoint)
-        results, facts = save(setup, trainer, metrics, checkpoint)
+        results, facts = save_and_score(setup, trainer, metrics, checkpoint)
     return finish(setup, record, trainer, facts, results, start=start, note=card_note)
 
 

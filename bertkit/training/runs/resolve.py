@@ -1,7 +1,7 @@
 """Resolution of a fine-tuning: the final recipe, task, splits and arguments, and the trainers of its models.
 
-Nothing changes these afterwards. What depends on the data is decided here, once: the schedule, folds, the columns and
-classes of the task, which checkpoint is kept, the arguments of the Trainer.
+Nothing changes the recipe afterwards. What depends on the data is decided here, once: the length of inputs, the
+schedule, folds, the columns and classes of the task, which checkpoint is kept, the arguments of the Trainer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bertkit.inference.outcome import further_metrics
 from bertkit.model.checkpoint.encoders import longest_input, model_inputs
 from bertkit.recipe.load import Recipe, with_absolute_paths
 from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.placement.resolve import Placement, place
+from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
 from bertkit.tasks.encoding import fit_length
@@ -34,7 +34,7 @@ from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
 from bertkit.training.evaluation import check_early_stopping, early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
-from bertkit.training.runs.training import RunSetup, set_attention, set_up, trainer_class
+from bertkit.training.runs.training import RunSetup, place_run, set_attention, set_up, trainer_class
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
@@ -98,16 +98,17 @@ class FineTuning:
     further: FurtherMetrics | None
     callbacks: list[TrainerCallback]
 
-    def trainer(
+    def build_trainer(
         self, rows: Any, arguments: TrainingArguments, what: str = "", **given: Any
     ) -> tuple[BertkitTrainer, list[str]]:
-        """Returns a trainer of a new model, and the names of the weights that the encoder lacks.
+        """Loads a model, with the seed of the recipe, and returns its trainer; also the names of the weights that the
+        encoder lacks.
 
         Args:
             rows: rows of `Task.encode` to train on.
             arguments: the arguments of the training.
             what: name of the model in lines and errors; by default the name of the task.
-            given: ``eval_dataset``, ``scores`` and ``callbacks``, as for transformers' Trainer.
+            given: further arguments of `BertkitTrainer`.
         """
         recipe, task, placement, tokenizer = self.recipe, self.task, self.setup.placement, self.start.tokenizer
         set_seed(recipe.train["seed"])
@@ -116,12 +117,12 @@ class FineTuning:
         task.prepare(network)
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
         of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
-        objective = of_labels
+        objective: Objective = of_labels
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
-        if length := padded_length(placement, speed_ups):
-            collate = padded_to(partial(length, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
+        if rule := padding_rule(placement, speed_ups):
+            collate = padded_to(partial(rule, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
         if self.teacher is not None:
             from bertkit.training.distillation.finetuning import taught_task
 
@@ -144,11 +145,11 @@ class FineTuning:
         return trainer, new_weights
 
 
-def padded_length(placement: Placement, speed_ups: CpuSpeedUps) -> Callable[[int, int], int] | None:
+def padding_rule(placement: Placement, speed_ups: CpuSpeedUps) -> Callable[[int, int], int] | None:
     """Returns the function that computes the length to pad a batch to, from the maximum of the run and the length of
     the batch; None if batches keep their length."""
     if placement.fixed_shapes:
-        return max
+        return max  # always that of the run
     if speed_ups.compiles:
         return compiled_length
     if speed_ups.is_on:
@@ -166,7 +167,7 @@ def resolve(
     scratch: Path | None = None,
     with_tests: bool = True,
 ) -> FineTuning:
-    """Checks all arguments, reads the data and returns the final values; prints sizes, and what was chosen.
+    """Checks the arguments, reads the data and returns the final values; prints sizes, and what was chosen.
 
     Args:
         recipe: a recipe of `finetuning_recipe`.
@@ -196,15 +197,20 @@ def resolve(
     start = finetuning_start(recipe)
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
-    size, longest = recipe.train["global_train_batch_size"], recipe.data.max_seq_length
-    setup = replace(setup, placement=place(recipe.placement, size, longest, joins_batch=task.joins_batch))
+    setup = replace(setup, placement=place_run(recipe, task.joins_batch))  # of inputs of this length
     start = start.of_task(task, recipe.config_changes)
-    kept = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
-    fixed["reaches_all_weights"] = start.reaches_all_weights
-    # Before the trainer, whose accelerator the creation of arguments would reset.
-    to_arguments = partial(training_arguments, recipe, setup.placement, setup.folder_of_trainer, **fixed)
+    of_checkpoints = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
+    # Both before the trainer, whose accelerator the creation of arguments would reset.
+    to_arguments = partial(
+        training_arguments,
+        recipe,
+        setup.placement,
+        setup.folder_of_trainer,
+        reaches_all_weights=start.reaches_all_weights,
+        **fixed,
+    )
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
-    arguments = to_arguments(**kept)
+    arguments = to_arguments(**of_checkpoints)
     check_early_stopping(callbacks, arguments)
     callbacks = [*early_stopping(recipe), *callbacks]
     teacher = None
@@ -218,11 +224,12 @@ def resolve(
 def _load(
     recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback], with_tests: bool
 ) -> tuple[Task, dict[str, Split], int]:
-    """Reads the data, and checks the weights of their classes; prints the sizes of the splits.
+    """Reads the data, and decides whether models of folds score the training rows; prints the sizes of the splits.
+
+    Without folds, a validation set that is missing is held out from the training rows.
 
     Returns:
-        The task of the data, the splits, and the number of folds whose models score the training rows; with 0 there is
-        a validation set.
+        The task of the data, the splits, and the number of folds; with 0 there is a validation set.
     """
     names = [name for name in task.splits if with_tests or is_labelled(name)]
     may_score_all = may_score_by_folds(recipe, task, setup, callbacks)
@@ -246,7 +253,7 @@ def _fit_to_data(
     schedule and the folds.
 
     Raises:
-        RecipeError: the task has not what is asked for before the first step.
+        RecipeError: the model cannot be prepared as the recipe asks, such as by a probe.
     """
     if recipe.is_warm:
         check_warm_start(recipe, task)
@@ -273,7 +280,7 @@ def _fit_to_data(
 
 
 def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback] = ()) -> bool:
-    """Returns whether the rows of a table are scored by folds if they are few, or because the recipe says so.
+    """Returns whether models of folds score the rows of a table: the recipe says so, or may leave it to their number.
 
     Raises:
         RecipeError: the recipe says so, and the task or the placement cannot.
@@ -301,6 +308,6 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
         return False
     if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
         return False
-    # A run that was started otherwise goes on so.
+    # A run that is resumed is scored as it began.
     earlier = setup.directory.earlier
     return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))

@@ -31,7 +31,7 @@ _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fi
 
 @dataclass(frozen=True)
 class RunSetup:
-    """Where and on what a run is computed: known before its data are read.
+    """Where and on what a run is computed: known before its data are read, except for the batch of a device.
 
     Attributes:
         directory: the run directory.
@@ -58,7 +58,7 @@ def set_up(
     joins_batch: bool = False,
     **fixed: Any,
 ) -> RunSetup:
-    """Checks all of a run that needs no data, and starts its process group.
+    """Checks all of a run that needs no data; with several processes, their group starts.
 
     Args:
         recipe: a checked recipe.
@@ -74,14 +74,19 @@ def set_up(
     """
     directory = RunDirectory(output_dir, resume)
     directory.check_recipe(recipe)
-    size, longest = recipe.train["global_train_batch_size"], recipe.data.max_seq_length
-    placement = place(recipe.placement, size, longest, joins_batch=joins_batch)
+    placement = place_run(recipe, joins_batch)
     listeners = listeners_of(recipe, directory.path, push_to_hub)
     for each in listeners:
         each.check()
     setup = RunSetup(directory, placement, listeners, scratch or directory.path)
     validate_training_arguments(training_arguments(recipe, placement, setup.folder_of_trainer, **fixed), recipe)
     return setup
+
+
+def place_run(recipe: Recipe, joins_batch: bool = False) -> Placement:
+    """Returns the placement of the batches and input lengths of a recipe; see `place`."""
+    size, longest = recipe.train["global_train_batch_size"], recipe.data.max_seq_length
+    return place(recipe.placement, size, longest, joins_batch=joins_batch)
 
 
 def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
@@ -138,7 +143,8 @@ def begin(
     tokenizer: PreTrainedTokenizerBase,
     command: str,
 ) -> Path | None:
-    """Prints the resources, tells the listeners of the run, and writes its first files; a collective call.
+    """Adds the callbacks of the listeners, prints the resources, checks that the data of a resumed run are the same,
+    tells the listeners, and writes the first files; a collective call.
 
     Args:
         setup: where the run is computed.
@@ -163,8 +169,11 @@ def begin(
 
 @contextmanager
 def computing(setup: RunSetup, trainer: BertkitTrainer) -> Iterator[None]:
-    """Context of the steps of a run, and of what precedes them: a signal ends that at once, since nothing is to be
-    saved."""
+    """Context of the steps of a run, and of what precedes them: no bars of libraries, faults of the disk in one line,
+    and products in float32 as the arguments say.
+
+    A signal ends what precedes the steps at once; `train` saves a checkpoint first.
+    """
     products = float32_products("tf32" if trainer.args.tf32 else "ieee")
     with without_library_bars(), disk_faults(setup.directory.path), products:
         yield
@@ -175,6 +184,10 @@ def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
 
     Returns:
         Metrics of transformers' Trainer.
+
+    Raises:
+        RecipeError: the metric that the recipe compares checkpoints by is no score of this task.
+        TrainingError: weights are not finite.
     """
     preemption = Preemption()
     trainer.add_callback(preemption)
@@ -189,10 +202,10 @@ def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
     return outcome.metrics
 
 
-def save(
+def save_and_score(
     setup: RunSetup, trainer: BertkitTrainer, metrics: Mapping[str, float], checkpoint: Path | None
 ) -> tuple[Results, dict[str, Any]]:
-    """Saves a trained model, and evaluates it unless the last evaluation was one of these weights.
+    """Saves a trained model, and scores its validation set unless the last evaluation was one of these weights.
 
     Args:
         setup: where the run is computed.
@@ -200,7 +213,7 @@ def save(
         metrics, checkpoint: what `train` has returned, and started from.
 
     Returns:
-        Results of the training, and of the evaluation set if there is one; and facts of the training for ``run.json``.
+        Results of the training, and of the validation set if there is one; and facts of the training for ``run.json``.
     """
     kept = best_step_message(trainer)
     if kept:
@@ -234,7 +247,7 @@ def finish(
         setup: where the run was computed.
         record: all that is known of the run.
         trainer: the trainer at the end of the run.
-        facts: facts of the training, from `save`.
+        facts: facts of the training, from `save_and_score`.
         results: all results of the run.
         of_kind: further fields of `bertkit.training.runs.listeners.EndOfRun`.
 

@@ -50,13 +50,13 @@ def train(table, tuned):
 
 def watched(patch):
     """A list that gets the rows that each model is trained on, in order, by their lengths and inputs."""
-    made, original = [], FineTuning.trainer
+    made, original = [], FineTuning.build_trainer
 
     def trainer(self, rows, arguments, what="", **given):
         made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
         return original(self, rows, arguments, what, **given)
 
-    patch.setattr(FineTuning, "trainer", trainer)
+    patch.setattr(FineTuning, "build_trainer", trainer)
     return made
 
 
