@@ -15,7 +15,6 @@ import numpy as np
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.labels import labelled
-from bertkit.data.tables.table import matching, usual_column
 from bertkit.metrics import MetricSettings
 from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
 from bertkit.model.checkpoint.encoders import label_fields
@@ -27,7 +26,7 @@ from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.settings import DataSettings
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.folds import groups
-from bertkit.tasks.similarity.columns import SCORE_COLUMNS, read_texts, scores_of, usual_texts
+from bertkit.tasks.similarity.columns import read_texts, scores_of, texts_and_label
 from bertkit.tasks.similarity.forms import question_of_numbers
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
@@ -86,17 +85,15 @@ class RerankingTask(TableTask, TextClassification):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        settings, names = self.settings, list(table.columns)
+        settings = self.settings
         if settings.text_columns and (settings.label_column or settings.negative_columns):
             return self, ()
         given = [*settings.text_columns, *settings.negative_columns]
-        texts = [matching(name, names) or name for name in given] or usual_texts(names, table.source)
-        label = settings.label_column and (matching(settings.label_column, names) or settings.label_column)
-        if label is None and len(texts) == 2:
-            label = usual_column([name for name in names if name not in texts], SCORE_COLUMNS)
-        missing = [name for name in (*texts, *filter(None, [label])) if name not in names]
-        if missing:
-            raise DataError(f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}")
+        texts, label = texts_and_label(table, given, settings.label_column)
+        if settings.label_column is None and len(texts) > 2:
+            label = None  # those are negatives
+        elif settings.label_column is not None and not given:
+            texts = texts[:2]  # a relevance that is given goes before negatives that are found by their names
         if label is None and len(texts) == 2:
             raise DataError(
                 f"{table.source}: pairs of {texts[0]} and {texts[1]} without others to compare with; give a column of "
@@ -112,7 +109,10 @@ class RerankingTask(TableTask, TextClassification):
         more = f"negatives in {quoted(negatives)}" if negatives else f"relevance in {label!r}"
         line = f"columns: queries in {query!r}, passages in {passage!r}, {more}"
         columns = {"text_columns": [query, passage], "negative_columns": negatives, "label_column": label}
-        return self.with_settings(**columns), (line,)
+        try:
+            return self.with_settings(**columns), (line,)
+        except ValueError as error:
+            raise DataError(f"task.{error}") from error
 
     def read_split(self, name: str, table: Table) -> Split:
         query, passage = self.settings.text_columns

@@ -68,6 +68,15 @@ def test_columns_are_found_in_any_case(task):
     assert splits["validation"].examples["labels"] == [1.0, 0.0]
 
 
+def test_a_relevance_that_is_given_goes_before_negatives_by_name(task):
+    rows = "query,passage,negative,score\nq,a,b,1\nq,c,d,0\n"
+    settled, splits = task(label_column="score", train_csv=rows).load(["train"])
+    assert (settled.settings.negative_columns, settled.settings.label_column) == ([], "score")
+    assert splits["train"].examples["labels"] == [1.0, 0.0]
+    with pytest.raises(DataError, match=r"task\.text_columns: expected two"):
+        task(text_columns=["query", "Query"], train_csv=rows).load(["train"])
+
+
 def test_negatives_become_pairs(task):
     settled, splits = task(train_csv=NEGATIVES).load(["train"])
     assert settled.settings.negative_columns == ["negative"]

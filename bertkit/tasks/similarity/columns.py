@@ -34,17 +34,7 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
     Raises:
         DataError: a column does not exist, or the texts cannot be found.
     """
-    names = list(table.columns)
-    columns = [matching(name, names) or name for name in task.text_columns] or usual_texts(names, table.source)
-    others = [name for name in names if name not in columns]
-    label = usual_column(others, SCORE_COLUMNS) if task.label_column is None else task.label_column
-    label = label and (matching(label, names) or label)
-    missing = [name for name in (*columns, *filter(None, [label])) if name not in names]
-    if missing:
-        raise DataError(
-            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; give --text-column and "
-            "--label-column of this table"
-        )
+    columns, label = texts_and_label(table, task.text_columns, task.label_column)
     if len(columns) < 2:
         raise DataError(f"{table.source}: one column of texts, {columns[0]!r}; give --text-column twice or more often")
     if repeated := {name for name in columns if [*columns, label].count(name) > 1}:
@@ -73,6 +63,25 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
     with_label = f", with {label!r}{what}" if label else ""
     line = f"form: {form} of the columns {', '.join(columns)}{with_label}"
     return {"form": form, "text_columns": columns, "label_column": label}, line
+
+
+def texts_and_label(table: Table, texts: Sequence[str], label: str | None) -> tuple[list[str], str | None]:
+    """Returns the columns of the texts and of the label of a table: those that are given, or have usual names.
+
+    Raises:
+        DataError: a column does not exist, or the texts cannot be found.
+    """
+    names = list(table.columns)
+    columns = [matching(name, names) or name for name in texts] or usual_texts(names, table.source)
+    others = [name for name in names if name not in columns]
+    found = usual_column(others, SCORE_COLUMNS) if label is None else matching(label, names) or label
+    missing = [name for name in (*columns, *filter(None, [found])) if name not in names]
+    if missing:
+        raise DataError(
+            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; give --text-column and "
+            "--label-column of this table"
+        )
+    return columns, found
 
 
 def usual_texts(names: Sequence[str], source: str) -> list[str]:
