@@ -19,6 +19,7 @@ from bertkit.recipe.settings import KEEP
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.base import Task, task_record
+from bertkit.training.pretraining.encoders import number_of_ids
 from bertkit.training.tuning import encoder_layers
 
 
@@ -106,8 +107,7 @@ def finetuning_start(recipe: Recipe) -> Initialization:
         if distilled is None:
             raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
         tokenizer = load_tokenizer(distilled.teacher)
-        ids = max(tokenizer.get_vocab().values()) + 1  # gaps included
-        fields = {"vocab_size": ids, "pad_token_id": tokenizer.pad_token_id}
+        fields = {"vocab_size": number_of_ids(tokenizer), "pad_token_id": tokenizer.pad_token_id}
         stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
         return Initialization(None, tokenizer, stored.build({}), stored=stored)
     stored = read_config(source, any_encoder=True)
