@@ -206,7 +206,10 @@ class TrainSettings:
         le=100_000,
     )
     head_learning_rate: float | None = setting(
-        "Peak learning rate of the last layer of the head; `null` is that of the run.", default=None, gt=0, le=1e6
+        "Peak learning rate of the last layer of the head; `null` is that of the run, or follows the data.",
+        default=None,
+        gt=0,
+        le=1e6,
     )
     vocabulary_steps: int = setting(
         "In pre-training, optimizer steps at the start that change the rows of the vocabulary alone, such as new ones.",

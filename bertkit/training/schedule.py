@@ -38,10 +38,10 @@ MANY_CLASSES = 20
 """Classes above which a random head has hardly learned to tell them apart when the training ends."""
 
 _CONTRAST_STEPS, _CONTRAST_STEPS_OF_MANY = 75, 150
-_PAIR_STEPS = 300
+_PAIR_STEPS = 300, 600  # at least and at most: two for each row
 _WARM_STEPS, _WARM_EPOCHS = 40, 5.0  # at least, after contrast and a probe
 _STEPS_OF_LABELS = 100  # at least for several labels, most of which have few rows
-_HEAD_RATE = 10.0  # rate of the last layer behind a probe, as a multiple of that of the run
+_HEAD_RATE = 10.0  # rate of the last layer behind a probe, or of words, as a multiple of that of the run
 
 
 def fitted_schedule(
@@ -53,6 +53,7 @@ def fitted_schedule(
     *,
     has_several_labels: bool = False,
     has_pairs: bool = False,
+    has_words: bool = False,
 ) -> tuple[Recipe, str]:
     """Returns the recipe with the values of its schedule that it leaves to the data, and lines on them.
 
@@ -66,10 +67,10 @@ def fitted_schedule(
     ``head``                    ``probe`` for classes, of which each text has one, if there are more than 20, or
                                 if the rows are scored by models of folds, and two of them have two rows; for
                                 several labels of a text; for up to 1,000 pairs
-    ``pair_steps``              300 before such a probe of few pairs
+    ``pair_steps``              two for each row, 300 to 600, before such a probe of few pairs
     ``contrast_steps``          75 before such a probe of classes or labels, 150 for more than 20 classes, or
                                 for labels of more rows
-    ``head_learning_rate``      ten times that of the run, with such a probe
+    ``head_learning_rate``      ten times that of the run, with such a probe, or for classes of words
     ==========================  ======================================================================
 
     Args:
@@ -80,6 +81,7 @@ def fitted_schedule(
         classes: rows of each class, of which each text has one; none for other labels.
         has_several_labels: whether a text may have several labels.
         has_pairs: whether the labels are those of pairs of texts.
+        has_words: whether the labels are those of words.
     """
     train = {key: value for key, value in recipe.train.items() if key != FITS_DATA}
     chosen: dict[str, Any] = {}
@@ -103,11 +105,12 @@ def fitted_schedule(
     if is_probed:
         chosen[HEAD] = "probe"
         if are_few_pairs and train.get(PAIRS) is None:
-            chosen[PAIRS] = _PAIR_STEPS
+            least, most = _PAIR_STEPS
+            chosen[PAIRS] = min(max(least, 2 * rows), most)
         if train.get(CONTRAST) is None and (can_contrast(classes) or has_several_labels):
             chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many or has_many_labelled else _CONTRAST_STEPS
-        if train.get(HEAD_RATE) is None:
-            chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
+    if (is_probed or has_words) and train.get(HEAD_RATE) is None:
+        chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
     lines = _sentence(chosen, steps, rows, scored, config)
     if HEAD in chosen:
         phases = [(PAIRS, "on texts read apart"), (CONTRAST, "of contrast")]

@@ -180,3 +180,12 @@ def test_a_table_of_many_classes_is_learned(tuned, tmp_path):
     run = tuned("classification", values, train_file=tmp_path / "rows.csv")
     assert "probe" in (run.output_dir / "recipe.yaml").read_text()
     assert run.metrics["eval_accuracy"] > 0.5  # one step of a random head gives one of 24
+
+
+def test_the_head_of_words_learns_faster():
+    recipe, config = load_recipe("finetune/ner", {"data.train_file": "x.conll"}), BertConfig(hidden_size=384)
+    chosen, _ = fitted_schedule(recipe, 300, 100, config, has_words=True)
+    assert (chosen.train["learning_rate"], chosen.train["head_learning_rate"]) == (1e-4, 1e-3)
+    assert "head" not in chosen.train
+    given = load_recipe("finetune/ner", {"data.train_file": "x.conll", "train.head_learning_rate": 1e-4})
+    assert fitted_schedule(given, 300, 100, config, has_words=True)[0].train["head_learning_rate"] == 1e-4

@@ -39,7 +39,7 @@ from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune
-from bertkit.training.warm_start.phases import check_warm_start, has_exclusive_classes, has_pairs, problem_of
+from bertkit.training.warm_start.phases import check_warm_start, has_exclusive_classes, has_pairs, has_words, problem_of
 
 if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
@@ -271,7 +271,7 @@ def _fit_to_data(
             is_labelled_once = has_exclusive_classes(task) and "labels" in rows.column_names
             kinds["classes"] = list(Counter(rows["labels"][:]).values()) if is_labelled_once else []
             kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"
-            kinds["has_pairs"] = has_pairs(task)
+            kinds |= {"has_pairs": has_pairs(task), "has_words": has_words(task)}
         scored = None if folds else len(splits["validation"].examples)
         recipe, chosen = fitted_schedule(recipe, len(rows), scored, start.config, **kinds)
         if chosen:

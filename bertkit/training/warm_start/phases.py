@@ -47,6 +47,11 @@ def has_pairs(task: Task) -> bool:
     return bool(problem_of(task)) and len(getattr(task.settings, "text_columns", ())) == 2
 
 
+def has_words(task: Task) -> bool:
+    """Returns whether a task gives each word one of some classes."""
+    return head_name(task) == _HEADS[1] and task.label_columns == ("labels",)
+
+
 def check_warm_start(recipe: Recipe, task: Task) -> None:
     """Checks that a task has a head that can start from a linear probe, if the recipe asks for one.
 

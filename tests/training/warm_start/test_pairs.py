@@ -115,6 +115,9 @@ def test_numbers_of_pairs_start_from_a_probe_too():
     of_file, _ = fitted_schedule(recipe, 100, 500, config, has_pairs=True)
     assert (of_file.train["head"], of_file.train["pair_steps"]) == ("probe", 300)
     assert of_file.train["num_train_epochs"] > chosen.train["num_train_epochs"]  # the best epoch is kept
+    more, _ = fitted_schedule(recipe, 250, None, config, has_pairs=True)
+    most, _ = fitted_schedule(recipe, 1000, None, config, has_pairs=True)
+    assert (more.train["pair_steps"], most.train["pair_steps"]) == (500, 600)
     many, _ = fitted_schedule(recipe, 1001, 500, config, has_pairs=True)
     assert "pair_steps" not in many.train
 
