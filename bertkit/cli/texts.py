@@ -49,14 +49,14 @@ class Texts:
 
 
 def refuse(given: Mapping[str, Any], why: str) -> None:
-    """Checks that none of some options was given: each is None, False or empty; RecipeError if one was given.
+    """Checks that no option was given: each is None, False or an empty list; RecipeError if one was given.
 
     Args:
         given: name of the option → its value.
         why: end of the message.
     """
     for name, value in given.items():
-        if value not in (None, False, []):
+        if value is not None and value is not False and value != []:  # 0 was given
             raise RecipeError(f"{name}: {why}")
 
 

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import bertkit
 from bertkit.cli.app import app
 from bertkit.cli.finetune import add_task
+from bertkit.cli.texts import refuse
 from bertkit.cli.training import overrides
 from bertkit.recipe.fields import Text
 from bertkit.recipe.settings import DistillationSettings, TrainSettings
@@ -146,6 +147,13 @@ def test_an_option_and_set_must_agree():
         overrides({}, ["train.max_steps=3", "train.max_steps=4"], None)
     with pytest.raises(RecipeError, match=r"expected block\.key=value"):
         overrides({}, ["train.max_steps"], None)
+
+
+def test_zero_is_an_option_that_was_given():
+    refuse({"--part": None, "--per-line": False, "TEXT": []}, "remove it")
+    for value in (0, 0.0, ""):
+        with pytest.raises(RecipeError, match="--workers: remove it"):
+            refuse({"--workers": value}, "remove it")
 
 
 # ---- tasks of other packages ----------------------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from bertkit.features.choosing.frozen import FrozenTask, frozen_task
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
+from bertkit.runtime.json_text import dumps
 from bertkit.runtime.options import descriptions
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.folds import fold_of_each, strata, text_numbers
-from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.registry import command_of, load_recipe, task_of_recipe
 from bertkit.tasks.splits import ColumnsOf
 
 SEED = 0
@@ -66,7 +67,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     """Reads the training set of a task, and draws examples with the shares of its classes.
 
     Args:
-        task: ``classification``, ``ner``, or a GLUE task.
+        task: as for `recipe_name`.
         overrides: recipe values by dotted key.
         number: about how many examples are drawn.
         folds: number of folds.
@@ -111,17 +112,22 @@ def recipe_name(task: str) -> str:
 
 
 def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
-    words = ["finetune"]
-    words += ["glue", "--task", recipe.name.removeprefix(_GLUE)] if recipe.name.startswith(_GLUE) else [recipe.kind]
-    if recipe.name not in (recipe.kind, f"finetune/{recipe.kind}", f"finetune/glue/{words[-1]}"):
-        words += ["--recipe", recipe.name]
+    if recipe.name.startswith(_GLUE):
+        words = ["finetune", "glue", "--task", recipe.name.removeprefix(_GLUE)]
+    else:
+        words = ["finetune", command_of(recipe.kind)]
+        words += [] if recipe.name == f"finetune/{recipe.kind}" else ["--recipe", recipe.name]
     for key, value in overrides.items():
         block, _, name = key.partition(".")
         described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None
-        if described is None or described.get("in_recipes_only"):
-            words += ["--set", f"{key}={value}"]
+        if described is None or described.get("in_recipes_only") or value is None or value is False:
+            # Also what no option gives: no value, and a switch that is off. JSON is YAML.
+            words += ["--set", f"{key}={dumps(value) if isinstance(value, bool | list | None) else value}"]
             continue
         flag = described.get("flag") or f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+            continue
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [flag, str(each)]
     return words
@@ -132,10 +138,13 @@ def read_texts(place: str | Path, number: int) -> list[tuple[str]]:
 
     Args:
         place: as a corpus of pre-training.
-        number: how many are drawn, of the first 20,000, evenly over the files.
+        number: how many are drawn, of 20,000 or fewer: the same number of the first ones of each file.
+
+    Returns:
+        As `Labelled.texts`; empty if the files are.
 
     Raises:
-        DataError: there is no text, or it cannot be read.
+        DataError: there is no file, or one cannot be read.
     """
     sources = find_sources([place])
     each = -(-_MOST_PARAGRAPHS // len(sources))

@@ -61,7 +61,7 @@ class FrozenTask(ABC):
         """Converts the logits of the items, (I, C), to outputs of the task's own head, for `Task.decode`."""
 
     def most_frequent(self, references: Sequence[Any]) -> tuple[str, Any] | None:
-        """Returns the name and the value of the most frequent class of examples; None if an example has not one."""
+        """Returns the name and the value of the most frequent class of examples; None if they have several."""
         return None
 
 
@@ -94,11 +94,10 @@ def frozen_vectors(
         encoder: the checkpoint's encoder.
         on_progress: called with the number of computed rows and of all.
     """
-    inputs = {name: features[name] for name in encoder.inputs}
     names = [name for name in features if name not in task.task.label_columns]
 
     def collate(numbers: list[int]) -> Mapping[str, Tensor]:
-        rows = [{name: inputs[name][number] for name in inputs} for number in numbers]
+        rows = [{name: features[name][number] for name in encoder.inputs} for number in numbers]
         return padded(rows, encoder.tokenizer, encoder.inputs)
 
     def keep(numbers: list[int], outputs: Any) -> Iterator[dict[str, np.ndarray]]:

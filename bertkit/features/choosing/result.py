@@ -196,10 +196,10 @@ def _percent(share: float) -> str:
 def amount(value: float) -> str:
     """Formats a pseudo-perplexity in three digits, or without decimals.
 
-    >>> amount(12.3456), amount(105_800.2), amount(1.2e12)
-    ('12.3', '105,800', '1.2e+12')
+    >>> amount(12.3456), amount(999.7), amount(105_800.2), amount(1.2e12)
+    ('12.3', '1,000', '105,800', '1.2e+12')
     """
-    return f"{value:.3g}" if value < 1000 or value >= 1e7 else f"{value:,.0f}"
+    return f"{value:.3g}" if value < 999.5 or value >= 1e7 else f"{value:,.0f}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, form: Callable[[float], str]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from bertkit.runtime.pages.page import frame_page, render_page
 
 
-class Result:
+class Result(ABC):
     """A result with lines for a terminal and a page. Subclasses are dataclasses with ``repr=False``.
 
     Attributes:
@@ -18,17 +19,17 @@ class Result:
     template: ClassVar[str]
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """Title of the page."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self) -> list[str]:
         """Returns the result for a terminal."""
-        raise NotImplementedError
 
+    @abstractmethod
     def record(self) -> dict[str, Any]:
         """Returns the result as plain data for JSON, without large arrays."""
-        raise NotImplementedError
 
     def page_values(self) -> dict[str, Any]:
         """Returns further values of the template."""
@@ -37,7 +38,7 @@ class Result:
     def html(self) -> str:
         """Returns the page: one HTML file that loads nothing."""
         filters: dict[str, Callable[..., str]] = {
-            "number": lambda value: f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}",
+            "number": lambda value: f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}",  # which .3g has as 1e+03
             "percent": lambda share: f"{100 * share:.1f} %",
             "sentence": lambda words: f"{words[0].upper()}{words[1:]}.",
         }

@@ -73,8 +73,8 @@ def serve(
             by folds.
 
     Raises:
-        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, an allowed host is no name, or
-            the rows of the run do not support ``max_error``.
+        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, the token is not printable
+            ASCII, an allowed host is no name, or the rows of the run do not support ``max_error``.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
@@ -119,7 +119,7 @@ def service_of(
         loaded: the checkpoint.
         as_: its use; None for that of its head.
         limits: on requests and batches.
-        options: which predictions are unsure; what they promise is said. None for none.
+        options: which predictions are unsure, None for none; the promise of ``max_error`` is printed.
 
     Raises:
         CheckpointError: the checkpoint cannot be served so.
@@ -138,13 +138,14 @@ def service_of(
             say(line)
         service = PredictService(loaded.predictor, *sizes, options)
     elif options.max_error is not None or options.by_class:
-        raise RecipeError(f"--max-error: {loaded.name} is served as {as_}, which predicts no classes; remove it")
+        flag = "--by-class" if options.max_error is None else "--max-error"
+        raise RecipeError(f"{flag}: {loaded.name} is served as {as_}, which predicts no classes; remove it")
     elif as_ == "fill-mask":
         service = FillService(loaded, *sizes)
     else:
         service = EmbedService(loaded, run_name(loaded.name), *sizes)
-    # Copies: mapped from the files of a checkpoint, files that are overwritten in place would change the answers, and
-    # truncated ones end the process.
+    # Copies: weights that are mapped from the files of a checkpoint would change with files that are overwritten in
+    # place, and files that are truncated would end the process.
     for module in service.model.modules():
         for weights in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
             weights.data = weights.data.clone()

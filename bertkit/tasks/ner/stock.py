@@ -157,17 +157,8 @@ class StockNer(StockTask, NerTask):
                 {"tags": self._tags_of(rows.argmax(axis=-1)), "probabilities": rows.max(axis=-1, initial=0).tolist()}
                 for rows in of_words
             ]
-        logits = one_array(outputs)
-        rows: list[list[int]] = [[] for _ in examples["text"]]
-        for row, example in enumerate(features["example"]):
-            rows[example].append(row)
         predictions = []
-        for text, of_text in zip(examples["text"], rows, strict=True):
-            probabilities = np.concatenate([softmax(logits[row][features["positions"][row]]) for row in of_text])
-            starts, ends, begins = (
-                [value for row in of_text for value in features[name][row]] for name in ("starts", "ends", "begins")
-            )
-            units = units_of(text, probabilities, starts, ends, begins, self.data.aggregation)
+        for text, units in zip(examples["text"], self.units(outputs, features, examples), strict=True):
             tags = [self._own_labels[unit.label] for unit in units]
             spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
             if not self._plain and self.data.aggregation != "none":
@@ -175,6 +166,21 @@ class StockNer(StockTask, NerTask):
             borders = [unit.start for unit in units], [unit.end for unit in units]
             predictions.append(self._in_text(text, spans, *borders, np.array([unit.probability for unit in units])))
         return predictions
+
+    def units(self, outputs: Outputs, features: Columns, examples: Columns) -> list[list[Unit]]:
+        """Returns the tokens of each raw text, or its words, with their labels, by the aggregation of the data."""
+        logits = one_array(outputs)
+        rows: list[list[int]] = [[] for _ in examples["text"]]
+        for row, example in enumerate(features["example"]):
+            rows[example].append(row)
+        units = []
+        for text, of_text in zip(examples["text"], rows, strict=True):
+            probabilities = np.concatenate([softmax(logits[row][features["positions"][row]]) for row in of_text])
+            starts, ends, begins = (
+                [value for row in of_text for value in features[name][row]] for name in ("starts", "ends", "begins")
+            )
+            units.append(units_of(text, probabilities, starts, ends, begins, self.data.aggregation))
+        return units
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns

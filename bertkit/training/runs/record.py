@@ -60,16 +60,21 @@ class Run(Summarized):
     @property
     def disk(self) -> str | None:
         """Lines on the disk space of a run with large checkpoints, and how to free theirs; None for other runs."""
-        folders = sorted(path for path in self.output_dir.glob("checkpoint-*") if path.is_dir())
-        of_checkpoints, of_all = (
-            sum(file.stat().st_size for folder in places for file in folder.rglob("*") if file.is_file())
-            for places in (folders, [self.output_dir])
-        )
+        folders = [path for path in self.output_dir.glob("checkpoint-*") if path.is_dir()]
+        of_checkpoints = sum(map(_size_of, folders))
         if of_checkpoints < _LARGE:
             return None
-        part = f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}"
+        size, part = (
+            readable_size(_size_of(self.output_dir)),
+            f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}",
+        )
         free = f"rm -r {shlex.quote(str(self.output_dir))}/checkpoint-*"
-        return f"disk: {readable_size(of_all)}, {part} that only --resume needs; to free them:\n  {free}"
+        return f"disk: {size}, {part} that only --resume needs; to free them:\n  {free}"
+
+
+def _size_of(folder: Path) -> int:
+    """Returns the bytes of the files in a folder and below it."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class RunRecord:
         return round(time.time() - self.started, 1)
 
     def write(self, output_dir: Path, **facts: Any) -> None:
-        """Writes ``run.json``."""
+        """Writes ``run.json``, with ``facts`` under their names at its end."""
         record = {
             "recipe": self.recipe.name,
             "versions": {**self.versions(), "python": platform.python_version()},
@@ -151,7 +156,7 @@ def is_finished(output_dir: Path) -> bool:
     """Returns whether a folder holds a finished run."""
     try:
         return recorded(output_dir).get("finished") is True
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError):  # no JSON, or no object
         return False
 
 

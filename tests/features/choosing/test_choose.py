@@ -178,6 +178,13 @@ def test_a_recipe_of_another_name_is_in_the_command(checkpoint, tagged):
     assert choice.command.startswith("bertkit finetune ner --recipe finetune/ner-features ")
 
 
+def test_switches_are_in_the_command(checkpoint, tagged):
+    choice = bertkit.choose([checkpoint], task="ner", train_file=tagged, folds=2, label_all_subwords=True, snap=False)
+    words = shlex.split(choice.command)
+    assert words[:4] == ["bertkit", "finetune", "ner", "--train-file"]
+    assert words[5:8] == ["--label-all-subwords", "--set", "data.snap=false"]
+
+
 def test_a_text_is_predicted_by_heads_that_have_not_seen_a_copy(checkpoint, tmp_path):
     """Thirty random texts of random classes, each five times: half of them are right, of 30 texts."""
     generator, words = (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bertkit import explain
+from bertkit.features.explain.heads import Ranking
 from bertkit.features.explain.network import load_network
 from bertkit.runtime.errors import CheckpointError
 
@@ -58,6 +59,12 @@ def test_ranks_do_not_depend_on_the_batch(checkpoint, tmp_path):
     for text in texts:
         assert scores[text] == pytest.approx(explain(checkpoint, text).masked.perplexity, rel=1e-4)
     assert explain(checkpoint, rank=texts).scores[0][0] == ranking.scores[0][0]
+
+
+def test_numbers_of_a_page_have_three_digits_or_no_decimals():
+    page = Ranking("model", [("one", 12.345, -0.01234), ("two", 999.7, -12345.6)]).html()
+    for number in ("12.3", "-0.0123", "1,000", "-12,346"):
+        assert f'<td class="n">{number}</td>' in page
 
 
 @pytest.mark.numeric

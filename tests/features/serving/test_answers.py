@@ -106,6 +106,8 @@ def test_a_server_refuses_promises_that_it_cannot_keep(run, checkpoint):
             service_of(bertkit.load(run, device="cpu"), as_, Limits(), PredictOptions(max_error=level))
     with pytest.raises(RecipeError, match="served as fill-mask"):
         service_of(bertkit.load(checkpoint, device="cpu"), None, Limits(), PredictOptions(max_error=0.05))
+    with pytest.raises(RecipeError, match=r"--by-class: .* served as fill-mask"):
+        service_of(bertkit.load(checkpoint, device="cpu"), None, Limits(), PredictOptions(by_class=True))
 
 
 def test_a_page_offers_the_shares_of_errors_that_the_rows_support(run, fine_tuned):
@@ -166,6 +168,13 @@ def test_entities(client_of, fine_tuned):
     assert [TEXTS[2][word["start"] : word["end"]] for word in words] == ["awful", "story", ",", "good", "film", "!"]
     assert [word["index"] for word in words] == [1, 2, 3, 4, 5, 6]
     assert client.post("/", {"inputs": "x", "parameters": {"aggregation_strategy": "max"}}).status_code == 422
+
+
+def test_entities_of_a_page_are_counted(fine_tuned):
+    task = bertkit.load(fine_tuned("entities")).task
+    found = [{"start": 0, "end": 3, "type": "A"}, {"start": 4, "end": 8, "type": "B"}]
+    titles = [served(task).view({"entities": found[:number]}, ["the film"]).title for number in range(3)]
+    assert titles == ["no entities", "1 entity", "2 entities"]
 
 
 def test_tags_of_words(client_of, fine_tuned):
@@ -305,6 +314,20 @@ def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
     found = answer(client_of(tagger).post("/", {"inputs": text}))
     entities = bertkit.load(tagger).predict(text)[0]["entities"]
     assert [(each["start"], each["end"]) for each in found] == [(each["start"], each["end"]) for each in entities]
+    by_strategy = []
+    for strategy, tag in (("first", "entity_group"), ("simple", "entity_group"), ("none", "entity")):
+        body = {"inputs": list(stock_models.TEXTS), "parameters": {"aggregation_strategy": strategy}}
+        by_strategy.append(answer(client_of(tagger).post("/", body)))
+        predictions = bertkit.load(tagger, aggregation=strategy).predict(list(stock_models.TEXTS))
+        for tagged, prediction in zip(by_strategy[-1], predictions, strict=True):
+            assert [(each[tag], each["word"], each["score"]) for each in tagged] == [
+                (each["type"], each["text"], near(each["probability"])) for each in prediction["entities"]
+            ]
+    assert by_strategy[0] != by_strategy[1]
+    every = {"aggregation_strategy": "none", "ignore_labels": []}
+    tokens = answer(client_of(tagger).post("/", {"inputs": text, "parameters": every}))
+    assert [each["index"] for each in tokens] == [*range(1, len(tokens) + 1)]
+    assert "".join(each["word"] for each in tokens) == text.replace(" ", "")
     reader = stock(stock_models, tmp_path / "reader", "QuestionAnswering")
     given = {"question": "Where does Wolfgang live?", "context": text}
     found = answer(client_of(reader).post("/", {"inputs": given}))

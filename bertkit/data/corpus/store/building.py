@@ -147,9 +147,9 @@ def divide_sources(sources: Sequence[Source], form: DocumentForm, origin: dict[s
     size = min(max(sum(source.size or 0 for source in sources) // _UNITS, _LEAST_BYTES), _MOST_BYTES)
     settings = origin_key({**origin, "sources": origin["sources"] if is_whole else []})
     groups: list[list[Source]] = []
-    filled = size
+    filled = 0
     for source in (part for whole in sources for part in whole.ranges(form, size)):
-        if filled + (source.size or 0) > size:
+        if not groups or filled + (source.size or 0) > size:
             groups.append([])
             filled = 0
         groups[-1].append(source)
@@ -264,14 +264,14 @@ def _run(
     if 0 < len(missing) < len(units):
         say(f"continuing: {len(units) - len(missing)} of {len(units)} parts are finished")
     total = sum(unit.size for unit in units)
-    done = [unit.size for unit in units if unit.record(job.work, kind).is_file()]
+    done = total - sum(unit.size for unit in missing)
 
     def report(size: int) -> None:
         if progress is not None and total:
-            progress(min(sum(done) + size, total), total)
+            progress(min(done + size, total), total)
 
     for unit in run_units(work_on, job, missing, workers, report):
-        done.append(unit.size)
+        done += unit.size
         report(0)
 
 

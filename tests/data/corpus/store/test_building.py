@@ -68,6 +68,16 @@ def test_parts_have_the_text_of_one_store(corpus, files):
     assert not (corpus.folder / "store.building").exists()
 
 
+def test_an_empty_file_comes_first(corpus, files):
+    """It is in a unit with the files after it, or alone before a file that is not divided; alone it is no corpus."""
+    [empty] = corpus.write(empty="")
+    assert arrays(build(corpus, [empty, *files])) == arrays(corpus.build(files, BLANK))
+    whole = DocumentForm()
+    assert arrays(build(corpus, [empty, *files], "whole", form=whole)) == arrays(corpus.build(files, whole))
+    with pytest.raises(DataError, match="no text in any of the 1 sources"):
+        build(corpus, [empty], "none")
+
+
 def test_a_part_ends_with_a_document(corpus, files, monkeypatch):
     expected = arrays(corpus.build(files, BLANK))
     monkeypatch.setattr(parts, "PART_TOKENS", 100)
