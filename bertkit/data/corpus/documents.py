@@ -17,6 +17,7 @@ from bertkit.runtime.reading.text import iterating, split_lines
 
 BLANK_LINE = "blank-line"
 _LONGEST_PARAGRAPH = 1 << 20  # characters
+_EXPECTED = f"expected '{BLANK_LINE}' or a regular expression that matches a whole line"
 
 
 class Paragraph(NamedTuple):
@@ -59,16 +60,12 @@ class DocumentForm:
         if self.document_separator is None:
             return
         if not self.document_separator.strip():
-            raise RecipeError(
-                f"document_separator: {self.document_separator!r} is empty; "
-                f"expected '{BLANK_LINE}' or a regular expression that matches a whole line"
-            )
+            raise RecipeError(f"document_separator: {self.document_separator!r} is empty; {_EXPECTED}")
         try:
             re.compile(self.document_separator)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:  # the latter of huge counts and of deep groups
             raise RecipeError(
-                f"document_separator: {self.document_separator!r} is not a regular expression ({error}); "
-                f"expected '{BLANK_LINE}' or a regular expression that matches a whole line"
+                f"document_separator: {self.document_separator!r} is not a regular expression ({error}); {_EXPECTED}"
             ) from error
 
     def parts_documents(self, line: str) -> bool:

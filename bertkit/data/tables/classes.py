@@ -21,6 +21,7 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import quoted, raise_listed, shown
 
 _MOST_LISTED = 10  # classes in a line
+_LARGEST_EXACT = 2**53  # whole numbers beyond it share a float: long ids that differ in the last digit
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,300})(?:\.0*)?")  # not 007 and 1e5, which are names as they are
 
 
@@ -204,7 +205,7 @@ def class_sets(table: Table, column: str, names: Sequence[str], others: Collecti
     classes = Classes(names)
     values = [
         [label for label in value if not _is_label(label) or classes.find(str(label)) is not None]
-        if row in others
+        if row in others and isinstance(value, list)
         else value
         for row, value in enumerate(values_of(table, column))
     ]
@@ -252,7 +253,10 @@ def appearance(name: str) -> str:
     """Returns the same text for names that look alike."""
     visible = "".join(each for each in unicodedata.normalize("NFKC", name) if not is_invisible(each))
     text = unicodedata.normalize("NFKC", " ".join(visible.casefold().split()))
-    return repr(to_number(text)) if is_number(text) else text
+    if not is_number(text):
+        return text
+    number, whole = to_number(text), _whole(text)
+    return repr(number) if whole is None or abs(whole) <= _LARGEST_EXACT else str(whole)
 
 
 def likeness(name: str) -> str:

@@ -22,7 +22,7 @@ from bertkit.data.tables.typed_rows import JSON
 from bertkit.runtime.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
-from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind
+from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind, is_hidden
 from bertkit.runtime.reading.text import decode_text, read_blocks
 
 _NEVER_LINES = (".html", ".htm", ".eml")
@@ -132,9 +132,7 @@ def _find_files(folder: Path) -> list[Path]:
     found = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and path != folder / _METADATA
-        and not any(part.startswith(".") or part == "__MACOSX" for part in path.relative_to(folder).parts)
+        if path.is_file() and path != folder / _METADATA and not any(map(is_hidden, path.relative_to(folder).parts))
     ]
     files = [path for path in found if path.suffix.lower() in FORMS]
     tables = [_PART.sub("-*", str(path)) for path in found if file_kind(path.name, _TABLES) is not None]

@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 
 from bertkit.runtime.errors import DataError, shortened
 from bertkit.runtime.progress import say
@@ -16,6 +17,7 @@ _NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, s
     rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„…ˆ˜‰‹›•™–](?=[{_LOWER}])|[¤†‡ˆ˜])"
 )
 _ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöõøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_BEGUN = re.compile(rb"(?:\r|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")  # CRLF and characters may go on in the next block
 _SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
 _SHOWN = 60  # characters of the example in the message
 
@@ -25,7 +27,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
 
     UTF-8 passes unchanged, and so do its faults. Text whose first bytes that are not ASCII are not UTF-8 is read as
     Windows-1252 (cp1252) from there on, if charset-normalizer finds it plausible; text with a mark of UTF-16, or with
-    its NUL bytes, as UTF-16. At most one block is held in memory.
+    its NUL bytes, as UTF-16. At most one block and the incomplete line before it are held in memory.
 
     Args:
         blocks: the bytes of a text file, decompressed.
@@ -36,28 +38,26 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         DataError: the text has another encoding; the message names its first line that is not UTF-8.
     """
     on_other = on_other or say
-    checked = codecs.getincrementaldecoder("utf-8")()
-    is_first = is_ascii = True
+    is_ascii = True
     line = 1
-    with iterating(blocks) as remaining:
+    with iterating(blocks) as given:
+        first = next(given, b"")
+        if encoding := _find_wide_encoding(first):
+            on_other(_note(name, encoding[:6].upper().replace("_", "-"), first[:_SAMPLE].decode(encoding, "ignore")))
+            yield from _recode(chain([first], given), encoding)
+            return
+        remaining = _end_with_whole_characters(chain([first], given))
         for block in remaining:
-            if is_first and (encoding := _find_wide_encoding(block)):
-                on_other(
-                    _note(name, encoding[:6].upper().replace("_", "-"), block[:_SAMPLE].decode(encoding, "ignore"))
-                )
-                yield from _recode(block, remaining, encoding)
-                return
-            is_first = False
             if not (is_ascii and block.isascii()):
                 try:
-                    checked.decode(block)
+                    block.decode()
                 except UnicodeDecodeError as error:
                     at = f"{name}, line {line + line_endings(block[: error.start])}"
                     begin = block.rfind(b"\n", 0, error.start) + 1
                     if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
                         example = block[begin:].partition(b"\n")[0]
                         on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
-                        yield from _recode(block, remaining, "cp1252")
+                        yield from _recode(chain([block], remaining), "cp1252")
                         return
                     yield block  # UTF-8 with a fault, which its reader reports
                     break
@@ -67,11 +67,29 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         yield from remaining
 
 
-def _recode(block: bytes, others: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _end_with_whole_characters(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the bytes in blocks that end with a whole character of UTF-8, and not within a CRLF; the last one ends as
+    the text does.
+
+    A block that may not do so ends before its last line, which then is judged as a whole.
+    """
+    begun = b""
+    for block in blocks:
+        joined = begun + block
+        end = len(joined)
+        if found := _BEGUN.search(joined, max(0, end - 3)):
+            end = joined.rfind(b"\n") + 1 or found.start()
+        if end:
+            yield joined[:end]
+        begun = joined[end:]
+    if begun:
+        yield begun
+
+
+def _recode(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    yield decoder.decode(block).encode("utf-8", "replace")
-    for each in others:
-        yield decoder.decode(each).encode("utf-8", "replace")
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "replace")
     yield decoder.decode(b"", True).encode("utf-8", "replace")
 
 

@@ -137,7 +137,7 @@ def class_sections(
             order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
             places = [divmod(int(place), len(names)) for place in order if wrong.flat[place] >= least]
             pairs = [(names[t], names[p], int(wrong[t, p]), float(wrong[t, p] / counts[t].sum())) for t, p in places]
-            headings = ("true", "predicted", "examples", "share of the true class")
+            headings = ("true", "predicted", f"{unit}s", f"share of the true {what[0]}")
             parts.append(DataTable("Most frequent confusions", headings, pairs))
     few = " ".join(few_of_each(true.sum(axis=0), what, unit))
     in_groups = bool(few) and len(names) > MOST_CLASSES_DRAWN
@@ -156,11 +156,10 @@ def class_sections(
     is_right = probabilities.argmax(axis=-1) == labels if is_single else true.ravel() == 1
     of = f"{unit}s" if is_single else "labels"
     reliability = reliability_chart(sides[0][0], is_right, sides[0][1], CALIBRATION_BINS, of, *sides[1:])
+    curves = [] if in_groups else _draw_curves(true, probabilities, names, is_single, what[1])
     return [
         Section(upper_first(what[1]), [part for part in parts if isinstance(part, Chart) or part.rows]),
-        Section(
-            "Probabilities", [*([] if in_groups else _draw_curves(true, probabilities, names, is_single)), reliability]
-        ),
+        Section("Probabilities", [*curves, reliability]),
     ]
 
 
@@ -170,7 +169,10 @@ def _score_classes(
     """Returns a row of scores of each class."""
     from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
-    precision, recall, f1, support = precision_recall_fscore_support(true, own, average=None, zero_division=0)
+    # A single column is to scikit-learn the two classes 0 and 1, of which the second is the label.
+    of = [1] if len(names) == 1 else None
+    scores = precision_recall_fscore_support(true, own, labels=of, average=None, zero_division=0)
+    precision, recall, f1, support = scores
     return [
         (
             name,
@@ -221,7 +223,9 @@ def _group_by_found(
     return [by_group, DataTable(f"{upper_first(what[1])} with most errors", tuple(columns), rows, of_all)]
 
 
-def _draw_curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], is_single: bool) -> list[Chart]:
+def _draw_curves(
+    true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], is_single: bool, plural: str
+) -> list[Chart]:
     """Returns the precision-recall and ROC curves: of the second of two exclusive classes, else of each class.
 
     Of many classes those are drawn that have the most examples.
@@ -234,7 +238,7 @@ def _draw_curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[st
     drawn = sorted(sorted(known, key=lambda c: -true[:, c].sum())[:_MOST_CURVES])
     if not drawn:
         return []
-    note = f"The {len(drawn)} most frequent of {len(known)} classes." if len(drawn) < len(known) else ""
+    note = f"The {len(drawn)} most frequent of {len(known)} {plural}." if len(drawn) < len(known) else ""
 
     def curves(name: str, title: str, labels: tuple[str, str], score: str, display: Any, value: Any) -> Chart:
         values = {c: float(value(true[:, c], probabilities[:, c])) for c in drawn}

@@ -16,7 +16,7 @@ XLSX = ".xlsx"
 COMPRESSIONS = (".gz", ".zst")
 FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
 
-_SHEET = f"{XLSX}#"  # the name of a sheet follows
+_SHEET = re.compile(re.escape(f"{XLSX}#"), re.IGNORECASE | re.ASCII)  # the name of a sheet follows
 
 # Protocols may be chained, as in simplecache::s3://bucket/store; without :// the name is that of a file. A protocol of
 # one letter is a drive of Windows.
@@ -58,20 +58,19 @@ def workbook_and_sheet(path: str | Path) -> tuple[str, str | None]:
     (('s3://mail/2024.xlsx', 'May'), ('a#b.csv', None))
     """
     whole = str(path)
-    at = whole.lower().find(_SHEET)
-    if at < 0 or (not is_url(whole) and os.path.exists(whole)):
+    found = _SHEET.search(whole)
+    if found is None or (not is_url(whole) and os.path.exists(whole)):
         return whole, None
-    end = at + len(XLSX)
-    return whole[:end], whole[end + 1 :]
+    return whole[: found.end() - 1], whole[found.end() :]
 
 
 def find_files(pattern: str, faults: list[str]) -> list[Path]:
     """Returns the files that a path or pattern names, in a fixed order, each once; adds errors to ``faults``.
 
     A file stands for itself. A folder stands for all files below it in a supported format, sorted by name; names that
-    start with a dot, ``__MACOSX`` and files in other formats are skipped. A pattern (``*``, ``?``, ``[abc]``, and
-    ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A leading ``~``
-    is the home folder.
+    are hidden (`is_hidden`), links to folders and files in other formats are skipped. A pattern (``*``, ``?``,
+    ``[abc]``, and ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A
+    leading ``~`` is the home folder.
     """
     path = Path(os.path.expanduser(pattern))
     if path.exists() or not glob.has_magic(str(path)):
@@ -87,12 +86,13 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
 def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
     if path.is_dir():
         files = []
-        for parent, folders, names in os.walk(path):
-            # Archives made on macOS contain a binary "._name.txt" file for every file.
-            folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
-            files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
+        unreadable: list[OSError] = []  # folders, which os.walk would leave out without a word
+        for parent, folders, names in os.walk(path, onerror=unreadable.append):
+            folders[:] = [name for name in folders if not is_hidden(name)]
+            files += [Path(parent, name) for name in names if file_kind(name) is not None and not is_hidden(name)]
         files.sort(key=lambda file: file.relative_to(path).parts)
-        if not files:
+        faults += [f"{error.filename}: cannot be read: {error.strerror}" for error in unreadable]
+        if not files and not unreadable:
             faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
         return files
     if not path.exists():
@@ -114,6 +114,16 @@ def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
 
 
 # ---- names below a folder --------------------------------------------------------------------------------------------
+
+
+def is_hidden(name: str) -> bool:
+    """Returns whether a folder that is read leaves out a file or folder of this name: with a dot first, or
+    ``__MACOSX``. Archives made on macOS have a binary ``._name.txt`` for every file.
+
+    >>> [is_hidden(name) for name in ("._a.txt", ".git", "__MACOSX", "a.txt")]
+    [True, True, True, False]
+    """
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def is_below(name: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.table import Table, usual_column
 
 TOKENS = ("tokens", "words", "token", "word")
@@ -30,8 +31,8 @@ def sentence_column(names: Iterable[str]) -> str | None:
 def sentences_of_words(table: Table) -> Table | None:
     """Returns a table of one word per row as one of sentences, with lists of words; None for other tables.
 
-    A sentence is words that follow each other with one value in the column of sentences, or with none after the first
-    word. Its place is that of its first word.
+    A sentence is words that follow each other with one value in the column of sentences, or with none (`is_missing`)
+    after the first word. Its place is that of its first word.
 
     >>> words = {"Sentence #": ["Sentence: 1", "", "Sentence: 2"], "Word": ["in", "Oslo", "Hi"]}
     >>> sentences_of_words(Table(words, "x.csv", "")).columns
@@ -43,7 +44,7 @@ def sentences_of_words(table: Table) -> Table | None:
     starts: list[int] = []
     last = None
     for row, sentence in enumerate(table.columns[column]):
-        if not starts or (sentence not in ("", None) and sentence != last):
+        if not starts or (not is_missing(sentence) and sentence != last):
             starts.append(row)
             last = sentence
     columns: dict[str, list[Any]] = {

@@ -149,7 +149,7 @@ class TestFileParagraphs:
         assert all(paragraph.text for paragraph in found)
         assert not found or found[0].starts_document
 
-    @pytest.mark.parametrize("separator", ["(", "*", " "])
+    @pytest.mark.parametrize("separator", ["(", "*", " ", f"-{{{10**30}}}", "(" * 5_000])
     def test_bad_separator(self, separator):
         with pytest.raises(RecipeError, match=r"document_separator: .* expected 'blank-line' or a regular expression"):
             DocumentForm(document_separator=separator)

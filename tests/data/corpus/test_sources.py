@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -176,6 +177,22 @@ class TestFindSources:
             written(tmp_path, name)
         expected = ["a/B.TXT", "a/z.txt.gz", "a.jsonl", "b.txt", "c/d/e.parquet"]
         assert self.names(tmp_path, tmp_path) == expected
+
+    def test_a_folder_that_cannot_be_read_is_a_fault(self, tmp_path, monkeypatch):
+        """Else a corpus would lack its files without a word."""
+        written(tmp_path, "a.txt")
+        closed = written(tmp_path, "closed/b.txt").parent
+        scandir = os.scandir
+
+        def deny(path):
+            if Path(path) == closed:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", deny)
+        with pytest.raises(DataError) as caught:
+            find_sources([tmp_path])
+        assert str(caught.value) == f"{closed}: cannot be read: Permission denied"
 
     def test_patterns(self, tmp_path):
         for name in ("a.txt", "b.txt", "b.jsonl", "sub/c.txt", "sub/.d.txt", "__MACOSX/e.txt"):

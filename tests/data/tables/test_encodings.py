@@ -52,6 +52,21 @@ def test_a_character_cut_by_a_block_is_no_fault(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("text", ["name\nMarie\nRené", "name\r\nMarie\r\nRené\r\nJosé et André\r\n"])
+def test_windows_letters_at_the_end_of_a_block_or_of_the_text_are_read(capsys, text):
+    """There they may be the begin of a character of UTF-8."""
+    data = text.encode("cp1252")
+    for block in (data.index(b"\xe9") + 1, 1 << 20):
+        assert converted(data, block) == text
+        assert capsys.readouterr().err == "x.csv: not UTF-8; read as Windows-1252 (cp1252): René\n"
+
+
+def test_lines_are_counted_if_a_block_ends_within_a_line_ending():
+    blocks = [b"a\r", b"\nb\r", "\nza mało, proszę zapłacić\r\n".encode("cp1250")]
+    with pytest.raises(DataError, match=r"^x\.csv, line 3: not UTF-8"):
+        list(as_utf8(blocks, "x.csv"))
+
+
 OTHERS = {
     "Je suis très déçu par l’appareil": ("mac_roman", "cp850"),
     "viel zu teuer für März": ("mac_roman", "cp850"),

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.annotated import keep_accepted, split_labels, unwrap_labels
-from bertkit.data.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
+from bertkit.data.tables.classes import (
+    class_ids,
+    class_names,
+    class_sets,
+    is_missing,
+    look_alikes,
+    other_spellings,
+    rows_of_other_classes,
+)
 from bertkit.data.tables.labels import (
     decide,
     faults_of_kinds,
@@ -151,6 +159,22 @@ def test_labels_that_look_alike_are_named_with_escapes(values, named):
 def test_numbers_of_one_value_are_named():
     line = decide(table(["3.1", "3.10", "3.2"]), "label", "single_label").line
     assert "warning: '3.1' 1 and '3.10' 1 are the same number, and each is a class of its own" in line
+
+
+def test_long_ids_that_differ_are_not_the_same_number():
+    """Their floats are equal."""
+    ids = ["9007199254740993", "9007199254740992", "9007199254740993.0"]
+    assert look_alikes(ids) == [[ids[0], ids[2]]]
+
+
+@pytest.mark.parametrize("label", ["ab", 3])
+def test_a_label_outside_of_a_list_is_refused_though_it_is_of_no_class(label):
+    rows = table([["a"], label])
+    others = rows_of_other_classes(rows, "label", ["a", "b"])
+    assert message(class_sets, rows, "label", ["a", "b"], others) == [
+        f"x.csv, line 3: expected a list of labels, got {label!r}; if a field contains several, give the separator "
+        "with --label-separator"
+    ]
 
 
 def test_given_names_are_counted_in_their_order():

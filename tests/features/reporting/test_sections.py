@@ -69,6 +69,21 @@ def test_a_few_classes_of_few_examples_keep_their_scores():
     assert table.note.startswith("Most classes have 1 to 2 examples here")
 
 
+def test_one_label_has_its_own_scores():
+    """Not those of its absence, which scikit-learn lists first."""
+    true, own = np.array([[1], [0], [0], [0]]), np.array([[1], [1], [0], [0]])
+    [row] = parts(class_sections(own, own * 0.9, true, ["a"], None, ("label", "labels")))["Scores of each label"].rows
+    assert row == ("a", 0.5, 1.0, pytest.approx(2 / 3), pytest.approx(0.5), 1, 2)
+
+
+def test_sections_of_tags_count_words():
+    true, own = np.arange(9), np.roll(np.arange(9), 1)
+    names = [f"t{number}" for number in range(9)]
+    found = parts(class_sections(own, np.eye(9)[own], true, names, None, ("tag", "tags"), "word"))
+    assert found["Most frequent confusions"].columns == ("true", "predicted", "words", "share of the true tag")
+    assert found["ROC"].note == "The 8 most frequent of 9 tags."
+
+
 def test_mistakes_of_entities_mark_both_sides():
     sure = [np.full(len(row), 0.9 - number / 10) for number, row in enumerate(WORDS)]
     found = span_mistakes(WORDS, TRUE, OWN, sure, strict=False)

@@ -10,7 +10,7 @@ import pytest
 from bertkit.inference.networks import ENSEMBLE_FILE, members_of
 from bertkit.model.checkpoint.load import load_config, load_model
 from bertkit.runtime.errors import BertkitError, DataError
-from bertkit.runtime.reading.paths import filesystem, is_url
+from bertkit.runtime.reading.paths import filesystem, is_url, workbook_and_sheet
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery import MANIFEST, find_fault
 
@@ -73,6 +73,10 @@ def test_urls_have_the_file_system_of_their_protocol():
     assert (files.protocol, place) == ("memory", "/bucket/store")
     with pytest.raises(DataError, match=r"--input qq://a: Protocol not known: qq; install the package"):
         filesystem("qq://a", "--input qq://a")
+
+
+def test_a_sheet_is_found_after_letters_that_lower_case_makes_longer():
+    assert workbook_and_sheet("İzmir.XLSX#May") == ("İzmir.XLSX", "May")
 
 
 def test_existing_files_are_no_urls(tmp_path, monkeypatch):

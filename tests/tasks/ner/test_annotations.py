@@ -16,6 +16,7 @@ from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
 from bertkit.tasks.folds import load_splits
+from bertkit.tasks.ner.brat import read_brat
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 
@@ -127,6 +128,15 @@ def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
     refused = message(task(train_file=str(tmp_path)), tmp_path.parent)
     assert refused.startswith(f"{tmp_path.name}/a.txt: a span is {{")
     assert "'start': '0 2;3 5'" in refused
+
+
+def test_hidden_files_in_a_folder_of_brat_are_left_out(tmp_path):
+    """Archives made on macOS have a binary file for every file, with a dot before its name."""
+    (tmp_path / "__MACOSX").mkdir()
+    for name in ("a", "._a", "__MACOSX/a"):
+        (tmp_path / f"{name}.txt").write_bytes(b"Ann" if name == "a" else b"\0\5\x16\7")
+        (tmp_path / f"{name}.ann").write_bytes(b"T1\tPER 0 3\tAnn" if name == "a" else b"\0\5\x16\7")
+    assert read_brat(tmp_path).columns["file"] == ["a.txt"]
 
 
 def test_a_line_of_brat_ends_at_a_line_break_alone(task, tmp_path):

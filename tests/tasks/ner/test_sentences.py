@@ -24,6 +24,7 @@ from bertkit.tasks.ner.sentences import (
     token_column,
     write_conll,
 )
+from bertkit.tasks.ner.word_rows import sentences_of_words
 
 
 @pytest.fixture
@@ -332,6 +333,14 @@ def test_a_word_per_row(tmp_path, name, names, rows):
     assert read_tags(table, tags, words) == [["O", "B-LOC", "I-LOC"], ["O"]]
     assert table.place(1) == f"{tmp_path / name}, line 5"
     assert token_column(table, tokens) == tokens
+
+
+@pytest.mark.parametrize("missing", ["", " ", None, float("nan")])
+def test_words_without_a_number_stay_in_their_sentence(missing):
+    words = {"sentence": ["1", missing, missing, "2"], "word": ["in", "New", "York", "Hi"]}
+    found = sentences_of_words(Table(words, "x.parquet", ""))
+    assert found is not None
+    assert found.columns["word"] == [["in", "New", "York"], ["Hi"]]
 
 
 def test_words_of_objects_are_sentences_too(tmp_path):
