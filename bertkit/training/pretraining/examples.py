@@ -57,6 +57,11 @@ class RunExamples:
     train: PhasedExamples
     evaluation: list[PretrainingExamples]
 
+    @property
+    def steps(self) -> int:
+        """Steps of all phases."""
+        return sum(phase.steps for phase in self.phases)
+
 
 class HeldOut(Dataset[Any], TrainerCallback):
     """Data set of the held-out examples of the phase in which a training is; as a callback it follows its steps.

@@ -274,10 +274,9 @@ def _text(
 
 def _fitted(recipe: Recipe, examples: RunExamples, config: PreTrainedConfig) -> dict[str, Any]:
     """Returns the Trainer arguments that depend on the data."""
-    number = sum(phase.steps for phase in examples.phases)
-    steps: dict[str, Any] = {"max_steps": number}
+    steps: dict[str, Any] = {"max_steps": examples.steps}
     if (schedule := recipe.train.get("lr_scheduler_kwargs")) is not None:
-        steps["lr_scheduler_kwargs"] = schedule_in_steps(schedule, number)
+        steps["lr_scheduler_kwargs"] = schedule_in_steps(schedule, examples.steps)
     if not examples.evaluation:
         return {**steps, "eval_strategy": "no"}
     predictions = max(each.data.predictions_per_seq for each in examples.evaluation)
