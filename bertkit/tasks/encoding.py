@@ -21,6 +21,7 @@ from datasets import Dataset, load_from_disk
 from datasets.fingerprint import get_temporary_cache_files_directory
 from transformers import PreTrainedTokenizerBase
 
+from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.files import new_folder
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.launch import SCRATCH_FOLDER
@@ -58,13 +59,21 @@ def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase
         examples: columns of training examples, of which a thousand are enough.
         tokenizer: of the encoder.
         longest: tokens of an input that the encoder reads, at most.
+
+    Raises:
+        RecipeError: another setting, such as ``data.stride``, does not go with this length.
     """
     if task.data.max_seq_length:
         return task.data.max_seq_length
     limit, measured = min(_LONGEST, longest), task.with_settings()
-    measured.data = dataclasses.replace(task.data, max_seq_length=limit)
-    needed = max(measured.encode(examples, tokenizer)["length"])
-    return min(limit, max(_USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
+    try:
+        measured.data = dataclasses.replace(task.data, max_seq_length=limit)
+        needed = max(measured.encode(examples, tokenizer)["length"])
+        length = min(limit, max(_USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
+        dataclasses.replace(task.data, max_seq_length=length)
+    except ValueError as error:
+        raise RecipeError(f"data.{error}; or give --max-seq-length") from error
+    return length
 
 
 def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:

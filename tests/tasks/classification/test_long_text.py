@@ -90,6 +90,13 @@ def test_the_length_of_inputs_is_given_or_that_of_the_longest_text(words, given,
     assert open_to_data.data.max_seq_length == given
 
 
+@pytest.mark.parametrize("stride", [150, 600])
+def test_an_overlap_that_does_not_go_with_the_length_is_refused(stride):
+    texts = {"text": [text(100)], "labels": [0]}
+    with pytest.raises(RecipeError, match=rf"data\.stride: windows of .* cannot share {stride}.*give --max-seq-length"):
+        fit_length(task(max_seq_length=0, stride=stride), texts, TOKENIZER, 512)
+
+
 def test_both_texts_of_a_pair_count():
     pair = {"text": [text(100)], "other": [text(60)], "labels": [0]}
     assert fit_length(task("text", "other", max_seq_length=0, long_text="cut"), pair, TOKENIZER, 512) == 192
