@@ -33,7 +33,7 @@ from bertkit.tasks.splits import Columns, Split, Truncation
 
 _ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
-_USUAL_LENGTH, _LONGEST, _STEP = 128, 512, 64  # tokens
+USUAL_LENGTH, _LONGEST, _STEP = 128, 512, 64  # tokens
 
 _shared: ContextVar[Path | None] = ContextVar("shared", default=None)
 
@@ -69,7 +69,7 @@ def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase
     try:
         measured.data = dataclasses.replace(task.data, max_seq_length=limit)
         needed = max(measured.encode(examples, tokenizer)["length"])
-        length = min(limit, max(_USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
+        length = min(limit, max(USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
         dataclasses.replace(task.data, max_seq_length=length)
     except ValueError as error:
         raise RecipeError(f"data.{error}; or give --max-seq-length") from error

@@ -1,4 +1,4 @@
-"""Fine-tuning of all weights of a pre-trained BERT with a new head (BERT §4, §A.3)."""
+"""Fine-tuning of a pre-trained BERT with a new head: of all weights, or those that a recipe names (BERT §4, §A.3)."""
 
 from __future__ import annotations
 
@@ -182,13 +182,14 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         results, facts = save_and_score(setup, trainer, metrics, checkpoint)
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
-    task = fit_decisions(run.task, results["eval"], trainer, directory)  # the saved model has them too
+    task = fit_decisions(run.task, results["eval"], trainer, directory)  # written into the saved model too
     if folds is not None:
         outcome = folds.outcome(task)
         folds.write(outcome)
     else:
         outcome = split_outcome(task, trainer, run.splits["validation"], features["validation"], run.splits["train"])
     warn_of_collapse(outcome)
+    # Test sets, and further validation sets, whose scores are beside those of the first one.
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
     results |= {**others, "eval": results["eval"] | others.get("eval", {})}
     numbers = all_results(results)
@@ -210,13 +211,15 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
 def _before_first_step(
     run: FineTuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, has_checkpoint: bool
 ) -> Rivals | None:
-    """Trains the models of folds, and does what the recipe asks for before the first step of the run's own model.
+    """Does what precedes the first step of the run's own model, in this order.
 
-    A run that continues from a checkpoint has the weights that this gives. The models of folds that are done have left
-    files.
+    Rivals, linear models of the same rows to compare with, are fitted. Pairs learn what their texts tell apart. From
+    these weights, a model of each fold learns the rows of the others, and scores its own; if none gained by training,
+    the steps of the run are limited to none. The warm start draws rows of a class together, and begins the head as a
+    linear probe. A run that continues from a checkpoint has these weights; models of folds that are done left files.
 
     Returns:
-        The cheap models of the same rows; None where there are none.
+        The rivals; None where there are none.
     """
     rivals, task, rows = None, run.task, run.splits["train"]
     is_warm = run.recipe.is_warm and not has_checkpoint

@@ -23,7 +23,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import Placement
 from bertkit.runtime.progress import say
 from bertkit.tasks.base import Task, with_optional_labels
-from bertkit.tasks.encoding import fit_length
+from bertkit.tasks.encoding import USUAL_LENGTH, fit_length
 from bertkit.tasks.folds import load_splits, number_of_folds
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_labelled
@@ -77,9 +77,9 @@ class FineTuning:
     Attributes:
         setup: where it is computed.
         recipe: the recipe.
-        task: the task, with what it has learnt from the data.
+        task: the task, with what it has learnt from the data; thresholds and temperatures are fitted after training.
         splits: by name; without ``validation`` if models of folds score the rows.
-        start: tokenizer, configuration and weights that every model of the run starts from.
+        start: tokenizer, configuration and place of the weights that every model of the run starts from.
         arguments: of the training of the run's own model.
         arguments_of_folds: of the models of folds that score the training rows; None if there is a validation set.
         teacher: the teacher of the recipe, checked against the data and the student; None without one.
@@ -261,13 +261,13 @@ def _fit_to_data(
     some = ColumnsOf(rows.select(range(0, len(rows), math.ceil(len(rows) / _MEASURED))))
     length = fit_length(task, some, start.tokenizer, longest_input(start.config))
     data = replace(recipe.data, max_seq_length=length, folds=folds or recipe.data.folds)
-    if length > max(recipe.data.max_seq_length, 128):
+    if not recipe.data.max_seq_length and length > USUAL_LENGTH:
         say(f"chosen: inputs of up to {length} tokens, as texts are long; a smaller --max-seq-length takes less time")
     recipe, task = replace(recipe, data=data), task.with_settings()
     task.data = data
     if recipe.train.get(FITS_DATA):
         kinds: dict[str, Any] = {}
-        if not recipe.has_teacher:  # whose outputs tell a random head more than a line
+        if not recipe.has_teacher:  # its outputs teach a new head enough: no warm start is chosen
             is_labelled_once = has_exclusive_classes(task) and "labels" in rows.column_names
             kinds["classes"] = list(Counter(rows["labels"][:]).values()) if is_labelled_once else []
             kinds["has_several_labels"] = problem_of(task) == "multi_label_classification"

@@ -36,7 +36,7 @@ class RunSetup:
     Attributes:
         directory: the run directory.
         placement: devices, processes and batches.
-        listeners: what features do around the run.
+        listeners: what features do around the run: report, card, push, trackers.
         folder_of_trainer: folder for the files of the Trainer.
         started: time of the start in seconds since 1970.
     """
@@ -170,7 +170,7 @@ def begin(
 @contextmanager
 def computing(setup: RunSetup, trainer: BertkitTrainer) -> Iterator[None]:
     """Context of the steps of a run, and of what precedes them: no bars of libraries, faults of the disk in one line,
-    and products in float32 as the arguments say.
+    and products in float32 as the arguments say; evaluations set their own.
 
     A signal ends what precedes the steps at once; `train` saves a checkpoint first.
     """
@@ -186,6 +186,7 @@ def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
         Metrics of transformers' Trainer.
 
     Raises:
+        SystemExit: a signal came; the checkpoint is saved, and a line says how to continue.
         RecipeError: the metric that the recipe compares checkpoints by is no score of this task.
         TrainingError: weights are not finite.
     """
