@@ -29,7 +29,7 @@ from bertkit.runtime.placement.processes import failing_together, first_on_machi
 from bertkit.runtime.progress import without_library_bars
 from bertkit.runtime.version import __version__
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Columns, Split, Truncation
+from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation
 
 _ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
@@ -48,8 +48,8 @@ def sharing_encodings(folder: Path) -> Iterator[None]:
         _shared.reset(token)
 
 
-def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase, longest: int) -> int:
-    """Returns ``data.max_seq_length``; if it is 0, the number of tokens that texts need.
+def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase, longest: int) -> FineTuningData:
+    """Returns the data settings of a task; if ``max_seq_length`` is 0, with the number of tokens that texts need.
 
     That is 128, or the length of the longest input, rounded up to a multiple of 64, but at most 512.
     `benchmarks/few_rows.py` has a table of longer texts.
@@ -64,16 +64,15 @@ def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase
         RecipeError: another setting, such as ``data.stride``, does not go with this length.
     """
     if task.data.max_seq_length:
-        return task.data.max_seq_length
+        return task.data
     limit, measured = min(_LONGEST, longest), task.with_settings()
     try:
         measured.data = dataclasses.replace(task.data, max_seq_length=limit)
         needed = max(measured.encode(examples, tokenizer)["length"])
         length = min(limit, max(USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
-        dataclasses.replace(task.data, max_seq_length=length)
+        return dataclasses.replace(task.data, max_seq_length=length)
     except ValueError as error:
         raise RecipeError(f"data.{error}; or give --max-seq-length") from error
-    return length
 
 
 def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:

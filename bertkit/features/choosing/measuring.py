@@ -106,8 +106,8 @@ def _score_vectors(encoder: Embedder, name: str, labelled: Labelled) -> tuple[st
     guessing gives."""
     kind, examples, folds = labelled.task, labelled.examples, labelled.folds
     longest, cut = longest_input(encoder.model.config), kind.task.with_settings()
-    length = min(longest, fit_length(kind.task, examples, encoder.tokenizer, longest))
-    cut.data = replace(kind.task.data, max_seq_length=length)
+    fitted = fit_length(kind.task, examples, encoder.tokenizer, longest)
+    cut.data = replace(fitted, max_seq_length=min(longest, fitted.max_seq_length))
     task = per_example(cut)
     features = task.encode(examples, encoder.tokenizer)
     with Bar(f"{name}: vectors", "inputs") as progress:

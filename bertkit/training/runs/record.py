@@ -64,10 +64,8 @@ class Run(Summarized):
         of_checkpoints = sum(map(_size_of, folders))
         if of_checkpoints < _LARGE:
             return None
-        size, part = (
-            readable_size(_size_of(self.output_dir)),
-            f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}",
-        )
+        size = readable_size(_size_of(self.output_dir))
+        part = f"{readable_size(of_checkpoints)} of it in {counted(len(folders), 'checkpoint')}"
         free = f"rm -r {shlex.quote(str(self.output_dir))}/checkpoint-*"
         return f"disk: {size}, {part} that only --resume needs; to free them:\n  {free}"
 

@@ -259,9 +259,10 @@ def _fit_to_data(
         check_warm_start(recipe, task)
     rows = splits["train"].examples
     some = ColumnsOf(rows.select(range(0, len(rows), math.ceil(len(rows) / _MEASURED))))
-    length = fit_length(task, some, start.tokenizer, longest_input(start.config))
-    data = replace(recipe.data, max_seq_length=length, folds=folds or recipe.data.folds)
-    if not recipe.data.max_seq_length and length > USUAL_LENGTH:
+    fitted = fit_length(task, some, start.tokenizer, longest_input(start.config))
+    data = replace(fitted, folds=folds or fitted.folds)
+    if not recipe.data.max_seq_length and data.max_seq_length > USUAL_LENGTH:
+        length = data.max_seq_length
         say(f"chosen: inputs of up to {length} tokens, as texts are long; a smaller --max-seq-length takes less time")
     recipe, task = replace(recipe, data=data), task.with_settings()
     task.data = data
