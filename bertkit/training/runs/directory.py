@@ -130,7 +130,7 @@ class RunDirectory:
 
     def write_first_files(
         self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], command: str
-    ) -> Path | None:
+    ) -> None:
         """Writes ``recipe.yaml``, ``run.json``, what listeners add, and the tokenizer; a collective call.
 
         Args:
@@ -138,13 +138,10 @@ class RunDirectory:
             tokenizer: of the model.
             listeners: add to the first files.
             command: repeats the run.
-
-        Returns:
-            The checkpoint to resume from; None if there is none.
         """
         first_line = heading(record.recipe, self.check_recipe(record.recipe), command)
 
-        def write() -> str | None:
+        def write() -> None:
             with disk_faults(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
             clean_run_folder(self.path)
@@ -155,15 +152,19 @@ class RunDirectory:
                 each.on_first_files()
             with into_folder(self.path) as folder:
                 save_tokenizer(tokenizer, folder)
-            found = last_checkpoint(self.path) if self.is_resumed else None
-            return str(found) if found else None
 
-        checkpoint = from_main_process(write)
-        if self.is_resumed:
-            folds = folds_done(self.path)
-            start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
-            say(f"resuming from {checkpoint}" if checkpoint else f"resuming: {start}")
-        return None if checkpoint is None else Path(checkpoint)
+        from_main_process(write)
+
+    def checkpoint(self) -> Path | None:
+        """Returns the last checkpoint of a resumed run, and prints where it continues; None if there is none, and for a
+        new run. A collective call."""
+        if not self.is_resumed:
+            return None
+        found = from_main_process(lambda: last_checkpoint(self.path))
+        folds = folds_done(self.path)
+        start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
+        say(f"resuming from {found}" if found else f"resuming: {start}")
+        return found
 
     @contextmanager
     def files(self, needed: int | None = None) -> Iterator[Path]:

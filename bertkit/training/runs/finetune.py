@@ -171,7 +171,11 @@ def _encode(run: ResolvedFinetuning) -> tuple[dict[str, Any], dict[str, Any], di
 
 
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
-    """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
+    """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`.
+
+    A resumed run that ended before its first step repeats what precedes it, without the folds that were done; one that
+    ended during its steps continues from its last checkpoint, and one that ended after them is scored.
+    """
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
     command_to_repeat = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"
@@ -181,7 +185,7 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
             rivals = _before_first_step(run, folds, trainer, has_checkpoint=checkpoint is not None)
             metrics = train(trainer, checkpoint)
         results, facts = save_and_score(setup, trainer, metrics, checkpoint)
-    # The model is saved; a signal from here on ends the run at once, and `--resume` scores it again.
+    # The model is saved: a signal from here on ends the run at once.
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
     task = fit_decisions(run.task, results["eval"], trainer, directory)  # written into the saved model too
@@ -193,7 +197,8 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     warn_of_collapse(outcome)
     # Test sets are predicted, and further validation sets scored; their scores are beside those of the first one.
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
-    results |= {**others, "eval": results["eval"] | others.get("eval", {})}
+    for file, scores in others.items():
+        results[file] = results.get(file, {}) | scores
     numbers = all_results(results)
     verdict = verdict_on_run(outcome, trainer.state.log_history, numbers, run.recipe)
     if rivals is not None:
@@ -216,11 +221,11 @@ def _before_first_step(
     """Does what precedes the first step of the run's own model, in this order.
 
     1. Rivals are fitted: linear models of the same rows, to compare the finished run with.
-    2. The encoder learns from pairs of texts without their labels.
+    2. If the recipe asks for it, the encoder learns from pairs of texts without their labels.
     3. From these weights, a model of each fold is started warm and trained on the rows of the other folds, and predicts
-       those of its own. If these predictions are better before the training than after it, the run's own model is not
-       trained either. What each model predicts is a file, which a resumed run reads.
-    4. The run's own model is started warm: rows of a class are drawn together, and the head begins as a linear probe.
+       those of its own, which a resumed run finds in a file. If these predictions are better before the training than
+       after it, the run's own model is not trained either: its training is one step that changes no weight.
+    4. If the recipe asks for a warm start, rows of a class are drawn together, and the head begins as a linear probe.
 
     A run that continues from a checkpoint has the weights of steps 2 and 4 already.
 
@@ -229,7 +234,7 @@ def _before_first_step(
     """
     rivals, task, rows = None, run.task, run.splits["train"]
     is_warm = run.recipe.is_warm and not has_checkpoint
-    # One process has all rows; those that a teacher labels may have no labels.
+    # Rivals predict whole rows, as models of folds do. One process has all rows; a teacher's may have no labels.
     if run.teacher is None and run.setup.placement.num_processes == 1 and getattr(task, "can_score_by_folds", False):
         scored = run.splits["validation"] if folds is None else folds
         rivals = rivals_of(task, rows, scored, trainer.model, run.start.tokenizer)  # of the untrained encoder

@@ -128,7 +128,8 @@ def begin(
         directory.check_data(record.data)
         for each in listeners:
             each.on_begin(trainer, directory.is_resumed)
-    return directory.write_first_files(record, tokenizer, listeners, command)
+    directory.write_first_files(record, tokenizer, listeners, command)
+    return directory.checkpoint()
 
 
 @contextmanager
