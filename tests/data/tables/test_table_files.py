@@ -348,6 +348,10 @@ def test_the_separator_is_found_and_said(tmp_path, capsys, name, delimiter, said
         ("a, b\tlabel", TAB, TAB),
         ("id;text, original;label\n1;well, well;a\n2;no;b", COMMA, ";"),
         ("id,text; original,label\n1,well; well,a\n2,no,b", COMMA, COMMA),
+        ("id;text, original;label", COMMA, ";"),
+        ("id;text, original;label\n1;well, well;a\n2;no, no;b", COMMA, ";"),
+        # over which csv's sniffer would sit for hours
+        pytest.param("id,text; original\n1,b\n" + "'s " * 1_000_000, COMMA, COMMA, id="apostrophes"),
     ],
 )
 def test_the_header_tells_the_separator(header, usual, delimiter):
