@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
@@ -142,6 +143,10 @@ def _parse_elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
             raise DataError(f"{source}, line {line}: {fault}") from fault
         except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deep nesting
             raise DataError(f"{source}, line {line}: not valid JSON ({error}); {_A_LIST}") from error
+    following, end = _next(text, at + 1)
+    if following:
+        line += text.count("\n", counted, end)
+        raise DataError(f"{source}, line {line}: more than one list, or other text behind it; {_A_LIST}")
 
 
 def _list_within(text: str) -> str:
@@ -152,7 +157,10 @@ def _list_within(text: str) -> str:
         return ""
     values = value.items() if isinstance(value, dict) else ()
     key = next((key for key, each in values if isinstance(each, list) and each and isinstance(each[0], dict)), None)
-    return "" if key is None else f"an object, whose {key!r} is a list of objects; save the list: jq '.[\"{key}\"]'"
+    if key is None:
+        return ""
+    chosen = shlex.quote(f".[{json.dumps(key, ensure_ascii=False)}]")
+    return f"an object, whose {key!r} is a list of objects; save the list: jq {chosen} OLD > NEW"
 
 
 def _next(text: str, at: int) -> tuple[str, int]:
