@@ -114,12 +114,16 @@ class RerankingTask(TableTask, TextClassification):
         except ValueError as error:
             raise DataError(f"task.{error}") from error
 
+    def readable(self, table: Table) -> Table:
+        settings = self.settings
+        table = table.with_names(
+            filter(None, (*settings.text_columns, *settings.negative_columns, settings.label_column))
+        )
+        return labelled(table, str(settings.label_column)) if settings.label_column in table.columns else table
+
     def read_split(self, name: str, table: Table) -> Split:
         query, passage = self.settings.text_columns
-        known = (query, passage, *self.settings.negative_columns, self.settings.label_column)
-        table = table.with_names(filter(None, known))
-        if self.settings.label_column in table.columns:
-            table = labelled(table, str(self.settings.label_column))
+        table = self.readable(table)
         if self.settings.negative_columns and (
             name != "test" or set(self.settings.negative_columns) <= set(table.columns)
         ):
@@ -200,7 +204,9 @@ class RerankingTask(TableTask, TextClassification):
 
 @groups.register(RerankingTask)
 def _(task: RerankingTask, examples: Dataset) -> Sequence[Hashable] | None:
-    """Returns the queries, or the values of a column of the examples, since a row of the table may be several."""
+    """Returns the queries, or the values of a column of the table, of which a row with negatives is several examples."""
     if task.data.group_column is None:
         return list(examples[task.settings.text_columns[0]])
-    return groups.dispatch(object)(task, examples)
+    of_row = 1 + len(task.settings.negative_columns)
+    of_rows = groups.dispatch(TableTask)(task, examples) or ()
+    return [value for value in of_rows for _ in range(of_row)][: len(examples)]

@@ -14,7 +14,7 @@ from bertkit.data.tables.folds import hold_out, joined
 from bertkit.data.tables.table import copies_in_words, numbered
 from bertkit.runtime.errors import DataError, collected
 from bertkit.runtime.options import option, setting
-from bertkit.runtime.progress import counted
+from bertkit.runtime.progress import counted, quietly
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import groups, text_numbers
 from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
@@ -195,7 +195,8 @@ class TableData(HubData):
 class TableTask(Task):
     """Base class of tasks on tables; without a validation set, a part of the training set is held out.
 
-    A task defines `read_split`, and `learn_from_table` if its settings depend on the data.
+    A task defines `read_split`, `learn_from_table` if its settings depend on the data, and `readable` if it leaves rows
+    of a table out.
     """
 
     data: TableData
@@ -221,6 +222,10 @@ class TableTask(Task):
             table: the training set, or another one if that is not read.
         """
         return self, ()
+
+    def readable(self, table: Table) -> Table:
+        """Returns the rows of a table that become examples, in order; by default all."""
+        return table
 
     def read_split(self, name: str, table: Table) -> Split:
         """Builds the examples of a table, as `Split.of_table`; DataError with all its faults.
@@ -264,8 +269,9 @@ def _(task: TableTask, examples: Dataset) -> list[str] | None:
     """Returns the values of any column of the training table, also of one that is no input."""
     if task.data.group_column is None:
         return None
-    rows = task.data.tables(["train"])["train"].column(str(task.data.group_column))
-    return list(map(str, rows[: len(examples)]))
+    with quietly():  # what is left out was said when the rows were read
+        table = task.readable(task.data.tables(["train"])["train"])
+    return list(map(str, table.column(task.data.group_column)[: len(examples)]))
 
 
 @hub_dataset.register(TableTask)

@@ -343,6 +343,13 @@ def test_words_without_a_number_stay_in_their_sentence(missing):
     assert found.columns["word"] == [["in", "New", "York"], ["Hi"]]
 
 
+def test_words_name_the_document_of_their_sentence():
+    words = {"sentence_id": [1, 1, 2, 3], "word": ["in", "Oslo", "Hi", "a"], "document_id": ["x", "x", "x", "y"]}
+    found = sentences_of_words(Table(words, "x.csv", ""))
+    assert found is not None
+    assert document_ids(found) == ["x", "x", "y"]
+
+
 def test_words_of_objects_are_sentences_too(tmp_path):
     rows = [{"sentence_id": 1, "word": "a", "tag": "O"}, {"sentence_id": 2, "word": "b", "tag": "B-X"}]
     (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
