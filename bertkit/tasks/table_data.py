@@ -14,7 +14,7 @@ from bertkit.data.tables.folds import hold_out, joined
 from bertkit.data.tables.table import copies_in_words, numbered
 from bertkit.runtime.errors import DataError, collected
 from bertkit.runtime.options import option, setting
-from bertkit.runtime.progress import counted, quietly
+from bertkit.runtime.progress import counted, inflected, quietly
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import groups, text_numbers
 from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
@@ -165,7 +165,7 @@ class TableData(HubData):
         """
         rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))
         kept, held = hold_out(classes, units, self.validation_fraction, self.split_seed)
-        copies = copies_in_words(texts, "row", "copies are on one side")
+        copies = copies_in_words(texts, "example", "copies are on one side")
         if not len(held) and groups is None and copies:
             kept, held = hold_out(classes, np.arange(rows), self.validation_fraction, self.split_seed)
             copies = (
@@ -178,13 +178,13 @@ class TableData(HubData):
                     f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
                     "--label-column"
                 )
-            grouped = "" if groups is None else f" in {len(np.unique(units))} groups that stay together"
+            grouped = "" if groups is None else f" in {counted(len(np.unique(units)), 'group')}"
             raise DataError(
-                f"{train.source}: {rows} rows{grouped} are too few to hold out "
+                f"{train.source}: {counted(rows, 'example')}{grouped} {inflected(rows, 'is', 'are')} too few to hold out "
                 f"{self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )
-        note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
+        note = f"{len(held)} of {rows} examples of {train.source}, drawn with data.split_seed {self.split_seed}"
         notes = (f"{note}; {copies}" if copies else note,)
         return {
             "train": train.select(kept),

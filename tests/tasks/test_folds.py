@@ -166,4 +166,4 @@ def test_held_out_rows_have_no_copy_among_the_others(copied):
     assert len(splits["validation"].examples) == 15  # three of thirty pairs
     assert not pairs_of(splits["train"]) & pairs_of(splits["validation"])
     [note] = splits["validation"].notes
-    assert note.endswith("; 120 of 150 rows have the text of an earlier row; copies are on one side")
+    assert note.endswith("; 120 of 150 examples have the text of an earlier example; copies are on one side")

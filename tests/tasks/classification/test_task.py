@@ -298,7 +298,7 @@ def test_a_validation_set_is_held_out_by_class_where_none_is_given(task, tmp_pat
     assert sorted(held.examples["labels"][:]) == [0] * 6 + [1] * 2  # tenths of 60 and of 20
     assert len(splits["train"].examples) == 72
     assert not set(held.examples["text"]) & set(splits["train"].examples["text"])
-    assert held.notes == (f"8 of 80 rows of {tmp_path}/train.csv, drawn with data.split_seed 42",)
+    assert held.notes == (f"8 of 80 examples of {tmp_path}/train.csv, drawn with data.split_seed 42",)
 
 
 def test_the_held_out_rows_do_not_depend_on_what_else_is_asked(task):
@@ -327,7 +327,7 @@ def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of, problem
     refused = message(task(**{f"train_{kind}": train}, problem=problem), tmp_path)
     count = 8 if kind == "csv" else 2
     assert refused == (
-        f"train.{kind}: {count} rows are too few to hold out 0.1 of {of}; give --validation-file, or a larger "
+        f"train.{kind}: {count} examples are too few to hold out 0.1 of {of}; give --validation-file, or a larger "
         "data.validation_fraction"
     )
 
