@@ -180,8 +180,8 @@ class TableData(HubData):
                 )
             grouped = "" if groups is None else f" in {counted(len(np.unique(units)), 'group')}"
             raise DataError(
-                f"{train.source}: {counted(rows, 'example')}{grouped} {inflected(rows, 'is', 'are')} too few to hold out "
-                f"{self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
+                f"{train.source}: {counted(rows, 'example')}{grouped} {inflected(rows, 'is', 'are')} too few to hold "
+                f"out {self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )
         note = f"{len(held)} of {rows} examples of {train.source}, drawn with data.split_seed {self.split_seed}"

@@ -371,3 +371,17 @@ def test_settings_of_another_task_are_refused(stock_models, tmp_path):
         bertkit.load(folder, aggregation="first")
     with pytest.raises(RecipeError, match=r"65 tokens, but .* has 64 positions"):
         bertkit.load(folder, max_seq_length=65)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"long_text": "windows"}, "data.long_text: expected one of cut, chunk, got 'windows'"),
+        ({"max_seq_length": "12"}, "data.max_seq_length: expected an integer, got '12'"),
+        ({"max_seq_length": 0}, "data.max_seq_length: 0 is for a training"),
+    ],
+)
+def test_settings_of_another_type_are_refused(stock_models, tmp_path, setting, message):
+    folder = classifier(stock_models, tmp_path)
+    with pytest.raises(RecipeError, match=message):
+        bertkit.load(folder, **setting)
