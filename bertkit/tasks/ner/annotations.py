@@ -167,7 +167,7 @@ def _align_row(text: Any, spans: list[Span] | str | None, snap: bool, unit: Offs
     if not isinstance(text, str):
         fault = _no_text(text)
     elif not words:
-        fault = "the text has no words; remove the row"
+        fault = "the text has no words; leave it out"
     elif spans is None:
         fault = "no spans; write an empty list if it has none"
     elif isinstance(spans, str):
@@ -243,7 +243,9 @@ def _spans(value: Any, names: Sequence[str]) -> list[Span]:
     ``names`` are those of the labels in the order of their ids, if they are ids.
     """
     if isinstance(value, Mapping) and all(isinstance(each, list) for each in value.values()):
-        value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=False)]
+        if len(set(map(len, value.values()))) > 1:
+            raise DataError(f"the spans are {shown(value)}; expected lists of equal length")
+        value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=True)]
     if not isinstance(value, list):
         raise DataError(f"the spans are {shown(value)}; expected a list")
     spans = []

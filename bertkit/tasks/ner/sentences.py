@@ -325,12 +325,12 @@ def _column(
 
 
 def has_tags(table: Table, requested: str | int | None) -> bool:
-    """Returns whether a table has a tag column with at least one value that is not empty."""
+    """Returns whether a table has a tag column with at least one tag that is not missing."""
     try:
         values = table.columns[tag_column(table, requested)]
     except DataError:
         return False
-    return any(value is not None and value != [] for value in values)
+    return not all(is_missing(tag) for value in values for tag in (value if isinstance(value, list) else [value]))
 
 
 def read_words(table: Table, column: str) -> list[list[str]]:

@@ -272,6 +272,8 @@ def test_words_and_tags_with_their_places(table):
 def test_a_test_set_may_lack_tags(table):
     assert not has_tags(table(tokens=[["a"]]), None)
     assert not has_tags(table(tokens=[["a"], ["b"]], ner_tags=[None, []]), None)
+    assert not has_tags(table(tokens=[["a", "b"], ["c"]], ner_tags=[["", None], [" "]]), None)
+    assert has_tags(table(tokens=[["a", "b"]], ner_tags=[["", "O"]]), None)
     assert not has_tags(table("x.conll", "a\nb\n"), None)
     assert has_tags(table("x.conll", "a O\n"), None)
 
