@@ -142,7 +142,8 @@ def _checked(data: Mapping[str, Any], task_class: type[Task], use: str) -> dict[
     Raises:
         RecipeError: the task has no such setting, which ``use`` explains, or a value is of another type.
     """
-    known = fields_of(task_class.data_settings)
+    settings: type = task_class.data_settings
+    known = fields_of(settings)
     for key in data:
         if key not in known:
             raise RecipeError(f"data.{key}: {use}, which has no such data setting")
