@@ -195,3 +195,5 @@ def test_test_predictions_are_json_lines_in_order(tmp_path):
         "probabilities": {"no": pytest.approx(0.25), "über": pytest.approx(0.75)},
     }
     assert json.loads(second)["index"] == 1
+    for split, file in (("test_mm", "predictions_mm.jsonl"), ("diagnostic", "predictions_diagnostic.jsonl")):
+        assert task.write_predictions(split, np.zeros((1, 2)), {}, {}, tmp_path).name == file
