@@ -301,7 +301,7 @@ def test_questions_without_answers_are_scored_as_squad_2(stock_models, tmp_path,
     assert scores(text) == {f"eval_{name}": score for name, score in expected.items()}
     capsys.readouterr()
     found = scores(text, none)
-    assert "1 of 2 questions have no answer: scored as SQuAD 2.0" in capsys.readouterr().err
+    assert "1 of 2 questions has no answer: scored as SQuAD 2.0" in capsys.readouterr().err
     [both] = bertkit.load(folder, version_2_with_negative=True).predict(question=QUESTION, context=context)
     predictions = [
         {"id": key, "prediction_text": both["answer"], "no_answer_probability": both["no_answer_probability"]}
