@@ -116,9 +116,15 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         )
         return task, ()
 
+    def readable(self, table: Table) -> Table:
+        settings = self.settings
+        names = (settings.context_column, settings.start_column, *settings.ending_columns, settings.label_column)
+        return table.with_names(filter(None, names))
+
     def read_split(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
+        table = self.readable(table)
         with noted(faults):
             columns = self.columns_of(table)
         label = str(self.settings.label_column)
@@ -152,6 +158,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         found: dict[str, list[str]] = {}
         endings: list[list[str]] = []
         faults: list[str] = []
+        table = self.readable(table)
         for name in (self.settings.context_column, self.settings.start_column):
             if name is not None:
                 with noted(faults):

@@ -195,6 +195,13 @@ def test_long_texts_are_read_in_windows(stock_models, tmp_path, aggregation):
         assert other.items() <= one.items()
 
 
+def test_texts_of_a_table_are_read_as_others(stock_models, tmp_path):
+    folder, texts = tagger(stock_models, tmp_path), list(stock_models.TEXTS)
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"id": 7, "text": each}) + "\n" for each in texts))
+    rows = [row for block in bertkit.predict(folder, input_file=tmp_path / "texts.jsonl") for row in block.rows]
+    assert [row["entities"] for row in rows] == [each["entities"] for each in bertkit.load(folder).predict(texts)]
+
+
 def test_types_without_prefixes_and_other_schemes_are_entities(stock_models, tmp_path):
     text = stock_models.TEXTS[0]
     bare = tagger(stock_models, tmp_path / "bare", ("O", "PER", "LOC"))

@@ -329,7 +329,8 @@ class NerTask(TableTask, PerExampleTask):
             columns = self.read_input(check_texts(table, texts))
             ids = {name: list(table.columns[name]) for name in IDS if name in table.columns}
             ids = {name: values for name, values in ids.items() if all(isinstance(each, str | int) for each in values)}
-            return {**columns, **ids, **self._context(table, columns["tokens"])}
+            words = columns.get("tokens")  # none where texts stay whole, see `bertkit.tasks.ner.stock`
+            return {**columns, **ids, **(self._context(table, words) if words is not None else {})}
         words = sentences.read_words(table, sentences.token_column(table, self.settings.token_column))
         return {"tokens": words, **self._context(table, words)}
 
