@@ -73,7 +73,8 @@ class ClassificationTask(TableTask, TextClassification):
         first = next(iter(tables))  # the training set, if it is read
         task, choice = self, tuple[str, ...]()
         if not self._settled or (first == "train" and self._needs_labels("train")):
-            task, choice = self._learn_columns(tables[first])
+            has_both = first if self._needs_labels(first) or "validation" not in tables else "validation"
+            task, choice = self._learn_columns(tables[has_both])
         tables = {name: task.readable(table) for name, table in tables.items()}
         faults, decided = list[str](), None
         if not task._settled or (first == "train" and task._has_labels(tables[first])):

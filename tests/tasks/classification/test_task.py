@@ -16,7 +16,7 @@ from bertkit.data.tables import Table
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
-from bertkit.tasks.base import task_record
+from bertkit.tasks.base import task_record, with_optional_labels
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.classification.task import ClassificationTask
@@ -309,6 +309,16 @@ def test_the_held_out_rows_do_not_depend_on_what_else_is_asked(task):
     assert limited["validation"].examples["text"][:] == held
     assert task(train_csv=many(), split_seed=1).load()[1]["validation"].examples["text"][:] != held
     assert len(task(train_csv=many(), max_eval_samples=1).load()[1]["validation"].examples) == 1
+
+
+def test_rows_without_labels_have_the_columns_of_the_validation_set(task):
+    """As for a teacher that bertkit did not write, which records classes and no columns."""
+    known = task(
+        problem="single_label", label_names=["neg", "pos"], train_csv="id,text\n1,a\n", validation_csv=many(count=4)
+    )
+    settled, splits = with_optional_labels(known).load(["train", "validation"])
+    assert (settled.settings.text_columns, settled.settings.label_column) == (["text"], "label")
+    assert splits["train"].examples.column_names == ["text"]
 
 
 def test_a_checkpoint_is_scored_on_the_rows_that_were_held_out_from_it(task, tmp_path):
