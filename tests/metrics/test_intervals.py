@@ -106,6 +106,18 @@ def test_interval_stays_within_bounds():
         assert -1 < low < computed(terms) < high < 1
 
 
+def test_a_correlation_of_few_examples_stays_within_its_limits():
+    """It has no terms, since the examples are few enough to leave each out."""
+    true, given = [1.0, 2.0, 3.0, 4.0, 5.0], [4.0, 1.0, 2.0, 3.0, 5.0]
+
+    def measure(*sides):
+        return float(spearmanr(*sides)[0])
+
+    assert score_interval(given, true, measure)[1] > 1
+    low, high = score_interval(given, true, measure, limits=(-1.0, 1.0))
+    assert -1 < low < measure(given, true) < high < 1
+
+
 def test_undefined_scores_have_no_interval():
     constant, numbers = np.ones(20), DRAW.normal(size=20)
     assert np.isnan(computed(terms_of("pearson", constant, numbers)))

@@ -20,9 +20,9 @@ from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import say
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.tasks.splits import splits_to_write
+from bertkit.tasks.splits import splits_to_write, suffix_of
 from bertkit.training.runs.directory import check_output_dir, contents
-from bertkit.training.runs.evaluate import score_split, suffix_of, write_split
+from bertkit.training.runs.evaluate import score_split, write_split
 from bertkit.training.runs.listeners import complete_run
 from bertkit.training.runs.record import write_results
 
