@@ -12,6 +12,7 @@ import bertkit as package
 from bertkit.features.checks.check import codes
 from bertkit.features.checks.command import describe_plan
 from bertkit.features.checks.findings import Finding, Report
+from bertkit.runtime.errors import OutputError, RecipeError
 from bertkit.training import progress
 
 from .conftest import WORDS
@@ -40,6 +41,27 @@ def test_both_ways_to_check_are_the_same(bertkit, words, table):
     assert not (table.folder / "run").exists()
     code, out, _ = bertkit("check", *words[:-2])  # the folder of the run can be left out
     assert (code, without_memory(out)) == (one[0], without_memory(bertkit("check", *words)[1]))
+
+
+def test_a_pre_training_that_is_refused_has_its_own_message_once(corpus, monkeypatch, folder, more, code, message):
+    def refuse(*_, **__):
+        raise OutputError("cache: cannot be written: no space")
+
+    if message == "no space":
+        monkeypatch.setattr("bertkit.features.checks.check.prepare_pretraining", refuse)
+    corpus.write()
+    given = {"model": corpus.model, "corpus": corpus.corpus, **more}
+    [found] = package.check(corpus.recipe, output_dir=folder and corpus.folder / folder, **given).findings
+    assert (found.code, message in found.message) == (code, True)
+
+
+def test_labels_are_asked_for_where_there_are_some(corpus):
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    corpus.write()
+    with pytest.raises(RecipeError, match="--check-labels: a pre-training has no labels"):
+        package.check(corpus.recipe, model=corpus.model, corpus=corpus.corpus, labels=True)
+    with pytest.raises(RecipeError, match=r"--fix: is for finetune classification .*; this is pretraining"):
+        package.check(corpus.recipe, model=corpus.model, corpus=corpus.corpus, fix="out.csv")
 
 
 def test_exit_codes_and_json(bertkit, words, table):
