@@ -111,9 +111,9 @@ class WordContexts(Result):
             lines.append(line)
         if (best := self.best_layer) is not None:
             accuracy = self.layers[best].accuracy or 0.0
-            which = (
-                f"layer {best} separates the labels best" if accuracy > self.chance else "no layer separates the labels"
-            )
+            which = f"layer {best} separates the labels best"
+            if accuracy <= self.chance:
+                which = "no layer separates the labels"
             lines.append(f"{which}: probe {accuracy:.2f}, always the most frequent label {self.chance:.2f}")
         return lines
 

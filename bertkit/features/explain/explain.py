@@ -155,8 +155,8 @@ def explain(
 
     Raises:
         RecipeError: the arguments do not go together, or there is no such window.
-        CheckpointError: the checkpoint cannot be loaded; or has no label for ``label``, no head for ``sentences``, or no
-            masked-LM head for ``rank`` and ``pairs``.
+        CheckpointError: the checkpoint cannot be loaded; or has no labels, for ``label``, no head for pairs, for
+            ``sentences``, or no masked-LM head, for ``rank`` and ``pairs``.
         DataError: a text is empty, there is no such label, or a file cannot be read.
         OutputError: the file exists or cannot be written.
 
