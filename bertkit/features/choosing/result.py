@@ -139,7 +139,7 @@ class Choice:
             ],
         }
         cost = {
-            "parameters": [f"{each.parameters / 1e6:.3g} M" for each in every],
+            "parameters": [f"{amount(each.parameters / 1e6)} M" for each in every],
             "weights": [_UNKNOWN if each.bytes is None else readable_size(each.bytes) for each in every],
             "ms per_text": [milliseconds(each.milliseconds) for each in every],
         }
@@ -273,8 +273,8 @@ def _draw_perplexities(candidates: Sequence[Candidate]) -> dict[str, Any]:
     def place(value: float) -> float:
         return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
 
-    # 1, 2 and 5 times powers of ten, or the powers alone.
-    powers = range(math.floor(first), math.ceil(last) + 1)
+    # 1, 2 and 5 times powers of ten, or the powers alone, about six of them.
+    powers = range(math.floor(first), math.ceil(last) + 1, math.ceil((last - first) / 5))
     rounds = [factor * 10.0**power for power in powers for factor in ((1, 2, 5) if last - first < 1.5 else (1,))]
     return {
         "perplexities": [_mark(*values, amount, place) for values in of_candidates],
