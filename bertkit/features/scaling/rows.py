@@ -18,8 +18,10 @@ from bertkit.data.reading.row_files import json_object, lone_surrogate
 from bertkit.data.tables.delimited import LONGEST_FIELD, SAMPLED_LINES, TAB, faults_of_names, find_delimiter
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.sheets import sheet_parts
+from bertkit.data.tables.table import repeated_names
 from bertkit.data.tables.table_files import CSV, DELIMITERS
 from bertkit.runtime.errors import DataError, raise_listed
+from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.paths import JSON_LINES, TEXT, filesystem, workbook_and_sheet
 from bertkit.runtime.reading.text import iterating
 
@@ -231,7 +233,7 @@ def decode_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, An
         half = lone_surrogate(values, fields[0])
         return f"it {half}" if half else values
     if len(fields) != len(columns):
-        return f"{len(fields)} field{'s' * (len(fields) != 1)} where the header has {len(columns)}"
+        return f"{counted(len(fields), 'field')} where the header has {len(columns)}"
     return {name: value for name, value in zip(columns, fields, strict=True) if name}
 
 
@@ -253,8 +255,13 @@ def sheet_rows(path: str) -> Iterator[Row]:
 
 
 def parquet_rows(path: str) -> int:
-    """Returns the number of rows of a Parquet file; reads its footer only; DataError if it cannot be read."""
+    """Returns the number of rows of a Parquet file; reads its footer only.
+
+    Raises:
+        DataError: it cannot be read, or two columns have one name.
+    """
     with open_parquet(path) as file:
+        raise_listed(repeated_names(file.schema_arrow.names, path))
         return int(file.metadata.num_rows)
 
 
