@@ -128,7 +128,7 @@ class Tracking(TrainerCallback):
                     callback.on_init_end(arguments, *self._now[1:], model=self._model)
                     callback.on_train_begin(arguments, *self._now[1:], model=self._model)
         except Exception as error:  # trackers and their connections fail in many ways
-            del self._callbacks[name]
+            self._callbacks.pop(name, None)  # it may not even begin
             raise TrainingError(f"train.report_to: {name} cannot open a record: {described(error)}") from error
         finally:
             self._model.config = config
