@@ -26,6 +26,7 @@ from bertkit.inference.predictor import load_configured_task
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, listed, noted
 from bertkit.runtime.locks import FolderInUseError, RunLock, is_locked
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.placement.pool import Pool
 from bertkit.runtime.placement.processes import Workers, usable_cores
@@ -77,7 +78,7 @@ def predict_folder(
     unsure_below: float | None = None,
     max_error: float | None = None,
     by_class: bool = False,
-    text_columns: Sequence[str] | None = None,
+    text_columns: str | Sequence[str] | None = None,
     aggregation: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
@@ -115,7 +116,7 @@ def predict_folder(
         result.rows
         ```
     """
-    columns = None if text_columns is None else list(text_columns)
+    columns = None if text_columns is None else several(text_columns)
     options = PredictOptions(
         all_probabilities, threshold, unsure_below, columns, aggregation, precision, max_error, by_class
     )
