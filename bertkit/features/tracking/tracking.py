@@ -44,10 +44,12 @@ def trackers_of(train: Mapping[str, Any]) -> list[str]:
 
     >>> trackers_of({"report_to": "none"}), trackers_of({"report_to": ["wandb", "trackio", "wandb"]})
     ([], ['wandb', 'trackio'])
+    >>> trackers_of({"report_to": ["none", "all"]}) == trackers_of({"report_to": "all"})
+    True
     """
     selected = train.get("report_to")
     names = [selected] if isinstance(selected, str) else list(selected or [])
-    if names == ["all"]:
+    if "all" in names:
         from transformers.integrations import get_available_reporting_integrations
 
         names = get_available_reporting_integrations()
