@@ -60,7 +60,7 @@ def write_cells(path):
     separator, encoding = path.name.split(".")[:2]
     separator = {"semicolon": ";", "tab": "\t", "comma": ","}[separator]
     written = io.StringIO()
-    csv.writer(written, delimiter=separator).writerows(CELLS)
+    csv.writer(written, delimiter=separator).writerows([["Of May", "", ""]] * ("title" in path.name) + CELLS)
     data = written.getvalue().encode(encoding)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
@@ -74,6 +74,7 @@ def write_cells(path):
         "tab.utf-16.txt.csv",
         "comma.cp1252.csv.gz",
         "semicolon.utf-16-be.csv",
+        "semicolon.utf-8.title.csv",
         "a.xlsx",
     ],
 )
