@@ -64,7 +64,7 @@ def predict_stream(
     threshold: float | None = None,
     unsure_below: float | None = None,
     form: str | None = None,
-    text_columns: Sequence[str] | None = None,
+    text_columns: str | Sequence[str] | None = None,
     aggregation: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,

@@ -264,6 +264,8 @@ def score_interval(
     Returns:
         The ends; None for fewer than two units, an undefined score, or examples that all have the same value.
     """
+    from scipy.special import expit, logit
+
     score = measure(predictions, references)
     numbers = _number_units(units, len(references))
     if len(references) < 2 or not numbers.max() or not math.isfinite(score):
@@ -277,16 +279,15 @@ def score_interval(
     values = pseudo_values(predictions, references, measure, terms, units)
     if not math.isfinite(high - low):
         return t_interval(values)
-    if not low < score < high:
-        return None
     share = (score - low) / (high - low)
+    if not 0 < share < 1:
+        return None
     # The delta method: pseudo-values of the logit of the share, with its mean in their middle.
-    logits = (values - values.mean()) / (high - low) / (share * (1 - share)) + math.log(share / (1 - share))
-    interval = t_interval(logits)
+    interval = t_interval((values - values.mean()) / (high - low) / (share * (1 - share)) + logit(share))
     if interval is None:
         return None
-    ends = [low + (high - low) / (1 + math.exp(-end)) for end in interval]
-    return ends[0], ends[1]
+    first, last = (low + (high - low) * float(expit(end)) for end in interval)
+    return first, last
 
 
 def _interval_of_proportion(terms: MeanDecomposition, units: np.ndarray) -> tuple[float, float] | None:

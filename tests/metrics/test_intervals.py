@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+from bertkit.metrics import pearson
 from bertkit.metrics.intervals import proportion_interval, score_interval, terms_of
 from bertkit.metrics.statistics import by_example
 
@@ -116,6 +118,14 @@ def test_a_correlation_of_few_examples_stays_within_its_limits():
     assert score_interval(given, true, measure)[1] > 1
     low, high = score_interval(given, true, measure, limits=(-1.0, 1.0))
     assert -1 < low < measure(given, true) < high < 1
+
+
+def test_few_examples_of_high_correlation():
+    given, references = np.array([-0.84, 2.0, -0.92]), np.array([-0.94, 1.95, -0.9])
+    terms = terms_of("pearson", given, references)
+    assert score_interval(given, references, pearson, terms) == pytest.approx((-1, 1))
+    terms = terms_of("pearson", references, references)
+    assert score_interval(references, references, lambda *_: math.nextafter(1, 0), terms) is None
 
 
 def test_undefined_scores_have_no_interval():

@@ -128,13 +128,13 @@ def files_below(folder: Path, faults: list[str]) -> list[Path]:
 
 
 def is_hidden(name: str) -> bool:
-    """Returns whether a folder that is read leaves out a file or folder of this name: with a dot first, or
-    ``__MACOSX``. Archives made on macOS have a binary ``._name.txt`` for every file.
+    """Returns whether a folder that is read leaves out a file or folder of this name: with a dot first, ``~$`` of
+    workbooks that are open, or ``__MACOSX``. Archives made on macOS have a binary ``._name.txt`` for every file.
 
-    >>> [is_hidden(name) for name in ("._a.txt", ".git", "__MACOSX", "a.txt")]
-    [True, True, True, False]
+    >>> [is_hidden(name) for name in ("._a.txt", ".git", "__MACOSX", "~$a.xlsx", "a.txt")]
+    [True, True, True, True, False]
     """
-    return name.startswith(".") or name == "__MACOSX"
+    return name.startswith((".", "~$")) or name == "__MACOSX"
 
 
 def is_below(name: Any) -> bool:
