@@ -172,8 +172,8 @@ def predict_stream(
     is_file = input_file is not None and Path(input_file).is_file()  # a pipe may wait for its next line
     is_ahead = is_file and computes_beside_cores(predictor.model)
     predicted = process_blocks(blocks, "predicting", predict, prepare, is_ahead=is_ahead)
-    stream = output.write(predicted, how.leaves_out_labels)
-    stream = listing_skipped(stream, given.skipped, lambda block: len(block.rows))
+    predicted = listing_skipped(predicted, given.skipped, lambda block: len(block.rows))
+    stream = output.write(predicted, how.leaves_out_labels)  # without a file if all inputs were skipped
     if given.table is None:
         return stream
     rows = [row for block in stream for row in block.rows]

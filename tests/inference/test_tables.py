@@ -152,8 +152,10 @@ def test_inputs_that_cannot_be_read_are_skipped_and_listed(fine_tuned, tmp_path,
     assert "3 inputs skipped, 3 done" in said
     assert list(pandas.read_csv(out)["id"]) == [1, 3, 5]
     path.write_text("id,text\n1,\n2,\n")
-    with pytest.raises(DataError, match="all 2 inputs were skipped"):
-        list(predict_stream(fine_tuned("film"), input_file=path, on_error="skip"))
+    for name in ("none.csv", "none.json", "none.parquet"):
+        with pytest.raises(DataError, match="all 2 inputs were skipped"):
+            list(predict_stream(fine_tuned("film"), input_file=path, output_file=tmp_path / name, on_error="skip"))
+    assert not list(tmp_path.glob("none.*"))
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.npz"])
