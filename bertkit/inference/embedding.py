@@ -171,7 +171,12 @@ class Embedder:
             length = min(longest_input(self.model.config), _LONGEST)
         check_positions(length, self.model.config, self.name)
         overlap = length // 4 if options.stride is None else options.stride
-        room = length - self.tokenizer.num_special_tokens_to_add()
+        special = self.tokenizer.num_special_tokens_to_add()
+        room = length - special
+        if room < 1:
+            raise RecipeError(
+                f"max_seq_length {length}: expected at least {special + 1}, the {special} special tokens and one more"
+            )
         if not 0 <= overlap < room:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"

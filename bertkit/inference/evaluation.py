@@ -136,12 +136,13 @@ def evaluate(
     further = further_metrics(list(dict.fromkeys(names)))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
+        columns = {name: several(value) if name.endswith("_columns") else value for name, value in columns.items()}
         task = task_inference(task).with_columns(columns)
     if split == "validation" and task.data.scores_all_rows:
         if max_samples is not None:
             raise DataError(
-                f"{name}: has no validation set, since its rows were scored by models of folds; remove max_samples, or "
-                "give other rows, with --validation-file"
+                f"{name}: has no validation set, since its rows were scored by models of folds; remove "
+                "--max-eval-samples (max_samples), or give other rows, with --validation-file"
             )
         say(f"{name} was trained on all rows; the scores are those of models of folds that had not seen them")
         return _score(outcome_of(name), further)
@@ -338,8 +339,8 @@ def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
 
 
 def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
-    """Returns a line on the validation set of a run: the share of unsure predictions, and how many of the rest are
-    right.
+    """Returns a line on the validation set of a run, or on all rows of one that scored them by folds: the share of
+    unsure predictions, and how many of the rest are right.
 
     Args:
         checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
@@ -353,7 +354,7 @@ def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
     is_sure = np.array([row["probability"] >= probability for row in outcome.decoded()], dtype=bool)
     is_right = np.asarray(predicted) == np.asarray(true)
     unsure = int((~is_sure).sum())
-    line = f"unsure below {probability:g}: {unsure:,} of {counted(len(is_sure), 'validation example', form=',')}"
-    line += f", {percent(unsure / max(len(is_sure), 1))}"
+    line = f"unsure below {probability:g} on {outcome.scored}: {unsure:,} of "
+    line += f"{counted(len(is_sure), 'example', form=',')}, {percent(unsure / max(len(is_sure), 1))}"
     rest, _ = right_of_all(is_right[is_sure], texts=outcome.same_texts[is_sure])
     return f"{line}; of the rest, {rest[0]}" if rest else f"{line}; nothing is left"

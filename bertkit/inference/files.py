@@ -145,15 +145,15 @@ def predict_stream(
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_configured_task(name, options)
     how = task_inference(task)
-    if unsure_below is not None:
-        say(unsure_on_validation(name, unsure_below))
     options, lines = options.with_thresholds(name, task)
-    for line in lines:
-        say(line)
     if form is not None and form not in how.forms:
         forms = f"{' or '.join(how.forms)}; give one of them" if how.forms else "no other form; remove it"
         raise DataError(f"--as {form}: {task.name} writes {forms}")
     blocks = given.blocks_for(task, inputs_at_once(config))
+    if unsure_below is not None:  # predicts the validation set
+        lines = [unsure_on_validation(name, unsure_below)]
+    for line in lines:
+        say(line)
     predictor = build_predictor(name, task, config, precision=precision)
     read = readable(lambda block: given.columns(task, block, keeps_all=form is None), given.skipped)
     found: list[dict[str, Any]] = []  # predictions alone, for a table object

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from bertkit.inference.abstaining import promise
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.tasks.base import Task
 
@@ -51,7 +52,7 @@ class PredictOptions:
             RecipeError: the task does not have one of them, or a value is out of its range.
         """
         if self.text_columns:
-            task = task_inference(task).with_columns({"text_columns": list(self.text_columns)})
+            task = task_inference(task).with_columns({"text_columns": several(self.text_columns)})
         if self.all_probabilities:
             task = task_inference(task).with_all_probabilities()
         if self.threshold is not None:

@@ -140,6 +140,7 @@ def test_impossible_wishes_are_refused(bert):
         ({"layers": []}, "layers none"),
         ({"max_seq_length": 65}, "has 64 positions"),
         ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
+        ({"max_seq_length": 2}, "max_seq_length 2: expected at least 3, the 2 special tokens and one more"),
         ({"pooling": "first"}, "pooling 'first': expected cls, mean, max or none"),
     ):
         with pytest.raises(RecipeError, match=message):

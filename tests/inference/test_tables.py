@@ -93,6 +93,13 @@ def test_both_doors_have_the_same_options(fine_tuned, tmp_path):
             assert list(pandas.read_csv(out).columns) == list(by_name.columns)
 
 
+def test_one_column_may_be_named_without_a_list(fine_tuned):
+    frame = pandas.DataFrame({"body": COLUMNS["text"], "kind": "bad"})
+    columns = {"text_columns": "body", "label_column": "kind"}
+    assert bertkit.evaluate(fine_tuned("film"), validation_file=frame, columns=columns).examples == len(frame)
+    assert list(bertkit.load(fine_tuned("film")).predict(frame, text_columns="body")["body"]) == COLUMNS["text"]
+
+
 def test_rows_that_are_skipped_are_not_in_the_table(fine_tuned, capsys):
     frame = pandas.DataFrame({"text": ["a film", "", "a plot", None]}, index=[5, 6, 7, 8])
     with pytest.raises(DataError, match="row 2"):
