@@ -277,7 +277,7 @@ def embed(
     if of_features.start(command):
         return
     if output_file is None:
-        raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
+        raise RecipeError("give --output FILE, a name that ends in .npz, .parquet or .jsonl")
     count, size = bertkit.embed(
         checkpoint,
         output_file,

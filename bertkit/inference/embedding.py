@@ -282,7 +282,7 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
     Raises:
         CheckpointError: the checkpoint has steps or a pooling that bertkit does not compute.
     """
-    modules = _read(checkpoint, "modules.json")
+    modules = _read(checkpoint, "modules.json", list)
     if modules is None:
         return SentencePooling()
     with reading(checkpoint, "modules.json"):
@@ -293,7 +293,7 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
             f"{checkpoint}: modules.json has the steps {', '.join(kinds)}; bertkit computes Transformer, Pooling and "
             "Normalize; use the checkpoint with sentence-transformers as it is, or give --pooling"
         )
-    config = _read(checkpoint, f"{places['Pooling']}/config.json") or {}
+    config = _read(checkpoint, f"{places['Pooling']}/config.json", dict) or {}
     mode_name = config.get("pooling_mode")
     poolings = [mode_name] if isinstance(mode_name, str) else [name for name, mode in MODES.items() if config.get(mode)]
     others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
@@ -302,17 +302,20 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
             f"{checkpoint}: its pooling is {', '.join(map(str, [*poolings, *others])) or 'none'}; expected one of "
             f"{', '.join(MODES)}; use the checkpoint with sentence-transformers as it is, or give --pooling"
         )
-    limits = _read(checkpoint, "sentence_bert_config.json") or {}
+    limits = _read(checkpoint, "sentence_bert_config.json", dict) or {}
     longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there
     return SentencePooling(cast(Pooling, poolings[0]), "Normalize" in kinds, longest)
 
 
-def _read(checkpoint: str, file: str) -> Any:
-    """Returns the content of a JSON file of a checkpoint; ``None`` if it has no such file."""
+def _read(checkpoint: str, file: str, kind: type) -> Any:
+    """Returns the content of a JSON file of a checkpoint, of type ``kind``; ``None`` if it has no such file."""
     from transformers.utils import cached_file
 
     with reading(checkpoint, file):
         path = cached_file(
             checkpoint, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
         )
-        return None if path is None else json.loads(Path(path).read_bytes())
+        content = None if path is None else json.loads(Path(path).read_bytes())
+        if content is not None and not isinstance(content, kind):
+            raise ValueError(f"expected a {kind.__name__}, got {type(content).__name__}")
+        return content

@@ -112,8 +112,7 @@ def read_inputs(
         )
     if input_file.is_dir() and not per_file:
         raise DataError(
-            f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
-            "for a folder of results if its files are tables or have a text a line"
+            f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or one file"
         )
     blocks = (
         _read_documents(input_file, size, left_out)
