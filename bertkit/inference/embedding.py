@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from bertkit.inference.forward import computes_beside_cores, forward_in_batches, one_ahead
+from bertkit.inference.networks import is_ensemble, is_onnx
 from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.model.checkpoint.encoders import check_positions, longest_input, model_inputs
 from bertkit.model.checkpoint.faults import reading
@@ -92,8 +93,13 @@ def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
     """Loads the encoder of a checkpoint without its head.
 
     Raises:
-        CheckpointError: the checkpoint cannot be loaded, or its weights are incomplete.
+        CheckpointError: the checkpoint cannot be loaded, its weights are incomplete, or it has no weights of its own.
     """
+    weights = [*Path(checkpoint).glob("*.safetensors"), *Path(checkpoint).glob("*.bin")]
+    if (is_ensemble(checkpoint) or is_onnx(checkpoint)) and not weights:
+        raise CheckpointError(
+            f"{checkpoint}: an ONNX model or an ensemble, which computes no vectors; give the run directory of one model"
+        )
     with without_library_bars():
         model, lost = load_model("BertModel", checkpoint, config, new_head=True)
     # The pooler is not used, and checkpoints of some heads do not have it.
