@@ -76,10 +76,8 @@ class TextInference(TaskInference):
         if self.task.problem_type == "regression":
             known = None if training is None else np.asarray(training, dtype=np.float64)
             return numbers_in_words(own, true, known, outcome.same_texts)
-        names, known = (
-            self.task.settings.label_names,
-            None if training is None else np.asarray(training).astype(np.int64),
-        )
+        names = self.task.settings.label_names
+        known = None if training is None else np.asarray(training).astype(np.int64)
         if true.ndim == 2:
             return self._facts_of_labels(own, true, known, names, outcome.same_texts)
         counts = None if known is None else np.bincount(known, minlength=len(names))

@@ -98,7 +98,8 @@ def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
     weights = [*Path(checkpoint).glob("*.safetensors"), *Path(checkpoint).glob("*.bin")]
     if (is_ensemble(checkpoint) or is_onnx(checkpoint)) and not weights:
         raise CheckpointError(
-            f"{checkpoint}: an ONNX model or an ensemble, which computes no vectors; give the run directory of one model"
+            f"{checkpoint}: an ONNX model or an ensemble, which computes no vectors; give the run directory of "
+            "one model"
         )
     with without_library_bars():
         model, lost = load_model("BertModel", checkpoint, config, new_head=True)

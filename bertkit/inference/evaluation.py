@@ -245,7 +245,7 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
     if not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{place}: contains no recipe.yaml; expected a run directory of `bertkit finetune`")
     data = load_recipe(path / "recipe.yaml").data
-    if any(str(getattr(data, name)).startswith("…") for name in getattr(data, "paths", ())):
+    if any(str(getattr(data, key)).startswith("…") for key in getattr(data, "paths", ())):
         raise CheckpointError(
             f"{place}: its recipe.yaml names no folders, as that of a run from the Hub; give the directory that the "
             "run was written to, or predict its validation set with `bertkit predict`"
@@ -258,9 +258,17 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
         return _read_out_of_fold(path, task, config, split)
     predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
     outputs, features, _ = _compute_outputs(predictor, split, unreported)
-    training = ColumnsOf(splits["train"].examples) if with_training else None
-    columns = features, ColumnsOf(split.examples)
-    return Outcome(task, outputs, *columns, split.source, split.fingerprint, training, split.numbers, split.unit)
+    return Outcome(
+        task,
+        outputs,
+        features,
+        ColumnsOf(split.examples),
+        split.source,
+        split.fingerprint,
+        training=ColumnsOf(splits["train"].examples) if with_training else None,
+        numbers=split.numbers,
+        unit=split.unit,
+    )
 
 
 def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split: Split) -> Outcome:
@@ -280,9 +288,18 @@ def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split:
         raise DataError(f"{place}: {len(logits)} rows, and the data have {len(split.examples)}; restore it")
     examples = ColumnsOf(split.examples)
     features = task.encode(split.examples[:], load_tokenizer(str(folder), config=config))
-    columns = {name: values for name, values in features.items() if name in (*task.label_columns, "example")}
-    source = split.source, split.fingerprint
-    return Outcome(task, logits, columns, examples, *source, examples, split.numbers, split.unit, OUT_OF_FOLD)
+    return Outcome(
+        task,
+        logits,
+        {name: values for name, values in features.items() if name in (*task.label_columns, "example")},
+        examples,
+        split.source,
+        split.fingerprint,
+        training=examples,
+        numbers=split.numbers,
+        unit=split.unit,
+        scored=OUT_OF_FOLD,
+    )
 
 
 def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
