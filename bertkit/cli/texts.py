@@ -18,10 +18,7 @@ from bertkit.runtime.progress import counted, say, wants_colours
 
 OnError = Annotated[
     Literal["stop", "skip"] | None,
-    options.option(
-        help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/ or shown.",
-        panel=options.FOLDERS,
-    ),
+    options.option(help="For an input that cannot be read: stop (the default), or skip it and report why."),
 ]
 
 

@@ -87,8 +87,7 @@ def predict_stream(
             checkpoint was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a
             checkpoint that answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file
             of one text a line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are
-            inputs too, so
-            that line n of the input is line n of the output.
+            inputs too, so that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
             per line for ``.jsonl`` and ``.ndjson``, one list of them for ``.json``, row groups for ``.parquet``. It is
             called ``FILE.partial`` until it is complete. In CSV and Parquet the probability of a class has a column of
