@@ -259,20 +259,20 @@ class ParquetRows:
             self._write()
 
     def _write(self) -> None:
-        rows, self._waiting = self._waiting[:ROW_GROUP], self._waiting[ROW_GROUP:]
-        schema = self._groups.schema
+        rows, schema = self._waiting[:ROW_GROUP], self._groups.schema
         if schema is not None:
             _check_columns(rows, schema.names, "Parquet")
         self._groups.add(arrow_table(rows, schema=schema))
+        del self._waiting[:ROW_GROUP]  # not before: what follows a group that cannot be written must not be written
 
     def close(self) -> None:
         import pyarrow as pa
 
-        if not self._file.has_failed and self._waiting:
-            self._write()
-        elif self._groups.schema is None:  # no rows: a file without columns
-            self._groups.add(pa.table({}))
-        self._groups.close()
+        with closing(self._groups):
+            if not self._file.has_failed and self._waiting:
+                self._write()
+            elif self._groups.schema is None:  # no rows: a file without columns
+                self._groups.add(pa.table({}))
 
 
 def arrow_table(
