@@ -311,8 +311,8 @@ class StreamOutput:
             else:
                 shown_row = with_prediction(dict(zip(shown, values, strict=True)), prediction)
                 texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in values]
-                plain = printable("\t".join([how.format_prediction(prediction), *texts]).replace("\n", " "))
-                line = (self.colours and how.highlight(shown_row)) or plain
+                plain = printable("\t".join([how.format_prediction(prediction), *texts]))
+                line = ((self.colours and how.highlight(shown_row)) or plain).replace("\n", " ")
             rows.append(row)
             lines.append(line)
         return Predictions(rows, lines)

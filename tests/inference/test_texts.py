@@ -178,6 +178,12 @@ def test_every_head_has_the_same_devices(checkpoint, fine_tuned):
             getattr(bertkit.load(name, device="gpu"), use)("a [MASK] film")  # load itself raises if fine-tuned
 
 
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_text_of_two_lines_is_shown_in_one(fine_tuned, colours):
+    [(_, [line])] = predict_stream(fine_tuned("entities"), ["a good\nfilm"], colours=colours)
+    assert ("\n" in line, "\x1b" in line) == (False, colours)
+
+
 def test_all_texts_without_words_are_named_at_once(fine_tuned):
     with pytest.raises(DataError, match=r"^2 faults:\n  - text 1: empty.*\n  - text 3: empty; give at least one word$"):
         predict_stream(fine_tuned("film"), [" ", "a", "\n"])
