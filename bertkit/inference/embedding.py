@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -101,6 +102,9 @@ def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
             f"{checkpoint}: an ONNX model or an ensemble, which computes no vectors; give the run directory of "
             "one model"
         )
+    if getattr(config, "feature_layers", None) is not None:  # of a head, which is not loaded
+        config = copy(config)
+        config.feature_layers = None
     with without_library_bars():
         model, lost = load_model("BertModel", checkpoint, config, new_head=True)
     # The pooler is not used, and checkpoints of some heads do not have it.

@@ -134,6 +134,16 @@ def test_an_incomplete_encoder_is_refused(checkpoint, tmp_path):
         bertkit.load(tmp_path).embed("a film")
 
 
+def test_vectors_are_those_of_the_encoder_below_a_head_of_features(fine_tuned, tmp_path):
+    plain = fine_tuned("entities")
+    shutil.copytree(plain, tmp_path / "features")
+    config = load_config(str(plain), {"feature_layers": [0, -1], "feature_lstm_size": 8})
+    model = bertkit.BertForTokenClassification.from_pretrained(plain, config=config, ignore_mismatched_sizes=True)
+    model.save_pretrained(tmp_path / "features")
+    expected, found = (bertkit.load(place).embed(TEXTS) for place in (plain, tmp_path / "features"))
+    assert_close(found, expected)
+
+
 def test_impossible_wishes_are_refused(bert):
     for options, message in (
         ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
