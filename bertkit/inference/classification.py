@@ -76,10 +76,8 @@ class TextInference(TaskInference):
         if self.task.problem_type == "regression":
             known = None if training is None else np.asarray(training, dtype=np.float64)
             return numbers_in_words(own, true, known, outcome.same_texts)
-        names, known = (
-            self.task.settings.label_names,
-            None if training is None else np.asarray(training).astype(np.int64),
-        )
+        names = self.task.settings.label_names
+        known = None if training is None else np.asarray(training).astype(np.int64)
         if true.ndim == 2:
             return self._facts_of_labels(own, true, known, names, outcome.same_texts)
         counts = None if known is None else np.bincount(known, minlength=len(names))
@@ -158,6 +156,15 @@ task_inference.register(StockClassification, StockInference)
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
+def _rounded(value: float, digits: int) -> str:
+    """Formats a number with some significant digits, a large one in full.
+
+    >>> _rounded(249_960.0, 4), _rounded(3.14159, 4)
+    ('250,000', '3.142')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
+
+
 def numbers_in_words(
     predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None, texts: np.ndarray | None = None
 ) -> Facts:
@@ -173,12 +180,12 @@ def numbers_in_words(
     of = "of these examples" if training is None else "of the training set"
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
     line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
-    line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
+    line += f"{counted(len(true), 'example', form=',')}; always guessing {_rounded(middle, 4)}, the median {of}, gives "
     sentences = [f"{line}{float(np.abs(true - middle).mean()):.4f}."]
     own, expected = float(predicted.std()), float(true.std())
     if hardly_differ := own < _HARDLY * expected:
         sentences.append(
-            f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
-            f"numbers {expected:.2g}."
+            f"The predictions hardly differ between examples: their standard deviation is {_rounded(own, 2)}, that "
+            f"of the true numbers {_rounded(expected, 2)}."
         )
     return Facts(tuple(sentences), hardly_differ)

@@ -334,7 +334,7 @@ def texts_of(task: Task, examples: Columns) -> dict[str, list[str]]:
 @singledispatch
 def truncation_hint(task: Task) -> str:
     """Returns advice on inputs that are longer than ``max_seq_length``."""
-    return "a larger --max-seq-length cuts less and takes longer"
+    return "a larger --max-seq-length cuts less if the encoder reads more, and takes longer"
 
 
 @singledispatch

@@ -307,5 +307,6 @@ def _(task: TextClassification, examples: Columns) -> dict[str, list[str]]:
 @truncation_hint.register(TextClassification)
 def _(task: TextClassification) -> str:
     if len(task.settings.text_columns) == 1 and task.data.long_text == "cut":
-        return "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
+        longer = "a larger --max-seq-length cuts less if the encoder reads more"
+        return f"{longer}, --long-text chunk cuts nothing; both take longer"
     return truncation_hint.dispatch(Task)(task)

@@ -186,7 +186,7 @@ def test_results_name_their_files(fine_tuned, checkpoint, folder, tmp_path):
 def test_both_readings_are_asked_about(fine_tuned, folder, tmp_path):
     predict_folder = pytest.importorskip("bertkit.features.scaling.folders").predict_folder
     film = fine_tuned("film")
-    with pytest.raises(DataError, match=r"is a folder; give --per-file if .*, or --output-dir DIR"):
+    with pytest.raises(DataError, match=r"is a folder; give --per-file if .*, or one file"):
         predict_stream(film, input_file=folder)
     (tmp_path / "lines").mkdir()
     for name, text in (("a", "one\n"), ("b", "one\ntwo\n")):
