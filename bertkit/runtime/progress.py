@@ -267,10 +267,10 @@ def inflected(number: int, singular: str, plural: str) -> str:
 def memory_size(size: int) -> str:
     """Formats a number of bytes of memory; `bertkit.runtime.files.readable_size` is for files.
 
-    >>> memory_size(3 << 29), memory_size(3 << 18)
-    ('1.50 GiB', '0.8 MiB')
+    >>> memory_size(3 << 29), memory_size(3 << 18), memory_size((1 << 30) - 1)
+    ('1.50 GiB', '0.8 MiB', '1.00 GiB')
     """
-    return f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
+    return f"{size / _GIB:.2f} GiB" if size >= _GIB - _MIB / 20 else f"{size / _MIB:.1f} MiB"
 
 
 Reached = Callable[[int, int], None]

@@ -22,6 +22,8 @@ from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
 if TYPE_CHECKING:
     from datasets import Dataset
 
+_USUAL_FRACTION = 0.1  # of the training rows, held out for validation
+
 
 @dataclass(frozen=True, kw_only=True)
 class HubData(FineTuningData):
@@ -101,8 +103,12 @@ class TableData(HubData):
     )
     test_file: str | None = option("Table to predict, with or without labels.", default=None)
     test_split: str | None = option("Split of the Hub data set to predict, or a part of one.", default=None, rare=True)
-    validation_fraction: float = setting(
-        "Fraction of the training rows held out for validation if there is no validation set.", default=0.1, gt=0, lt=1
+    validation_fraction: float | None = setting(
+        "Fraction of the training rows held out for validation if there is no validation set; by default a tenth, "
+        "unless models of folds score all rows of a small table.",
+        default=None,
+        gt=0,
+        lt=1,
     )
 
     def __post_init__(self) -> None:
@@ -164,10 +170,11 @@ class TableData(HubData):
             groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
         """
         rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))
-        kept, held = hold_out(classes, units, self.validation_fraction, self.split_seed)
+        fraction = _USUAL_FRACTION if self.validation_fraction is None else self.validation_fraction
+        kept, held = hold_out(classes, units, fraction, self.split_seed)
         copies = copies_in_words(texts, "row", "copies are on one side")
         if not len(held) and groups is None and copies:
-            kept, held = hold_out(classes, np.arange(rows), self.validation_fraction, self.split_seed)
+            kept, held = hold_out(classes, np.arange(rows), fraction, self.split_seed)
             copies = (
                 f"warning: {counted(len(np.unique(texts)), 'different text')} are too few to keep copies on one side, "
                 "so the scores are too high"
@@ -181,7 +188,7 @@ class TableData(HubData):
             grouped = "" if groups is None else f" in {len(np.unique(units))} groups that stay together"
             raise DataError(
                 f"{train.source}: {rows} rows{grouped} are too few to hold out "
-                f"{self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
+                f"{fraction} of {'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"

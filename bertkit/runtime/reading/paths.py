@@ -73,7 +73,7 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
     leading ``~`` is the home folder.
     """
     path = Path(os.path.expanduser(pattern))
-    if path.exists() or not glob.has_magic(str(path)):
+    if os.path.exists(path) or not glob.has_magic(str(path)):  # False for names that are too long
         return _find_files_at(path, faults)
     matches = sorted(glob.glob(str(path), recursive=True), key=lambda match: Path(match).parts)
     matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
@@ -84,7 +84,7 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
 
 
 def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
-    if path.is_dir():
+    if os.path.isdir(path):
         files = []
         unreadable: list[OSError] = []  # folders, which os.walk would leave out without a word
         for parent, folders, names in os.walk(path, onerror=unreadable.append):
@@ -95,7 +95,7 @@ def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
         if not files and not unreadable:
             faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
         return files
-    if not path.exists():
+    if not os.path.exists(path):
         faults.append(f"{path}: no such file or folder")
     elif file_kind(path.name) is not None:
         return [path]
@@ -154,7 +154,7 @@ def is_url(path: str) -> bool:
     >>> is_url("reviews/a.csv"), is_url("wikimedia/wikipedia"), is_url("o::p"), is_url("a/b://c")
     (False, False, False, False)
     """
-    return _URL.match(path) is not None and not Path(path).exists()
+    return _URL.match(path) is not None and not os.path.exists(path)
 
 
 def filesystem(path: str, name: str) -> tuple[Any, str]:

@@ -128,45 +128,43 @@ class RunDirectory:
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def begin(
+    def write_first_files(
         self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], command: str
-    ) -> Path | None:
-        """Writes the first files; a collective call.
+    ) -> None:
+        """Writes ``recipe.yaml``, ``run.json``, what listeners add, and the tokenizer; a collective call.
 
         Args:
             record: what ``run.json`` says of the run, with its recipe.
             tokenizer: of the model.
             listeners: add to the first files.
             command: repeats the run.
-
-        Returns:
-            The checkpoint to resume from; None if there is none.
         """
-        changes = self.check_recipe(record.recipe)
-        checkpoint = from_main_process(
-            lambda: self._write_first_files(record, tokenizer, listeners, heading(record.recipe, changes, command))
-        )
-        if self.is_resumed:
-            folds = folds_done(self.path)
-            start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
-            say(f"resuming from {checkpoint}" if checkpoint else f"resuming: {start}")
-        return None if checkpoint is None else Path(checkpoint)
+        first_line = heading(record.recipe, self.check_recipe(record.recipe), command)
 
-    def _write_first_files(
-        self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], first_line: str
-    ) -> str | None:
-        with disk_faults(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        clean_run_folder(self.path)
-        # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
-        record.recipe.save(self.path / "recipe.yaml", first_line)
-        record.write(self.path, finished=False)
-        for each in listeners:
-            each.on_first_files()
-        with into_folder(self.path) as folder:
-            save_tokenizer(tokenizer, folder)
-        checkpoint = last_checkpoint(self.path) if self.is_resumed else None
-        return str(checkpoint) if checkpoint else None
+        def write() -> None:
+            with disk_faults(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            clean_run_folder(self.path)
+            # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
+            record.recipe.save(self.path / "recipe.yaml", first_line)
+            record.write(self.path, finished=False)
+            for each in listeners:
+                each.on_first_files()
+            with into_folder(self.path) as folder:
+                save_tokenizer(tokenizer, folder)
+
+        from_main_process(write)
+
+    def checkpoint(self) -> Path | None:
+        """Returns the last checkpoint of a resumed run, and prints where it continues; None if there is none, and for a
+        new run. A collective call."""
+        if not self.is_resumed:
+            return None
+        found = from_main_process(lambda: last_checkpoint(self.path))
+        folds = folds_done(self.path)
+        start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
+        say(f"resuming from {found}" if found else f"resuming: {start}")
+        return found
 
     @contextmanager
     def files(self, needed: int | None = None) -> Iterator[Path]:

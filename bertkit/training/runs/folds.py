@@ -40,7 +40,7 @@ from bertkit.tasks.folds import fold_of_each, scored_by_folds, units
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.runs.evaluate import scores_of
-from bertkit.training.runs.resolve import FineTuning
+from bertkit.training.runs.resolve import ResolvedFinetuning
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.phases import has_exclusive_classes, warm_start
 
@@ -60,7 +60,7 @@ class ModelsOfFolds:
         split: the training rows as the rows that are scored.
     """
 
-    run: FineTuning
+    run: ResolvedFinetuning
     features: Any
     logits: np.ndarray = field(default_factory=lambda: np.empty(0), init=False)
 
@@ -145,10 +145,10 @@ class ModelsOfFolds:
         trainer.check_finite(weights=True)
         return np.stack(moments.outputs)
 
-    def limit(self, trainer: BertkitTrainer) -> None:
+    def keep_probe_if_better(self, trainer: BertkitTrainer) -> None:
         """Keeps the linear probe of the run's own model, if training made those of the folds worse."""
         if self.best == 0:
-            # One step at a rate of 0 changes no weight.
+            # One step at a rate of 0 changes no weight; without a step the Trainer does not train.
             arguments = trainer.args
             arguments.max_steps, arguments.warmup_steps = 1, 1
             arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}

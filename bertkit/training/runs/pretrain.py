@@ -26,7 +26,7 @@ from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, cache_fol
 from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
-from bertkit.training.initialization import Initialization
+from bertkit.training.initialization import Initialization, set_attention
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
@@ -41,7 +41,6 @@ from bertkit.training.runs.training import (
     computing,
     finish,
     save_and_score,
-    set_attention,
     set_up,
     train,
     trainer_class,

@@ -14,7 +14,7 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
 from bertkit.training.recovery import folds_done, how_to_continue
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.runs.resolve import FineTuning
+from bertkit.training.runs.resolve import ResolvedFinetuning
 
 FAST = {
     "data.max_seq_length": 16,
@@ -50,13 +50,13 @@ def train(table, tuned):
 
 def watched(patch):
     """A list that gets the rows that each model is trained on, in order, by their lengths and inputs."""
-    made, original = [], FineTuning.build_trainer
+    made, original = [], ResolvedFinetuning.build_trainer
 
     def trainer(self, rows, arguments, what="", **given):
         made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
         return original(self, rows, arguments, what, **given)
 
-    patch.setattr(FineTuning, "build_trainer", trainer)
+    patch.setattr(ResolvedFinetuning, "build_trainer", trainer)
     return made
 
 
@@ -164,13 +164,22 @@ def test_the_model_keeps_its_probe_if_training_made_the_folds_worse(train, monke
 
 @pytest.mark.parametrize(
     "given",
-    [{"data__folds": 0}, {"data__validation_fraction": 0.2}, {"train__load_best_model_at_end": True}],
+    [
+        {"data__folds": 0},
+        {"data__validation_fraction": 0.1},  # the usual fraction
+        {"data__max_train_samples": 40},
+        {"train__load_best_model_at_end": True},
+    ],
 )
 def test_rows_are_held_out_where_that_is_asked_for(train, given):
     run = train(**given)
     assert not (run.output_dir / "out_of_fold.jsonl").exists()
     assert run.metrics["eval_samples"] < 42
     assert json.loads((run.output_dir / "run.json").read_text())["estimate"] == "held_out"
+
+
+def test_checkpoints_without_evaluation_need_no_held_out_rows(train):
+    assert train(train__save_strategy="epoch").metrics["eval_samples"] == 42
 
 
 def test_large_tables_hold_rows_out(train, monkeypatch):
