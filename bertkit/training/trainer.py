@@ -392,8 +392,9 @@ class BertkitTrainer(Trainer):
     def diverged(self, fault: str) -> TrainingError:
         """Returns the error of a training that has led to a fault."""
         kept = last_checkpoint(Path(self.args.output_dir))
-        return TrainingError(
-            f"step {self.state.global_step}: the training diverged: {fault}, at a learning rate of "
-            f"{self.record.learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
-            "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
-        )
+        rate = f"{self.record.learning_rate:.3g}"
+        why = f"at a learning rate of {rate}; use a lower train.learning_rate, or more train.warmup_steps, in a new run"
+        if self.state.global_step <= 1:
+            why = "from the first step on: the weights that it starts from are damaged or too large; start from others"
+        found = f"The last checkpoint is {kept}" if kept else "There is no checkpoint"
+        return TrainingError(f"step {self.state.global_step}: the training diverged: {fault}, {why}. {found}")

@@ -39,8 +39,10 @@ def train_vocabulary(
         texts, vocab_size, lowercase, model_max_length, merge_score, min_frequency: as for `train_tokenizer`.
 
     Raises:
-        RecipeError, DataError: as these functions; or ``merge_score`` does not apply to the type.
+        RecipeError, DataError: as these functions; or there is no such type, or ``merge_score`` does not apply to it.
     """
+    if tokenizer_type not in get_args(TokenizerType):
+        raise RecipeError(f"tokenizer_type: {tokenizer_type!r} is not one of {', '.join(get_args(TokenizerType))}")
     if tokenizer_type == "byte_level_bpe":
         if merge_score != "frequency":
             raise RecipeError(f"merge_score: {merge_score!r} is for wordpiece; byte_level_bpe merges by frequency")
