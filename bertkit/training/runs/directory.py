@@ -263,7 +263,7 @@ def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) ->
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise OutputError(
             f"--output-dir {output_dir}: already contains {shown}; give another folder"
-            + (", or --resume to continue that run" if can_resume else "")
+            + (", or --resume to continue that run" if can_resume and "recipe.yaml" in found else "")
         )
 
 
@@ -306,7 +306,10 @@ def is_cut_off(recipe_file: Path) -> bool:
 
     A run writes all blocks below a heading; the last value is ``hub.citations``.
     """
-    text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    try:
+        text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    except OSError:  # a folder, or closed: what reads the recipe says so
+        return False
     if not any(text.startswith(heading) or heading.startswith(text) for heading in _HEADINGS):
         return False
     try:
