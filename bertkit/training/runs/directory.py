@@ -270,7 +270,7 @@ def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) ->
 def contents(folder: Path) -> list[str]:
     """Returns the sorted names of the entries of a folder, without lock and temporary files; empty if it does not
     exist."""
-    entries = folder.iterdir() if folder.is_dir() else ()
+    entries = folder.iterdir() if os.path.isdir(folder) else ()
     return sorted(entry.name for entry in entries if entry.name != LOCK_FILE and not is_temporary(entry.name))
 
 
@@ -291,10 +291,11 @@ def check_place(output_dir: Path) -> None:
     Raises:
         OutputError: it or a folder above is a file or a link without a target, or cannot be written to.
     """
-    if output_dir.exists() and not output_dir.is_dir():
+    # Methods of Path raise here for names that are too long, and below folders that are closed.
+    if os.path.exists(output_dir) and not os.path.isdir(output_dir):
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
     check_links(output_dir, f"--output-dir {output_dir}")
-    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if path.exists())
+    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if os.path.exists(path))
     if not parent.is_dir():
         raise OutputError(f"--output-dir {output_dir}: {parent} is a file; give another folder")
     if not os.access(parent, os.W_OK):
