@@ -64,7 +64,7 @@ def check_links(path: Path, name: str) -> None:
         OutputError: the message names the link.
     """
     for part in (path, *path.parents):
-        if part.is_symlink() and not part.exists():
+        if os.path.islink(part) and not os.path.exists(part):  # methods of Path raise below a folder that is closed
             raise OutputError(f"{name}: {part} is a link to {os.readlink(part)}, which does not exist; remove the link")
 
 

@@ -5,6 +5,7 @@ In a run of several processes only the main process writes.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -169,6 +170,18 @@ def without_library_bars() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
         if datasets is not None and of_datasets:
             datasets.enable_progress_bars()
+
+
+@contextmanager
+def logging_errors_alone(library: str) -> Iterator[None]:
+    """Context in which a logger of a library, by its name, and those below it log no warnings."""
+    logger = logging.getLogger(library)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def is_score(name: str) -> bool:

@@ -86,10 +86,15 @@ class Initialization:
 
         Raises:
             CheckpointError: as `load_model`.
-            RecipeError: the checkpoint has no such layers, or the recipe has a value that they exclude.
+            RecipeError: the checkpoint has no such layers, or the recipe has a value that they exclude; or new weights
+                have impossible sizes.
         """
         if self.checkpoint is None:
-            network = head_class(self.head, self.config, self.name)(self.config)
+            kind = head_class(self.head, self.config, self.name)
+            try:
+                network = kind(self.config)
+            except Exception as error:  # some classes of transformers check sizes here, in many ways
+                raise RecipeError(f"model: {kind.__name__} cannot be built: {error}") from error
             return network, [name for name, _ in network.named_parameters()]
         with without_library_bars():
             network, new = load_model(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from bertkit.model.checkpoint.remote import at_revision
 from bertkit.model.checkpoint.stock import Comparison, compare, comparison_inputs, stock_config, torch_run, write_stock
 from bertkit.runtime.errors import CheckpointError, OutputError, RecipeError, importing
 from bertkit.runtime.files import check_links, new_folder
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.progress import logging_errors_alone, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
 
@@ -198,13 +197,13 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
         outputs = list(model(**batches[0]).keys())
     dynamic = torch.export.Dim.DYNAMIC
     shapes = {key: dict.fromkeys(range(values.ndim), dynamic) for key, values in batches[0].items()}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists optional packages that are missing
     # Attention as matrix products and a softmax, which onnxruntime fuses: torch's export of its fused attention also
     # handles rows without any token, in many small operators that take a fifth of the time of an int8 model.
     attention = model.config._attn_implementation
     model.set_attn_implementation("eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's exporter calls functions that torch has deprecated
+    # It lists optional packages that are missing, and calls functions that torch has deprecated.
+    with logging_errors_alone("torch.onnx"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             program = torch.onnx.export(
                 model,
@@ -241,11 +240,7 @@ def quantize(folder: Path) -> None:
     small = folder / f"int8-{ONNX_FILE}"
     model = onnx.load(exact)
     del model.graph.value_info[:]  # the quantizer transposes these matrices and infers the shapes anew
-    level = logging.getLogger().level
-    logging.getLogger().setLevel(logging.ERROR)  # it logs advice to the root logger
-    try:
+    with logging_errors_alone(""):  # it logs advice to the root logger
         # 7 bits: without VNNI, x86 CPUs add products of 8 bits in 16, which overflow, so that outputs would be wrong.
         quantize_dynamic(model, small, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
-    finally:
-        logging.getLogger().setLevel(level)
     small.replace(exact)

@@ -263,14 +263,14 @@ def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) ->
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise OutputError(
             f"--output-dir {output_dir}: already contains {shown}; give another folder"
-            + (", or --resume to continue that run" if can_resume else "")
+            + (", or --resume to continue that run" if can_resume and "recipe.yaml" in found else "")
         )
 
 
 def contents(folder: Path) -> list[str]:
     """Returns the sorted names of the entries of a folder, without lock and temporary files; empty if it does not
     exist."""
-    entries = folder.iterdir() if folder.is_dir() else ()
+    entries = folder.iterdir() if os.path.isdir(folder) else ()
     return sorted(entry.name for entry in entries if entry.name != LOCK_FILE and not is_temporary(entry.name))
 
 
@@ -291,10 +291,11 @@ def check_place(output_dir: Path) -> None:
     Raises:
         OutputError: it or a folder above is a file or a link without a target, or cannot be written to.
     """
-    if output_dir.exists() and not output_dir.is_dir():
+    # Methods of Path raise here for names that are too long, and below folders that are closed.
+    if os.path.exists(output_dir) and not os.path.isdir(output_dir):
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
     check_links(output_dir, f"--output-dir {output_dir}")
-    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if path.exists())
+    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if os.path.exists(path))
     if not parent.is_dir():
         raise OutputError(f"--output-dir {output_dir}: {parent} is a file; give another folder")
     if not os.access(parent, os.W_OK):
@@ -306,7 +307,10 @@ def is_cut_off(recipe_file: Path) -> bool:
 
     A run writes all blocks below a heading; the last value is ``hub.citations``.
     """
-    text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    try:
+        text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    except OSError:  # a folder, or closed: what reads the recipe says so
+        return False
     if not any(text.startswith(heading) or heading.startswith(text) for heading in _HEADINGS):
         return False
     try:

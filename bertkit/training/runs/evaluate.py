@@ -191,7 +191,7 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
     else:
         option, now, limit = "--num-train-epochs", float(train.get("num_train_epochs", 3)), most
     longer = min(2 * now, limit)
-    return (f"{option} {longer:g}",) if longer > now else ()
+    return (f"{option} {longer:.15g}",) if longer > now else ()
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def _before_first_step(
        after it, the run's own model is not trained either: its training is one step that changes no weight.
     4. If the recipe asks for a warm start, rows of a class are drawn together, and the head begins as a linear probe.
 
-    A run that continues from a checkpoint has the weights of steps 2 and 4 already.
+    A run that continues from a checkpoint has the weights of steps 2 and 4 already; models of folds need those of 2.
 
     Returns:
         The rivals; None where there are none.
@@ -238,7 +238,7 @@ def _before_first_step(
     if run.teacher is None and run.setup.placement.num_processes == 1 and getattr(task, "can_score_by_folds", False):
         scored = run.splits["validation"] if folds is None else folds
         rivals = rivals_of(task, rows, scored, trainer.model, run.start.tokenizer)  # of the untrained encoder
-    if is_warm:
+    if is_warm or (run.recipe.is_warm and folds is not None and not folds.are_done):
         read_texts_apart(trainer, run.recipe, task, rows.examples)
     if folds is not None:
         folds.train(trainer.model)

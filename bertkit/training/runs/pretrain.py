@@ -290,7 +290,5 @@ def _print_data(text: PretrainingText, examples: RunExamples) -> None:
     say(f"model: {layers}, hidden size {config.hidden_size}, {config.vocab_size} pieces")
     for number, (phase, part) in enumerate(zip(examples.phases, examples.train.parts, strict=True)):
         evaluated = f", {len(examples.evaluation[number])} held-out" if examples.evaluation else ""
-        say(
-            f"steps: {phase.steps} of {phase.max_seq_length} tokens; {part.examples_per_epoch} inputs in the first "
-            f"epoch{evaluated}"
-        )
+        inputs = counted(part.examples_per_epoch, "input")
+        say(f"steps: {phase.steps} of {phase.max_seq_length} tokens; {inputs} in the first epoch{evaluated}")

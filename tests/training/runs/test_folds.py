@@ -149,8 +149,9 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeyp
     )
     monkeypatch.setattr(ModelsOfFolds, "_predictions", predictions)
     trainings = watched(monkeypatch)
+    (tmp_path / "run" / "folds" / "1.npy").write_bytes(b"")  # damaged
     run = train("run", resume=True)
-    assert [what for what, _ in trainings] == ["", "fold 4 of 5", "fold 5 of 5"]
+    assert [what for what, _ in trainings] == ["", "fold 2 of 5", "fold 4 of 5", "fold 5 of 5"]
     for name in ("eval_loss", "train_loss"):
         assert run.metrics[name] == pytest.approx(whole[0].metrics[name], rel=1e-3)
 
