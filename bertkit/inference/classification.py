@@ -20,6 +20,7 @@ from bertkit.inference.facts import (
 from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.runtime.errors import DataError, RecipeError, shown
+from bertkit.runtime.formats import amount
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task, one_array
 from bertkit.tasks.classification.stock import StockClassification
@@ -156,15 +157,6 @@ task_inference.register(StockClassification, StockInference)
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def _rounded(value: float, digits: int) -> str:
-    """Formats a number with some significant digits, a large one in full.
-
-    >>> _rounded(249_960.0, 4), _rounded(3.14159, 4)
-    ('250,000', '3.142')
-    """
-    return f"{float(f'{value:.{digits}g}'):,.15g}"
-
-
 def numbers_in_words(
     predicted: np.ndarray, true: np.ndarray, training: np.ndarray | None, texts: np.ndarray | None = None
 ) -> Facts:
@@ -180,12 +172,12 @@ def numbers_in_words(
     of = "of these examples" if training is None else "of the training set"
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
     line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
-    line += f"{counted(len(true), 'example', form=',')}; always guessing {_rounded(middle, 4)}, the median {of}, gives "
+    line += f"{counted(len(true), 'example', form=',')}; always guessing {amount(middle, 4)}, the median {of}, gives "
     sentences = [f"{line}{float(np.abs(true - middle).mean()):.4f}."]
     own, expected = float(predicted.std()), float(true.std())
     if hardly_differ := own < _HARDLY * expected:
         sentences.append(
-            f"The predictions hardly differ between examples: their standard deviation is {_rounded(own, 2)}, that "
-            f"of the true numbers {_rounded(expected, 2)}."
+            f"The predictions hardly differ between examples: their standard deviation is {amount(own, 2)}, that "
+            f"of the true numbers {amount(expected, 2)}."
         )
     return Facts(tuple(sentences), hardly_differ)

@@ -56,10 +56,10 @@ def amount(value: float, digits: int = 3) -> str:
     """Formats a number in so many digits, a larger one without decimals, and one from ten millions with an exponent.
 
     >>> amount(12.3456), amount(999.7), amount(-105_800.2), amount(1.2e12), amount(1234.56, digits=4)
-    ('12.3', '1,000', '-105,800', '1.2e+12', '1235')
+    ('12.3', '1,000', '-105,800', '1.2e+12', '1,235')
     """
     is_large = 10**digits - 0.5 <= abs(value) < 1e7
-    return f"{value:,.0f}" if is_large else f"{value:.{digits}g}"
+    return f"{value:,.0f}" if is_large else f"{value:,.{digits}g}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.data.reading.row_files import json_object, lone_surrogate, unique_keys
 from bertkit.data.tables.table import Table, repeated_names
 from bertkit.runtime.errors import DataError, raise_listed, shown
+from bertkit.runtime.json_text import dumps
 from bertkit.runtime.reading.text import iterating, read_with_fingerprint
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _list_within(text: str) -> str:
     key = next((key for key, each in values if isinstance(each, list) and each and isinstance(each[0], dict)), None)
     if key is None:
         return ""
-    chosen = shlex.quote(f".[{json.dumps(key, ensure_ascii=False)}]")
+    chosen = shlex.quote(f".[{dumps(key, ensure_ascii=False)}]")
     return f"an object, whose {key!r} is a list of objects; save the list: jq {chosen} OLD > NEW"
 
 
