@@ -15,6 +15,7 @@ from bertkit.cli.printing import print_result
 from bertkit.cli.training import FineTuning, finetune, finetune_several
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.runtime.errors import RecipeError, did_you_mean
+from bertkit.runtime.progress import counted
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.usual_recipes import recipe_of_package
 
@@ -211,4 +212,5 @@ def negatives(
         text_columns=text_column or (),
         batch_size=batch_size,
     )
-    print_result(mined, [f"{mined.path}: {mined.rows} of {mined.pairs} pairs with {number} negatives each"], json)
+    of_each = counted(number, "negative")
+    print_result(mined, [f"{mined.path}: {mined.rows} of {counted(mined.pairs, 'pair')} with {of_each} each"], json)

@@ -145,7 +145,7 @@ class StockInference(TableInference):
         columns = {name: [each] if isinstance(each, str) else list(each) for name, each in sorted(fields.items())}
         if len({len(texts) for texts in columns.values()}) > 1:
             texts, pairs = columns.values()
-            raise DataError(f"{len(texts)} texts, {len(pairs)} second texts; expected as many")
+            raise DataError(f"{counted(len(texts), 'text')}, {counted(len(pairs), 'second text')}; expected as many")
         return columns
 
 

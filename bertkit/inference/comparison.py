@@ -232,8 +232,8 @@ def _check_same_examples(systems: Sequence[System]) -> None:
     for other in systems[1:]:
         if len(other.references) != len(first.references):
             raise DataError(
-                f"{first.name} has {len(first.references)} examples and {other.name} {len(other.references)}; compare "
-                "systems on the same examples"
+                f"{first.name} has {counted(len(first.references), 'example')} and {other.name} "
+                f"{len(other.references)}; compare systems on the same examples"
             )
         pairs = enumerate(zip(_identify_examples(first), _identify_examples(other), strict=True))
         different = [number for number, (one, two) in pairs if one != two]
@@ -241,8 +241,8 @@ def _check_same_examples(systems: Sequence[System]) -> None:
             what = "the values of gold" if first.digests is None else "the examples, or the names or order of labels,"
             place = first.places[different[0]] if first.places else f"example {different[0]} (from 0)"
             raise DataError(
-                f"{first.name} and {other.name}: {what} differ in {len(different)} places, first in {place}; compare "
-                "systems on the same examples in the same order"
+                f"{first.name} and {other.name}: {what} differ in {counted(len(different), 'place')}, first in "
+                f"{place}; compare systems on the same examples in the same order"
             )
 
 

@@ -285,7 +285,7 @@ def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{place}: missing or damaged ({error}); restore it from a copy of the run") from error
     if len(logits) != len(split.examples):
-        raise DataError(f"{place}: {len(logits)} rows, and the data have {len(split.examples)}; restore it")
+        raise DataError(f"{place}: {counted(len(logits), 'row')}, and the data have {len(split.examples)}; restore it")
     examples = ColumnsOf(split.examples)
     features = task.encode(split.examples[:], load_tokenizer(str(folder), config=config))
     return Outcome(

@@ -227,7 +227,7 @@ class StreamInput(InputSource):
         if self._questions is not None:
             if self._passage is not None:
                 task_inference(task).read_fields({"question": self._questions, "context": self._passage})
-            return read_given(self._questions, at_once, "question", self.skipped)
+            return read_given(self._questions, at_once, "question", may_be_empty=self.skipped is not None)
         if self.file is not None and not self.per_file:
             table = task_inference(task).read_file(self.file)
             if table is None and task_inference(task).reads_neighbours and is_table(self.file):
@@ -253,8 +253,8 @@ class StreamInput(InputSource):
         inputs, how = block.inputs, task_inference(task)
         if not isinstance(inputs, Table):
             if self._passage is None:
-                return task.read_input(inputs, block.first + 1), {"text": inputs}, {"text": inputs}
-            columns: Columns = how.read_fields({"question": inputs, "context": self._passage})
+                return task.read_input(self.words_of(block), block.first + 1), {"text": inputs}, {"text": inputs}
+            columns: Columns = how.read_fields({"question": self.words_of(block, "question"), "context": self._passage})
         elif self.per_file:
             names = {"file": inputs.columns["file"]}
             return task.read_input(list(inputs.columns["text"])), names, inputs.columns

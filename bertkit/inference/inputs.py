@@ -70,14 +70,20 @@ def one_block(inputs: list[str] | Table) -> Iterator[Block]:
     return iter([Block(inputs, 0, len(inputs))])
 
 
-def read_given(texts: Any, size: int = BLOCK, what: str = "text", left_out: list[str] | None = None) -> Iterator[Block]:
+def read_given(texts: Any, size: int, what: str, may_be_empty: bool) -> Iterator[Block]:
     """Returns texts that are given from Python in blocks of ``size``.
 
+    Args:
+        what: name of one of them in messages.
+        may_be_empty: they need no words; see `InputSource.words_of`.
+
     Raises:
-        DataError: as `list_of_texts` and `with_words`, whose arguments these are.
+        DataError: as `list_of_texts`, and `with_words` unless they may be empty.
     """
-    kept = with_words(list_of_texts(texts), what, left_out)
-    return (Block(kept[at : at + size], at, len(kept)) for at in range(0, len(kept), size))
+    given = list_of_texts(texts)
+    if not may_be_empty:
+        with_words(given, what)
+    return (Block(given[at : at + size], at, len(given)) for at in range(0, len(given), size))
 
 
 def read_inputs(
@@ -224,8 +230,12 @@ class InputSource:
         if self.table is not None:
             return one_block(self.table)
         if self.file is None:
-            return read_given(self._texts, size, left_out=self.skipped)
+            return read_given(self._texts, size, "text", may_be_empty=self.skipped is not None)
         return read_inputs(self.file, size, self.per_file, self.skipped)
+
+    def words_of(self, block: Block, what: str = "text") -> Any:
+        """Returns the texts of a block that is no table; DataError if one is empty, unless it is a line of a file."""
+        return block.inputs if self.file is not None else with_words(cast(list[str], block.inputs), what, block.first)
 
 
 def process_blocks(

@@ -11,7 +11,7 @@ from bertkit.data.tables import read_table
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.files import check_new_file, write_csv, write_json_lines
 from bertkit.runtime.options import several
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.progress import counted, without_library_bars
 from bertkit.tasks.similarity.columns import read_texts, usual_texts
 from bertkit.tasks.similarity.forms import refuse_unread_labels
 
@@ -89,8 +89,8 @@ def mine_negatives(
     different = len({positive for _, positive in rows})
     if different <= number:
         raise DataError(
-            f"{table.source}: {different} different texts in {columns[1]!r} are too few for {number} negatives of each "
-            "pair; give more pairs, or a smaller --number"
+            f"{table.source}: {counted(different, 'different text')} in {columns[1]!r}, too few for "
+            f"{counted(number, 'negative')} of each pair; give more pairs, or a smaller --number"
         )
     mined = _mine(rows, model, number, margin, batch_size)
     if not mined:

@@ -51,8 +51,8 @@ class PredictOptions:
         Raises:
             RecipeError: the task does not have one of them, or a value is out of its range.
         """
-        if self.text_columns:
-            task = task_inference(task).with_columns({"text_columns": several(self.text_columns)})
+        if columns := several(self.text_columns):
+            task = task_inference(task).with_columns({"text_columns": columns})
         if self.all_probabilities:
             task = task_inference(task).with_all_probabilities()
         if self.threshold is not None:

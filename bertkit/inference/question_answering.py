@@ -15,6 +15,7 @@ from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
 from bertkit.runtime.errors import DataError, raise_all
+from bertkit.runtime.progress import counted
 from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Columns
@@ -47,7 +48,8 @@ class AnswerInference(TaskInference):
             contexts *= len(questions)
         if len(questions) != len(contexts):
             raise DataError(
-                f"{len(questions)} questions, {len(contexts)} contexts; expected one context, or one for each question"
+                f"{counted(len(questions), 'question')}, {counted(len(contexts), 'context')}; expected one context, or "
+                "one for each question"
             )
         columns = {"question": questions, "context": contexts}
         empty = [name for name, texts in columns.items() if not all(text.strip() for text in texts)]

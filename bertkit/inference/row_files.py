@@ -24,6 +24,7 @@ ROW_FILES = (".csv", ".jsonl", ".json", ".ndjson", ".parquet")
 """Endings of the files that `writing_rows` writes."""
 ROW_GROUP = 8192
 """Rows of a row group of Parquet."""
+_NUMBERS_OF_LISTS = (1 << 31) - 1  # of an array of lists, whose ends are int32
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -332,9 +333,14 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
         ) from error
 
 
-def vector_column(vectors: np.ndarray) -> pa.ListArray:
+def vector_column(vectors: np.ndarray) -> pa.ChunkedArray:
     """Returns vectors (N, D) as a column of Parquet."""
     import pyarrow as pa
 
-    ends = np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
-    return pa.ListArray.from_arrays(pa.array(ends), pa.array(vectors.ravel()))
+    size = vectors.shape[1]
+    at_once = max(1, _NUMBERS_OF_LISTS // size)
+    parts = [vectors[start : start + at_once] for start in range(0, max(1, len(vectors)), at_once)]
+    ends = [np.arange(len(part) + 1, dtype=np.int32) * size for part in parts]
+    return pa.chunked_array(
+        [pa.ListArray.from_arrays(pa.array(end), pa.array(part.ravel())) for end, part in zip(ends, parts, strict=True)]
+    )

@@ -211,7 +211,7 @@ def embed_texts(
     def read(block: Block) -> tuple[list[str], list[str] | None]:
         inputs = block.inputs
         if not isinstance(inputs, Table):
-            return inputs, None
+            return given.words_of(block), None
         column = the_text_column(inputs, text_column)
         if column not in said:
             said.add(column)

@@ -144,7 +144,7 @@ def test_collapsed_runs_are_named():
 
 def test_other_examples_are_refused():
     a, b = system("a", runs(0.8, 1), digests=["x"] * 200), system("b", runs(0.8, 1), digests=["x"] * 199 + ["y"])
-    with pytest.raises(DataError, match=re.escape("differ in 1 places, first in example 199 (from 0)")):
+    with pytest.raises(DataError, match=re.escape("differ in 1 place, first in example 199 (from 0)")):
         compare_systems([a, b])
     renamed = system("c", runs(0.8, 1), digests=["x"] * 200, to_labels=lambda values: ["ny"[value] for value in values])
     with pytest.raises(DataError, match="the names or order of labels, differ in 200 places"):

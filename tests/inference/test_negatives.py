@@ -55,7 +55,7 @@ def test_line_endings_within_texts_stay(tmp_path, checkpoint):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"number": 9}, DataError, "3 different texts in 'passage' are too few for 9 negatives"),
+        ({"number": 9}, DataError, "3 different texts in 'passage', too few for 9 negatives"),
         ({"number": 0}, RecipeError, "expected a number from 1"),
         ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
         ({"text_columns": ["query"]}, RecipeError, "expected two, the text and its positive, got query"),

@@ -6,6 +6,7 @@ import errno
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import bertkit
 from bertkit.data.tables import read_table
 from bertkit.inference import inputs, row_files
+from bertkit.inference.options import EmbedOptions
 from bertkit.inference.row_files import JsonList, ParquetRows, TextRows, json_lines, writing_rows
 from bertkit.inference.writing import GrowingFile
 from bertkit.runtime.errors import DataError, OutputError
@@ -110,6 +112,17 @@ def test_a_fault_closes_the_list(fine_tuned, tmp_path, small_blocks):
         list(bertkit.predict(fine_tuned("film"), input_file=tmp_path / "in.csv", output_file=out))
     assert not out.exists()
     assert [row["text"] for row in json.loads((tmp_path / "out.json.partial").read_text())] == ["a film", "a plot"]
+
+
+def test_vectors_of_more_numbers_than_an_array_of_lists_holds(checkpoint, tmp_path, monkeypatch):
+    embedder = bertkit.load(checkpoint).embedder
+    monkeypatch.setattr(row_files, "_NUMBERS_OF_LISTS", 3 * 32 + 1)
+    bertkit.embed(checkpoint, tmp_path / "out.parquet", ["a good film", "the plot is lovely"], pooling="none")
+    found = pq.read_table(tmp_path / "out.parquet")
+    expected = embedder.embed(["a good film", "the plot is lovely"], EmbedOptions(pooling="none"))
+    assert found["token"].to_pylist() == [token for text in expected for token in text.tokens]
+    vectors = np.concatenate([text.vectors for text in expected])
+    np.testing.assert_allclose(np.stack(found["embedding"].to_numpy()), vectors, rtol=1e-4, atol=1e-5)
 
 
 def test_no_file_that_is_there_is_taken(tmp_path):

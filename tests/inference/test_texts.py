@@ -194,3 +194,7 @@ def test_texts_without_words_are_skipped_on_request(checkpoint, fine_tuned, tmp_
     [(rows, _)] = predict_stream(fine_tuned("film"), ["a", ""], on_error="skip")
     assert [row["text"] for row in rows] == ["a"]
     assert capsys.readouterr().err.count("skipped: text 2: empty") == 2
+    list(predict_stream(fine_tuned("pairs"), ["", "a\tb", "no pair"], on_error="skip"))
+    said = capsys.readouterr().err
+    assert "skipped: text 1: empty" in said
+    assert "skipped: input 3: expected two texts" in said

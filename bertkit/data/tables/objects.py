@@ -290,8 +290,8 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
     return values
 
 
-def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | None = None) -> list[str]:
-    """Returns texts without the empty ones, whose faults are added to ``left_out``, or raised if that is ``None``.
+def with_words(texts: Sequence[str], what: str = "text", before: int = 0) -> Sequence[str]:
+    """Returns texts as they are; DataError if some are empty.
 
     A model would give an empty text, or one of white space, a label or a vector as any other. This is the rule for all
     texts that are given one by one; the lines of a file may be empty, so that results keep their lines.
@@ -299,7 +299,7 @@ def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | N
     Args:
         texts: the texts.
         what: name of one of them in messages.
-        left_out: receives the faults.
+        before: number of texts before them, which count too.
 
     >>> with_words(["a film"])
     ['a film']
@@ -308,13 +308,12 @@ def with_words(texts: Sequence[str], what: str = "text", left_out: list[str] | N
     bertkit.runtime.errors.DataError: text 2: empty; give at least one word
     """
     faults = [
-        f"{what} {number}: empty; give at least one word" for number, text in enumerate(texts, 1) if not text.strip()
+        f"{what} {number}: empty; give at least one word"
+        for number, text in enumerate(texts, before + 1)
+        if not text.strip()
     ]
-    if left_out is None:
-        raise_listed(faults)
-    else:
-        left_out += faults
-    return [text for text in texts if text.strip()]
+    raise_listed(faults)
+    return texts
 
 
 def _describe(value: Any) -> str:
