@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from bertkit.metrics import pearson
+from bertkit.metrics import pearson, score_limits, spearman
 from bertkit.metrics.intervals import proportion_interval, score_interval, terms_of
 from bertkit.metrics.statistics import by_example
 
@@ -106,6 +106,13 @@ def test_interval_stays_within_bounds():
         terms = terms_of(name, given, references)
         low, high = score_interval(given, references, lambda *_, terms=terms: computed(terms), terms)
         assert -1 < low < computed(terms) < high < 1
+
+
+def test_a_score_without_terms_stays_within_bounds():
+    given, references = np.arange(6.0), np.array([3.0, 1.0, 5.0, 0.0, 2.0, 4.0])
+    assert terms_of("spearmanr", given, references) is None
+    low, high = score_interval(given, references, spearman, bounds=score_limits("spearmanr"))
+    assert -1 < low < spearman(given, references) < high < 1
 
 
 def test_few_examples_of_high_correlation():
