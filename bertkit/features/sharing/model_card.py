@@ -202,12 +202,15 @@ def _describe_scores(facts: CardFacts) -> list[str]:
         score = f"{value:.4f}" if math.isfinite(value) else "undefined"
         rows.append((escape(METRIC_NAMES.get(name, name)), score, escape(facts.units.get(key, ""))))
     headings = ("metric", "value", "over") if facts.units else ("metric", "value")
+    report = facts.report.paragraphs() if facts.report is not None else []
+    if not rows:
+        return ["## Scores", "This run has no scores on held-out data.", *report]
     return [
         "## Scores",
         f"{scored}, one run with seed {facts.seed}:",
         "\n".join(f"- {escape(sentence)}" for sentence in facts.verdict),
         table(headings, [row[: len(headings)] for row in rows]),
-        *(facts.report.paragraphs() if facts.report is not None else ()),
+        *report,
     ]
 
 
