@@ -50,7 +50,7 @@ _OF_LISTS = ("seqeval", "squad", "squad_v2")  # the other metrics
 
 _CORRELATIONS = ("pearson", "spearmanr", "matthews_correlation")
 _RATES = {"accuracy", "balanced_accuracy", "average_precision", "exact", "exact_match", "precision", "recall"}
-_RATES |= {"roc_auc", "f1", "f1_macro", "f1_micro"}
+_RATES |= {"roc_auc", "f1", "f1_macro", "f1_micro", "combined_score"}
 _LIMITED = {*_RATES, *_CORRELATIONS, *(f"overall_{name}" for name in ("accuracy", "f1", "precision", "recall"))}
 
 

@@ -233,8 +233,12 @@ def by_example(
     flipped = differences[np.abs(differences) > 1e-9 * max(1.0, max(float(np.abs(side).max()) for side in values))]
     if not len(flipped):
         return Test(difference, None, None, 1.0, 1.0, units, reason="both have the same score in every example")
-    low, high = t_interval(differences) or (None, None)
     first = known[0][0]
+    interval = t_interval(differences)
+    low, high = None, None
+    if interval is not None:  # a difference is not larger than the range of the score
+        largest = math.inf if first is None else first.bounds[1] - first.bounds[0]
+        low, high = max(interval[0], -largest), min(interval[1], largest)
     has_copies = units[0] < len(references)
     are_right_or_wrong = first is not None and first.is_mean_of_successes and len(a) == len(b) == 1 and not has_copies
     p, smallest, method = _test_exchanges(differences, flipped, are_right_or_wrong)

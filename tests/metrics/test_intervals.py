@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from bertkit.metrics import pearson
+from bertkit.metrics import pearson, score_limits, spearman
 from bertkit.metrics.intervals import proportion_interval, score_interval, terms_of
 from bertkit.metrics.statistics import by_example
 
@@ -108,16 +108,11 @@ def test_interval_stays_within_bounds():
         assert -1 < low < computed(terms) < high < 1
 
 
-def test_a_correlation_of_few_examples_stays_within_its_limits():
-    """It has no terms, since the examples are few enough to leave each out."""
-    true, given = [1.0, 2.0, 3.0, 4.0, 5.0], [4.0, 1.0, 2.0, 3.0, 5.0]
-
-    def measure(*sides):
-        return float(spearmanr(*sides)[0])
-
-    assert score_interval(given, true, measure)[1] > 1
-    low, high = score_interval(given, true, measure, limits=(-1.0, 1.0))
-    assert -1 < low < measure(given, true) < high < 1
+def test_a_score_without_terms_stays_within_bounds():
+    given, references = np.arange(6.0), np.array([3.0, 1.0, 5.0, 0.0, 2.0, 4.0])
+    assert terms_of("spearmanr", given, references) is None
+    low, high = score_interval(given, references, spearman, bounds=score_limits("spearmanr"))
+    assert -1 < low < spearman(given, references) < high < 1
 
 
 def test_few_examples_of_high_correlation():

@@ -61,6 +61,7 @@ def test_mcnemar_by_hand():
     test = by_example([a], [b], gold, accuracy, accuracy_terms)
     assert (test.method, test.p, test.smallest_p) == ("McNemar's exact test", pytest.approx(10 / 16), 1 / 8)
     assert agreement(gold, gold, gold).mcnemar_p == 1
+    assert by_example([[1, 1, 1, 0, 0, 0]], [gold], gold, accuracy, accuracy_terms).high == 1  # no larger difference
 
 
 def test_each_side_is_averaged_over_its_own_runs():

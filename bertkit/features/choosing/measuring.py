@@ -28,6 +28,7 @@ from bertkit.inference.facts import percent
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.options import EmbedOptions
 from bertkit.inference.outcome import task_inference
+from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.model.checkpoint.encoders import longest_input
 from bertkit.runtime.errors import CheckpointError, shown
@@ -129,9 +130,11 @@ def _score_vectors(encoder: Embedder, name: str, labelled: Labelled) -> tuple[st
     of_heads = {head: predictions for head, (predictions, _) in sides.items()}
     predictions, best, by_layer = choose_head(of_heads, references, folds, metric_of)
     terms = task_inference(task).terms
-    low, high = score_interval(
-        predictions, references, metric_of, terms(metric, predictions, references), labelled.same_texts
-    ) or (None, None)
+    of_means, limits = terms(metric, predictions, references), score_limits(metric, known)
+    low, high = score_interval(predictions, references, metric_of, of_means, labelled.same_texts, limits) or (
+        None,
+        None,
+    )
     score = metric_of(predictions, references)
     frozen = FrozenScore(
         score if np.isfinite(score) else None,

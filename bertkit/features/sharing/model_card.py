@@ -14,7 +14,7 @@ from bertkit.features.sharing.card_facts import CardFacts
 from bertkit.features.sharing.kinds import ADDRESS
 from bertkit.recipe.files import to_yaml, without_paths
 from bertkit.recipe.settings import ANY_DATA
-from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError, RecipeError, described
 from bertkit.runtime.files import read_json
 from bertkit.runtime.markdown import code, code_block, escape, table
 from bertkit.runtime.progress import METRIC_NAMES, counted
@@ -40,7 +40,10 @@ def recorded_facts(checkpoint: Path) -> CardFacts | None:
     """Loads the card facts of the run in a folder; ``None`` if there is no finished run; CheckpointError if its record
     is damaged."""
     card = _read_record(checkpoint).get("card")
-    return None if card is None else CardFacts.from_dict(card)
+    try:
+        return None if card is None else CardFacts.from_dict(card)
+    except (ValueError, LookupError, TypeError, AttributeError, RecipeError) as error:
+        raise _damaged(checkpoint, error) from error
 
 
 def main_metric(checkpoint: Path) -> str | None:
@@ -59,11 +62,16 @@ def is_as_recorded(checkpoint: Path, card: str) -> bool:
 
 
 def _read_record(checkpoint: Path) -> dict[str, Any]:
-    file = checkpoint / "run.json"
     try:
-        return dict(read_json(file))
+        return dict(read_json(checkpoint / "run.json"))
     except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{file}: damaged ({error}); restore it from a copy of the run") from error
+        raise _damaged(checkpoint, error) from error
+
+
+def _damaged(checkpoint: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{checkpoint / 'run.json'}: damaged ({described(error, 200)}); restore it from a copy of the run"
+    )
 
 
 def _digest(card: str) -> str:
@@ -194,12 +202,15 @@ def _describe_scores(facts: CardFacts) -> list[str]:
         score = f"{value:.4f}" if math.isfinite(value) else "undefined"
         rows.append((escape(METRIC_NAMES.get(name, name)), score, escape(facts.units.get(key, ""))))
     headings = ("metric", "value", "over") if facts.units else ("metric", "value")
+    report = facts.report.paragraphs() if facts.report is not None else []
+    if not rows:
+        return ["## Scores", "This run has no scores on held-out data.", *report]
     return [
         "## Scores",
         f"{scored}, one run with seed {facts.seed}:",
         "\n".join(f"- {escape(sentence)}" for sentence in facts.verdict),
         table(headings, [row[: len(headings)] for row in rows]),
-        *(facts.report.paragraphs() if facts.report is not None else ()),
+        *report,
     ]
 
 

@@ -51,6 +51,11 @@ def test_the_command_of_the_card_suits_every_task():
     assert "`bertkit predict PATH_OR_HUB_ID --input FILE`" in card()[1]
 
 
+def test_a_run_without_scores_says_so():
+    text = card(metrics={}, main_metrics=(), dataset=None)[1]
+    assert "## Scores\n\nThis run has no scores on held-out data.\n\n## Limits" in text
+
+
 def test_unknown_things_are_not_in_the_metadata():
     scores = {"metrics": {"eval_masked_lm_loss": 5.0}, "main_metrics": ("eval_masked_lm_loss",)}
     metadata, _ = card(dataset=None, base_model=None, training_sets=(), **scores)

@@ -74,7 +74,7 @@ def test_a_dry_run_pushes_nothing_and_needs_no_login(monkeypatch, checkpoint):
     assert "note: a push also writes README.md, app.py, requirements.txt to the Space ada/try-mails" in str(planned)
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", "7"])
+@pytest.mark.parametrize("content", ["{", "[1]", "7", '{"card": 5}', '{"card": {"metrics": {}, "recipe": "a: 1"}}'])
 def test_a_damaged_record_is_named(checkpoint, tmp_path, content):
     run = tmp_path / "run"
     shutil.copytree(checkpoint, run)
