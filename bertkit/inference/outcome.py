@@ -275,7 +275,8 @@ class Outcome:
         scores = per_example(self.task).compute_metrics
         # Else the terms are of queries, each of several examples.
         texts = self.same_texts if terms is None or len(terms.values) == len(sides[1]) else None
-        return score_interval(*sides, lambda *some: float(scores(*some)[name]), terms, texts)
+        bounds = (-1.0, 1.0) if name in _CORRELATIONS else (-math.inf, math.inf)
+        return score_interval(*sides, lambda *some: float(scores(*some)[name]), terms, texts, bounds)
 
     @property
     def number_of_inputs(self) -> int:

@@ -246,6 +246,7 @@ def score_interval(
     measure: Measure,
     terms: MeanDecomposition | None = None,
     units: np.ndarray | None = None,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> tuple[float, float] | None:
     """Returns the interval of a score over examples: Wilson's for proportions, else Student's t over pseudo-values.
 
@@ -258,6 +259,7 @@ def score_interval(
         terms: the metric as a function of means; if it is None or gives another score, the metric is computed again
             without each of up to 200 groups of examples.
         units: number of the unit of each example, (N,), such as its text; None if each is one of its own.
+        bounds: the lowest and the highest value of a metric without terms.
 
     Returns:
         The ends; None for fewer than two units, an undefined score, or examples that all have the same value.
@@ -271,7 +273,7 @@ def score_interval(
         return None
     if terms is not None and terms.is_proportion:
         return _interval_of_proportion(terms, _number_units(units, len(terms.values)))
-    low, high = terms.bounds if terms is not None else (-math.inf, math.inf)
+    low, high = bounds if terms is None else terms.bounds
     values = pseudo_values(predictions, references, measure, terms, units)
     if not math.isfinite(high - low):
         return t_interval(values)
