@@ -112,6 +112,8 @@ class BertkitTrainer(Trainer):
 
             kwargs["data_collator"] = with_lengths(kwargs["data_collator"])
         kwargs["compute_metrics"] = None if scores is None else self._scores_in_order
+        # Tied weights, which a checkpoint holds once: transformers would warn that the others are missing.
+        model._keys_to_ignore_on_save = set(model.all_tied_weights_keys)
         super().__init__(model=model, args=args, callbacks=all_callbacks, **kwargs)
         self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
@@ -320,12 +322,6 @@ class BertkitTrainer(Trainer):
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
         has_stopped = any(each.early_stopping_patience_counter >= each.early_stopping_patience for each in stopped)
         return (num_train_epochs, 0) if self.state.global_step >= max_steps or has_stopped else place
-
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        # Private: transformers would warn of the tied weights, which a checkpoint holds once.
-        tied = self.model.all_tied_weights_keys
-        missing = [name for name in load_result.missing_keys if name not in tied]
-        super()._issue_warnings_after_load(load_result._replace(missing_keys=missing))
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Saves a complete checkpoint of finite weights; only then removes those beyond ``save_total_limit``."""

@@ -19,7 +19,7 @@ from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.files import check_new_file, write_whole
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import inference_device
-from bertkit.runtime.progress import say
+from bertkit.runtime.progress import counted, say
 from bertkit.tasks.arguments import with_settings
 
 _WORDS = 200  # that are masked
@@ -92,12 +92,14 @@ def choose(
         raise DataError(f"{source}: no word with a letter or a digit; give texts")
     every = []
     for place, model, name in zip(places, named, short_names(named), strict=True):
-        say(f"{name}: {len(rows):,} {'texts' if labelled is None else 'examples'} of {source}")
+        say(f"{name}: {counted(len(rows), 'text' if labelled is None else 'example', form=',')} of {source}")
         every.append(measure(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
     metric = every[0].metric
     copies = [] if labelled is None else labelled.copies
     concluded = conclude(every, metric)
-    command = labelled.command if labelled is not None else ["pretrain", "--corpus", str(texts)]
+    # Masked words alone need neither several documents nor pairs of sentences, and every encoder can learn them.
+    of_texts = ["pretrain", "--corpus", str(texts), "--pair-objective", "none"]
+    command = of_texts if labelled is None else labelled.command
     first = named[0] if concluded.leading is None else concluded.leading.model
     choice = Choice(
         concluded.candidates,
@@ -122,8 +124,9 @@ def _check_arguments(
     """Checks the arguments; RecipeError if they do not go together."""
     if not models:
         raise RecipeError("choose: no checkpoint; give two or more with --models")
-    if len(set(models)) < len(models):
-        raise RecipeError(f"--models: {max(models, key=models.count)} is given twice; give each checkpoint once")
+    places = [str(Path(model).resolve()) if Path(model).is_dir() else model for model in models]
+    if twice := [model for model, place in zip(models, places, strict=True) if places.count(place) > 1]:
+        raise RecipeError(f"--models: {twice[0]} is given twice; give each checkpoint once")
     unread = [key for key in values if not key.startswith(("task.", "data."))]
     if unread:
         raise RecipeError(f"choose trains nothing, so {', '.join(unread)} changes nothing; remove it")

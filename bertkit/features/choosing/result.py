@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from bertkit.features.choosing.wording import Wording
 from bertkit.metrics import score_range
 from bertkit.runtime.files import readable_size
+from bertkit.runtime.formats import amount
 from bertkit.runtime.pages.page import frame_page, render_page
 
 _UNKNOWN = "–"
@@ -138,7 +139,7 @@ class Choice:
             ],
         }
         cost = {
-            "parameters": [f"{each.parameters / 1e6:.3g} M" for each in every],
+            "parameters": [f"{amount(each.parameters / 1e6)} M" for each in every],
             "weights": [_UNKNOWN if each.bytes is None else readable_size(each.bytes) for each in every],
             "ms per_text": [milliseconds(each.milliseconds) for each in every],
         }
@@ -191,15 +192,6 @@ def milliseconds(value: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def amount(value: float) -> str:
-    """Formats a pseudo-perplexity in three digits, or without decimals.
-
-    >>> amount(12.3456), amount(999.7), amount(105_800.2), amount(1.2e12)
-    ('12.3', '1,000', '105,800', '1.2e+12')
-    """
-    return f"{value:.3g}" if value < 999.5 or value >= 1e7 else f"{value:,.0f}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, form: Callable[[float], str]) -> str:
@@ -281,8 +273,8 @@ def _draw_perplexities(candidates: Sequence[Candidate]) -> dict[str, Any]:
     def place(value: float) -> float:
         return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
 
-    # 1, 2 and 5 times powers of ten, or the powers alone.
-    powers = range(math.floor(first), math.ceil(last) + 1)
+    # 1, 2 and 5 times powers of ten, or the powers alone, about six of them.
+    powers = range(math.floor(first), math.ceil(last) + 1, math.ceil((last - first) / 5))
     rounds = [factor * 10.0**power for power in powers for factor in ((1, 2, 5) if last - first < 1.5 else (1,))]
     return {
         "perplexities": [_mark(*values, amount, place) for values in of_candidates],

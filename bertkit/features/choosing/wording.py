@@ -149,13 +149,14 @@ def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.
 
 
 def perplexity(logs: np.ndarray) -> tuple[float, tuple[float, float] | None]:
-    """Returns the pseudo-perplexity per word of log-probabilities (N,), and its 95 % interval over words.
+    """Returns the pseudo-perplexity per word of log-probabilities (N,), and its 95 % interval over words, from 1 on.
 
     >>> perplexity(np.log([0.5, 0.5]))
     (2.0, None)
     """
     interval = t_interval(-logs)
-    return _exp(float(-logs.mean())), None if interval is None else (_exp(interval[0]), _exp(interval[1]))
+    ends = None if interval is None else (_exp(max(interval[0], 0.0)), _exp(interval[1]))
+    return _exp(float(-logs.mean())), ends
 
 
 def _exp(value: float) -> float:

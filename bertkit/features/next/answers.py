@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,8 @@ class Answers:
             raise DataError(f"{file}: is a folder; give a file that `bertkit next` has written")
         check_form(self.path, str(file))
         self.read()
-        place = self.path.resolve()
-        for name in (place.name, place.parent.name):  # of workbooks and of other files, left by a killed page
-            remove_unfinished(place.parent, name)
+        folder = self.path.resolve().parent
+        remove_unfinished(folder, folder.name)  # left by a killed page
 
     def read(self) -> None:
         """Reads the file again; earlier answers cannot be undone then. Raises DataError as the class does."""
@@ -100,7 +100,7 @@ class Answers:
         if number >= len(self):
             return {}
         guess, probability, reason = (self.value(number, name) for name in PROPOSED)
-        share = "" if is_missing(probability) else f" ({100 * to_number(probability):.0f} %)"
+        share = f" ({100 * to_number(probability):.0f} %)" if isfinite(to_number(probability)) else ""
         return {"name": str(guess), "share": share, "reason": "" if is_missing(reason) else str(reason)}
 
     @property

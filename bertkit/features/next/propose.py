@@ -170,8 +170,9 @@ def _propose(
         write_rows(target, written, label, task.settings.text_columns, names)
     command = ""
     if target is not None and labelled is not None:
-        model = read_recipe_file(Path(place) / "recipe.yaml")[0].get("model", {}).get("name_or_path")
-        command = training_command(target, task.settings.text_columns, label, model, task.data)
+        recipe = read_recipe_file(Path(place) / "recipe.yaml")[0]
+        model, problem = recipe.get("model", {}).get("name_or_path"), recipe.get("task", {}).get("problem")
+        command = training_command(target, task.settings.text_columns, label, model, task.data, problem)
     return Proposal(
         rows=proposed,
         candidates=len(table),
@@ -258,7 +259,12 @@ def _measure_curve(
 
 
 def training_command(
-    file: Path, texts: Sequence[str], label: str, model: str | None, data: DataSettings | None = None
+    file: Path,
+    texts: Sequence[str],
+    label: str,
+    model: str | None,
+    data: DataSettings | None = None,
+    problem: str | None = None,
 ) -> str:
     """Returns the command that trains with a file of rows whose labels are filled in.
 
@@ -267,10 +273,12 @@ def training_command(
         texts, label: its columns.
         model: the checkpoint to start from; None if it is not known, as in old runs.
         data: settings of the run that proposed the rows, of which length and groups stay; None if they are not known.
+        problem: the problem that the run was given, without which labels such as 1.5 are refused; None for none.
     """
     words = ["bertkit", "finetune", "classification", "--train-file", str(file)]
     if ([*texts], label) != (["text"], "label"):
         words += [word for column in texts for word in ("--text-column", column)] + ["--label-column", label]
+    words += ["--problem", problem] if problem else []
     words += ["--model", model] if model else []
     if data is not None and data.group_column is not None:
         words += ["--set", f"data.group_column={data.group_column}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from bertkit.data.tables.annotated import GUESS, PROPOSED
 from bertkit.data.tables.table import Table
 from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
 from bertkit.runtime.errors import OutputError, shown
-from bertkit.runtime.files import check_new_file, disk_faults, into_folder, write_whole
+from bertkit.runtime.files import check_new_file, into_folder, write_whole
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -70,22 +71,24 @@ def write_label(path: Path, table: Table, row: int, label: str) -> None:
         label: column of the labels.
 
     Raises:
-        OutputError: the file cannot be written.
+        OutputError: the file cannot be written, or the label has a character that a workbook cannot have.
     """
     path = path.resolve()  # a link to the file stays one
-    if path.suffix.lower() == _XLSX:
-        with disk_faults(path):
-            content = _with_label(path, int(table.numbers_of_rows[row]), label, table.columns[label][row])
-        write_whole(path, content)
-        return
-    rows = [dict(zip(table.columns, values, strict=True)) for values in zip(*table.columns.values(), strict=True)]
+    mode = stat.S_IMODE(path.stat().st_mode)
     with into_folder(path.parent) as folder:
-        write_rows(folder / path.name, rows, label, (), ())
+        draft = folder / path.name
+        if path.suffix.lower() == _XLSX:
+            draft.write_bytes(_with_label(path, int(table.numbers_of_rows[row]), label, table.columns[label][row]))
+        else:
+            columns = zip(*table.columns.values(), strict=True)
+            write_rows(draft, [dict(zip(table.columns, values, strict=True)) for values in columns], label, (), ())
+    path.chmod(mode)  # `into_folder` gives the permissions of new files
 
 
 def _with_label(path: Path, row: int, column: str, label: Any) -> bytes:
     """Returns a workbook with a label, or none, in a row of the sheet with the columns of a proposal."""
     from openpyxl import load_workbook
+    from openpyxl.utils.exceptions import IllegalCharacterError
 
     book = load_workbook(path)
     for sheet in book.worksheets:
@@ -93,7 +96,10 @@ def _with_label(path: Path, row: int, column: str, label: Any) -> bytes:
             names = [cell.value for cell in cells]
             if sheet.sheet_state == "visible" and {column, GUESS} <= {*names}:
                 cell = sheet.cell(row, names.index(column) + 1)
-                cell.value = label or None
+                try:
+                    cell.value = label or None
+                except IllegalCharacterError as error:
+                    raise OutputError(f"{path}: {label!r} has a character that a workbook cannot have") from error
                 if label:
                     cell.data_type = "s"  # also if it begins with =
                 stream = io.BytesIO()

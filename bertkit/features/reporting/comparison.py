@@ -50,7 +50,7 @@ def comparison_of(
         for of_run in of_runs:
             score = of_run.get(metric)
             if score is None or score.value is None:
-                cells.append(None if score is None else "undefined")
+                cells.append("–" if score is None else "undefined")
             else:
                 interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
                 cells.append(f"{number(score.value)}{interval}")

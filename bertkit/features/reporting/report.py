@@ -58,7 +58,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         Path of the file.
 
     Raises:
-        RecipeError: no run is given, or one of them twice; or ``explain`` does not fit.
+        RecipeError: no run is given, or one of them twice; ``explain`` does not fit; or a recipe cannot be read.
         CheckpointError: a folder holds no run.
         DataError: the data of the run cannot be read, or have changed since the run.
         OutputError: the file exists or cannot be written.

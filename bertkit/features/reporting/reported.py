@@ -286,13 +286,13 @@ def is_number(value: Cell) -> bool:
 def number(value: Cell) -> str:
     """Formats a cell: four decimals for floats of usual size, None as a dash.
 
-    >>> [number(value) for value in (0.91234, 12345, 2.0, 123456.5, 1e-6, None, "PER", 61253104.0)]
-    ['0.9123', '12,345', '2.0000', '123,456.5', '1.000e-06', '–', 'PER', '61,253,104']
+    >>> [number(value) for value in (0.91234, 12345, 2.0, 123456.5, 1e-6, None, "PER", True, 61253104.0)]
+    ['0.9123', '12,345', '2.0000', '123,456.5', '1.000e-06', '–', 'PER', 'True', '61,253,104']
     """
     if value is None:
         return "–"
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str | bool):
+        return str(value)
     if isinstance(value, int):
         return f"{value:,}"
     if value and abs(value) < 1e-3:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from bertkit.recipe.files import read_recipe_text
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.tasks.registry import load_recipe
@@ -92,6 +93,7 @@ def read_run(place: str | Path) -> RunFiles:
     Raises:
         CheckpointError: the folder holds no run.
         DataError: a file of the run is damaged.
+        RecipeError: its recipe cannot be read.
     """
     folder = Path(place)
     if not folder.is_dir():
@@ -116,7 +118,7 @@ def read_run(place: str | Path) -> RunFiles:
     checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))]
     places = [folder, *(path for _, path in sorted(checkpoints, reverse=True))]
     state = _read(next((each for each in places if (each / _STATE).is_file()), folder) / _STATE, _State)
-    heading = (folder / "recipe.yaml").read_text(encoding="utf-8").partition("\n")[0]
+    heading = read_recipe_text(folder / "recipe.yaml").partition("\n")[0]
     command, changed = _COMMAND.match(heading), _CHANGED.match(heading)
     return RunFiles(
         folder=folder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from bertkit.features.serving.requests import Strict
 from bertkit.features.serving.served import Mark, Served, View, served
@@ -21,12 +21,24 @@ class Parameters(Strict):
 
     Attributes:
         aggregation_strategy: ``none`` gives the tag of each word; otherwise entities. Words have the tag of their first
-            piece, as in training (BERT §5.3), so ``simple`` and ``first`` are the same; a checkpoint that bertkit did
-            not write gives tokens, and entities by the strategy.
+            piece, as in training (BERT §5.3), so ``simple`` and ``first`` are the same.
         ignore_labels: tags or types that are left out; ``None`` leaves out ``O``.
     """
 
     aggregation_strategy: Literal["none", "simple", "first"] | None = None
+    ignore_labels: list[str] | None = None
+
+
+class StockParameters(Strict):
+    """The ``parameters`` of a request to a checkpoint that bertkit did not write.
+
+    Attributes:
+        aggregation_strategy: ``none`` gives the tag of each token; otherwise entities, by the strategy of
+            `bertkit.tasks.ner.stock.StockDataSettings`.
+        ignore_labels: as of `Parameters`.
+    """
+
+    aggregation_strategy: Aggregation | None = None
     ignore_labels: list[str] | None = None
 
 
@@ -44,11 +56,13 @@ class ServedEntities(Served):
     """Sequence labelling: entities, or with plain tags words."""
 
     task: NerTask
-    parameters = Parameters
+    parameters: ClassVar[type[Strict]] = Parameters
     shows = "marks"
     reads_whole_texts = True
 
-    def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
+    def answers(
+        self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters | StockParameters
+    ) -> list[Any]:
         """Returns for each text its entities: ``entity_group``, ``score``, ``word``, ``start`` and ``end``; with the
         strategy ``none`` its words with ``entity``, the tag, and ``index``, the number of the word from 1."""
         ignored = {OUTSIDE} if parameters.ignore_labels is None else set(parameters.ignore_labels)
@@ -113,6 +127,7 @@ class ServedStockEntities(ServedEntities):
     """Token classification by a checkpoint that does not record its words: texts are read as tokens."""
 
     task: StockNer
+    parameters = StockParameters
 
     def task_by(self, strategy: Aggregation | None) -> StockNer:
         """Returns the task that joins tokens by a strategy; None for that of the checkpoint."""

@@ -159,13 +159,14 @@ class FillService(Service):
         for job in jobs:
             numbers = range(at, at := at + job.count)
             lengths = [len(encoded["input_ids"][number]) for number in numbers]
-            answer = self.too_many(sum(min(length, self.longest) for length in lengths))
+            tokens = sum(min(length, self.longest) for length in lengths)
+            answer = self.too_many(tokens)
             if answer is None and not job.truncate and max(lengths) > self.longest:
                 is_whole = all(len(texts[number]) == len(whole_texts[number]) for number in numbers)
                 answer = too_long(max(lengths) if is_whole else f"more than {self.longest}", self.longest)
             answers.append(answer)
             if answer is None:
-                self.tokens += sum(lengths)
+                self.tokens += tokens
                 for number, length in zip(numbers, lengths, strict=True):
                     ends = [end for _, end in encoded["offset_mapping"][number]]
                     # Two special tokens: one before the text, one after it.

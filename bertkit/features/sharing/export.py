@@ -77,10 +77,10 @@ def export(
         pooling, normalize: for ``sentence-transformers``, the pooling of token vectors, and whether the result has
             length 1; ``None`` for the values of a checkpoint that sentence-transformers wrote, and for all others the
             mean without normalization, as in `bertkit.embed`.
-        max_samples: number of examples to score, from the first; ``None`` scores all.
+        max_samples: for ``int8``, number of examples to score, from the first; ``None`` scores all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is printed to stderr.
-        data: values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
+        data: for ``int8``, values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
 
     Returns:
         The folder written, and how close its outputs are.
@@ -101,6 +101,9 @@ def export(
         raise RecipeError(f"--{'normalize' if pooling is None else 'pooling'} needs --to sentence-transformers")
     if int8 and to != "onnx":
         raise RecipeError("--int8 needs --to onnx")
+    of_scores = [name for name, value in {**data, "max_eval_samples": max_samples}.items() if value is not None]
+    if of_scores and not int8:
+        raise RecipeError(f"--{of_scores[0].replace('_', '-')} is for the scores of --int8; give it, or remove this")
     check_links(Path(out), str(out))
     if Path(out).exists() and not (Path(out).is_dir() and not any(Path(out).iterdir())):
         raise OutputError(f"{out}: already exists; give a new or an empty folder")
@@ -128,7 +131,7 @@ def _export_onnx(
     config = load_config(checkpoint, any_encoder=True)
     task = _read_task(config, checkpoint)
     if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:
-        raise CheckpointError(f"{checkpoint}: {obstacle}; export it with --to bert")
+        raise CheckpointError(f"{checkpoint}: {obstacle}")
     # A checkpoint that does not record its task has no data of its own to be scored on.
     is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
     if is_scored:  # the exported folder has no recipe

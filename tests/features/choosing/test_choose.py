@@ -104,6 +104,7 @@ def test_texts_without_labels_rank_by_masked_words(checkpoint, blind, headless, 
     assert of_blind.perplexity == pytest.approx(size, rel=1e-5)
     assert choice.best in (shared.name, of_blind.name)
     assert choice.command.startswith("bertkit pretrain --corpus ")
+    assert " --pair-objective none " in choice.command  # pairs of other documents need several in each corpus
     assert choice.sentences[0].startswith("Lowest pseudo-perplexity per word: ")
 
 
@@ -125,6 +126,7 @@ def test_two_calls_give_the_same(checkpoint, table):
     [
         ({"models": []}, RecipeError, "no checkpoint"),
         ({"models": ["{one}", "{one}"]}, RecipeError, "given twice"),
+        ({"models": ["{one}", "{one}/"]}, RecipeError, "given twice"),
         ({"models": ["{one}", "missing"]}, CheckpointError, "missing"),
         ({"train_file": None}, RecipeError, "no data; give --train-file"),
         ({"train_file": "missing.csv"}, DataError, "missing.csv"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import bertkit
@@ -26,6 +28,16 @@ def test_a_page_has_every_checkpoint_and_score(choice):
     assert len(re.findall(r'<circle cx="[\d.]+" cy="[\d.]+" r="3">', page)) == 2 * (3 + 3 + 2)
     assert "default-src 'none'" in page
     assert choice.command.split()[2] in page
+
+
+def test_ticks_of_wide_intervals_have_room(choice):
+    first, *others = choice.candidates
+    wide = replace(first, perplexity=1e6, perplexity_low=1.0, perplexity_high=1e18)
+    page = replace(choice, candidates=[wide, *others]).html()
+    drawing = page[page.index('aria-label="Pseudo-perplexities') :].partition("</svg>")[0]
+    places = [float(place) for place in re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle"', drawing)]
+    assert 3 < len(places) < 7
+    assert np.diff(places).min() > 60
 
 
 def test_texts_alone_have_no_scores(checkpoint, headless, tmp_path):

@@ -59,6 +59,11 @@ def test_a_word_in_a_long_text_has_a_part_of_it(checkpoint):
     assert np.isfinite(logs).all()
 
 
+def test_an_interval_of_perplexities_begins_at_one():
+    value, (low, high) = perplexity(np.log([0.9, 1e-12]))
+    assert low == 1.0 < value < high
+
+
 SHARES = {"ac": 0.5, "ad": 0.25, "bc": 0.125, "bd": 0.125}
 
 

@@ -90,6 +90,23 @@ def test_each_answer_and_each_undo_is_in_the_file_at_once(tmp_path, ending):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_answer_leaves_who_may_read_the_file(tmp_path, ending):
+    path = proposal(tmp_path / f"rows{ending}")
+    path.chmod(0o600)
+    Page(path).send("answer", label="exchange")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_label_that_a_workbook_cannot_have_is_told(tmp_path):
+    path = proposal(tmp_path / "rows.xlsx")
+    page = Page(path)
+    assert page.send("answer", label="a\x01b") == 200
+    assert "has a character that a workbook cannot have" in page.text
+    assert page.heading == "Row 1 of 3"
+    assert not read_table(path).columns["label"][0]
+
+
 @pytest.mark.parametrize("ending", [".csv", ".xlsx"])
 def test_what_a_killed_page_was_writing_is_removed(tmp_path, ending):
     path = proposal(tmp_path / f"rows{ending}")
@@ -139,7 +156,8 @@ def test_skipped_rows_stay_empty_and_the_end_has_the_command(tmp_path):
 
 
 def test_a_guess_is_shown_and_no_answer(tmp_path):
-    page = Page(proposal(tmp_path / "rows.csv"))
+    path = proposal(tmp_path / "rows.csv")
+    page = Page(path)
     shown = re.sub("<.*?>", "", page.text)
     assert "The model's guess: refund (50 %); unsure between refund and exchange" in shown
     assert page.text.count('class="text" dir="auto"') == 1  # a text from right to left reads as such
@@ -149,6 +167,8 @@ def test_a_guess_is_shown_and_no_answer(tmp_path):
     page.text = page.client.get("/?row=1").text
     assert re.findall(r'value="([^"]+)" aria-current="true"', page.text) == ["refund"]
     assert "=a &lt;b&gt;larger&lt;/b&gt; one" in page.client.get("/?row=2").text
+    path.write_text(path.read_text().replace(",0.5,", ",half,"))
+    assert "refund</bdi>; <bdi>unsure" in page.client.get("/?row=1").text
 
 
 def test_only_up_to_date_forms_of_the_page_change_the_file(tmp_path):

@@ -248,6 +248,14 @@ def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelle
     assert proposal.curve is None
 
 
+def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_path):
+    rows = "".join(f"{words} {place},{label}\n" for place in range(8) for label, words in ((0.5, "good"), (1.5, "bad")))
+    path = tmp_path / "decimals.csv"
+    path.write_text(f"text,label\n{rows}")
+    run = trained(path, task__problem="single_label", data__folds=0)
+    assert "--problem single_label" in package.propose_rows(run, unlabelled, output=tmp_path / "o.csv").command
+
+
 def test_a_proposal_without_a_label_is_no_training_set(fine_tuned, trained, unlabelled, tmp_path):
     path = tmp_path / "o.csv"
     package.propose_rows(fine_tuned("film"), unlabelled, rows=3, output=path)

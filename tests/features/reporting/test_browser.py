@@ -69,6 +69,11 @@ def test_errors_can_be_sorted_and_filtered(browser, hostile_run):
     hits = [text for text in rows.all_inner_texts() if "lovely" in text]
     assert page.locator("table.errors tbody tr:visible").count() == len(hits) < number
     assert page.locator("output").inner_text() == f"{len(hits)} of {number}"
+    lengths = page.locator("table", has_text="Score by length")
+    lengths.get_by_role("button", name="words").click()
+    firsts = [int(re.split(r"\D", text)[0]) for text in lengths.locator("tbody th").all_inner_texts()]
+    assert len({len(str(first)) for first in firsts}) > 1  # as texts, 10 would come before 9
+    assert firsts == sorted(firsts)
     page.close()
 
 

@@ -212,6 +212,13 @@ def test_damaged_files_are_named(copied, name, content):
         report(run)
 
 
+def test_a_recipe_that_cannot_be_read_is_named(copied):
+    run = copied()
+    (run / "recipe.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(RecipeError, match=r"recipe\.yaml: cannot be read: .*byte 0xff"):
+        report(run)
+
+
 def test_the_verdict_is_the_same_everywhere(hostile_run, copied):
     """At the end of the run, in its record, its card, its report, and the report made again."""
     sentences, folder = hostile_run.verdict.sentences, hostile_run.output_dir

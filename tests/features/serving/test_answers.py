@@ -228,7 +228,10 @@ def test_masks(client_of, checkpoint):
         assert client.post("/", wrong).status_code == 422
     long = {"inputs": "[MASK] " + "film " * 70}
     assert client.post("/", long).status_code == 413
+    service = client.app.state.server.service
+    computed = service.tokens
     assert len(answer(client.post("/", {**long, "truncate": True}))) == 5
+    assert service.tokens - computed == service.longest  # of /metrics: those that were cut are not among them
 
 
 def test_vectors(client_of, checkpoint):
@@ -315,7 +318,8 @@ def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
     entities = bertkit.load(tagger).predict(text)[0]["entities"]
     assert [(each["start"], each["end"]) for each in found] == [(each["start"], each["end"]) for each in entities]
     by_strategy = []
-    for strategy, tag in (("first", "entity_group"), ("simple", "entity_group"), ("none", "entity")):
+    for strategy in ("first", "simple", "average", "max", "none"):
+        tag = "entity" if strategy == "none" else "entity_group"
         body = {"inputs": list(stock_models.TEXTS), "parameters": {"aggregation_strategy": strategy}}
         by_strategy.append(answer(client_of(tagger).post("/", body)))
         predictions = bertkit.load(tagger, aggregation=strategy).predict(list(stock_models.TEXTS))

@@ -37,6 +37,16 @@ def test_examples_are_texts_of_the_validation_set(tmp_path):
     assert examples_of_run("owner/name", task) == []
 
 
+def test_similarity_has_a_box_for_each_text(fine_tuned):
+    from bertkit.features.serving.demo import form_of
+
+    loaded = bertkit.load(fine_tuned("similar"), device="cpu")
+    form = form_of(loaded, "predict")
+    assert form.fields == ("text", "other text")
+    [expected] = loaded.predict("a good film\tthe plot")
+    assert form.view(["a good film", "the plot"]).title == f"{expected['similarity']:.4f}"
+
+
 @pytest.mark.parametrize(
     ("kind", "use", "has_tab"),
     [

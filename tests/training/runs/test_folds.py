@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bertkit import check, compare, evaluate, finetune, load
-from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.evaluation import outcome_of, unsure_on_validation
+from bertkit.inference.outcome import OUT_OF_FOLD
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
 from bertkit.training.recovery import folds_done, how_to_continue
@@ -107,6 +108,7 @@ def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
     with pytest.raises(DataError, match="has no validation set"):
         evaluate(run.output_dir, max_samples=3)
+    assert unsure_on_validation(run.output_dir, 0.5).startswith(f"unsure below 0.5 on {OUT_OF_FOLD}: ")
     assert evaluate(run.output_dir, validation_file=str(table)).examples == 42
     outcome = outcome_of(run.output_dir)
     logits = [row["logits"] for row in written(run)]

@@ -22,7 +22,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const sign = descending ? -1 : 1;
       rows.sort((a, b) => {
         const [x, y] = [value(a, column), value(b, column)];
-        return sign * (x < y ? -1 : x > y ? 1 : 0);
+        const areTexts = typeof x === "string" && typeof y === "string"; // which may hold numbers, as 9–10 words
+        return sign * (areTexts ? x.localeCompare(y, undefined, { numeric: true }) : x < y ? -1 : x > y ? 1 : 0);
       });
       body.append(...rows);
     });
