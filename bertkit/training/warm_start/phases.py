@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from bertkit.data.tables.table import numbered
 from bertkit.recipe.load import Recipe
@@ -83,6 +84,9 @@ def read_texts_apart(trainer: BertkitTrainer, recipe: Recipe, task: Task, exampl
     steps = int(recipe.train.get(PAIRS) or 0)
     if not steps:
         return
+    if _is_frozen(trainer.model):
+        say("texts apart: no steps, since the encoder is frozen")
+        return
     losses = learn_from_texts_apart(
         trainer.model,
         _head_of(trainer).reads,
@@ -126,6 +130,12 @@ def _head_of(trainer: BertkitTrainer) -> Head:
     return find_head(model, sample)
 
 
+def _is_frozen(model: PreTrainedModel) -> bool:
+    """Returns whether no weight is trained below the vector that the head reads; a pooler is a part of the head."""
+    named = model.base_model.named_parameters()
+    return not any(weight.requires_grad and "pooler" not in name.split(".") for name, weight in named)
+
+
 def size_of_contrast(recipe: Recipe, classes: int) -> int:
     """Returns the rows of a batch of contrast: two of each class, as far as the batch of the run goes."""
     return min(int(recipe.train["global_train_batch_size"]), max(_LEAST_COMPARED, 2 * classes))
@@ -134,13 +144,17 @@ def size_of_contrast(recipe: Recipe, classes: int) -> int:
 def _contrast_classes(
     trainer: BertkitTrainer, recipe: Recipe, head: Head, steps: int, task: Task, examples: Any
 ) -> bool:
-    """Draws rows that share a class or a label together, and returns whether there are any to compare."""
+    """Draws rows that share a class or a label together; returns False, and says why, if that is not possible."""
     classes = np.asarray(trainer.train_dataset["labels"][:]).astype(np.int64)
     counts = classes.sum(axis=0) if classes.ndim == 2 else np.unique(classes, return_counts=True)[1]
     size = size_of_contrast(recipe, len(counts))
-    if size < 3 or not can_contrast(counts):
-        few = "fewer than three rows are in a batch" if size < 3 else "fewer than two classes have two rows"
-        say(f"no contrast: {few}")
+    reasons = {
+        "the encoder is frozen": _is_frozen(trainer.model),
+        "fewer than three rows are in a batch": size < 3,
+        "fewer than two classes have two rows": not can_contrast(counts),
+    }
+    if any(reasons.values()):
+        say(f"no contrast: {next(reason for reason, holds in reasons.items() if holds)}")
         return False
 
     def known(numbers: np.ndarray) -> np.ndarray:

@@ -282,15 +282,20 @@ def test_texts_in_several_windows_are_contrasted(tuned, family, tmp_path, capsys
 
 
 @pytest.mark.parametrize(
-    ("classes", "batch", "why"),
-    [(24, 8, "two classes have two rows"), (2, 2, "three rows are in a batch")],
+    ("classes", "batch", "frozen", "why"),
+    [
+        (24, 8, 0, "fewer than two classes have two rows"),
+        (2, 2, 0, "fewer than three rows are in a batch"),
+        (2, 8, 2, "the encoder is frozen"),
+    ],
 )
-def test_rows_without_others_to_compare_are_not_contrasted(tuned, capsys, classes, batch, why):
+def test_rows_without_others_to_compare_are_not_contrasted(tuned, capsys, classes, batch, frozen, why):
     table = [{"text": f"film {number}", "label": f"c{number % classes}"} for number in range(24)]
-    values = {**RUN, "train.contrast_steps": 3, "train.global_train_batch_size": batch}
+    values = {**RUN, "train.head": "probe", "train.contrast_steps": 3, "train.global_train_batch_size": batch}
+    values |= {"model.freeze_layers": frozen, "model.freeze_embeddings": frozen > 0}
     tuned("classification", values, train_file=table, validation_file=table)
     said = capsys.readouterr().err
-    assert f"no contrast: fewer than {why}" in said
+    assert f"no contrast: {why}" in said
     assert "contrast: 3 steps" not in said
 
 
