@@ -14,6 +14,7 @@ import pytest
 
 import bertkit
 from bertkit.data.tables import read_table
+from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.documents import document_parts, read_document
 from bertkit.data.tables.html import text_of_html
 from bertkit.inference.files import predict_stream
@@ -271,6 +272,11 @@ def test_metadata_have_labels(tickets):
     (tickets / "metadata.csv").write_text("name,queue\na,b\n")
     with pytest.raises(DataError, match=r"no column file_name; it has 'name', 'queue'"):
         read_table(tickets)
+
+
+def test_a_folder_without_labels_is_told_how_to_give_them(folder):
+    with pytest.raises(DataError, match=r"its files have no labels; move them into a subfolder for each label, or"):
+        label_and_text_columns(read_table(folder / "sub"), None, [])
 
 
 def test_names_of_files_with_accents_are_found(tmp_path):
