@@ -230,6 +230,11 @@ def test_a_file_can_be_one_text(fine_tuned, folder, tmp_path):
         predict_stream(film, input_file=folder / "x.pdf", per_file=True)
 
 
+def test_a_file_whose_name_is_no_text_is_named_by_its_bytes(tmp_path):
+    (tmp_path / os.fsdecode(b"f\xfcr.txt")).write_text("a film")
+    assert read_table(tmp_path).columns["file"] == [r"f\xfcr.txt"]
+
+
 def test_files_without_text_can_be_skipped(fine_tuned, folder, capsys):
     (folder / "a0.txt").write_text("")
     [block] = predict_stream(fine_tuned("film"), input_file=folder, per_file=True, on_error="skip")
