@@ -45,6 +45,11 @@ def label_and_text_columns(table: Table, label: str | None, texts: Sequence[str]
             f"{table.source}: has the tasks of Label Studio; export JSON-MIN or CSV, and give the "
             "column of the choices with --label-column"
         )
+    if label is None and table.unit == "file" and {*names} == {"file", "text"}:
+        raise DataError(
+            f"{table.source}: its files have no labels; move them into a subfolder for each label, or write "
+            "metadata.csv with the columns file_name and label"
+        )
     of_label = _find_usual(names, LABELS) if label is None else _existing(table, [label], _LABEL_COLUMN)
     known_label = of_label[0] if len(of_label) == 1 else ""
     of_text = _texts(table, texts, known_label)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,8 @@ def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -
         for path in files[at : at + size]:
             with noted(faults):
                 columns["text"].append(read_document(path))
-                columns["file"].append(path.relative_to(above).as_posix())
+                name = os.fsencode(path.relative_to(above).as_posix())
+                columns["file"].append(name.decode("utf-8", "backslashreplace"))  # names can have any bytes
         if left_out is None:
             raise_all(faults)
         else:

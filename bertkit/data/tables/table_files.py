@@ -66,10 +66,10 @@ def read_table(
     ============  ==========================================================================================
 
     The columns of CSV and TSV are separated by what separates the names of the header: commas, tabs, semicolons or
-    vertical bars. The first three formats are UTF-8, with or without a byte order mark and with any line endings, and
-    can be compressed as ``.gz`` or ``.zst``; text in Windows-1252 and UTF-16 is recognised. A separator or an encoding
-    that is not the usual one is printed. Text of CSV and TSV is not changed. The fingerprint is the start of the
-    SHA-256 of the decompressed bytes of the file.
+    vertical bars. The first four formats are UTF-8, with or without a byte order mark and with any line endings; text
+    in Windows-1252 and UTF-16 is recognised. The first three can be compressed as ``.gz`` or ``.zst``. A separator or
+    an encoding that is not the usual one is printed. Text of CSV and TSV is not changed. The fingerprint is the start
+    of the SHA-256 of the decompressed bytes of the file.
 
     Args:
         path: path of the file; a leading ``~`` is the home folder.

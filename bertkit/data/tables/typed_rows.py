@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.reading.row_files import json_object, lone_surrogate, unique_keys
+from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.table import Table, repeated_names
 from bertkit.runtime.errors import DataError, raise_listed, shown
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.reading.text import iterating, read_with_fingerprint
+from bertkit.runtime.reading.text import decode_text, iterating, read_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,14 +96,15 @@ def read_json_list(path: str | Path) -> Table:
     The columns are the keys of all objects, in order of first appearance; a missing key gives None.
 
     Args:
-        path: UTF-8 ``.json`` file; ``~`` is the home folder.
+        path: ``.json`` file, in UTF-8 or what `as_utf8` knows; ``~`` is the home folder.
 
     Raises:
         DataError: the file cannot be read, is not JSON, or is not a list of objects with at least one key; or a text
             has half of a surrogate pair. The message names at most ten such places.
     """
     path = Path(os.path.expanduser(path))
-    text, fingerprint = read_with_fingerprint(path)
+    data = b"".join(read_blocks(path, ""))
+    text = decode_text(b"".join(as_utf8([data], str(path))), str(path))
     rows, lines, faults = [], array("q"), list[str]()
     for line, value, written in _parse_elements(text, str(path)):
         if not isinstance(value, dict):
@@ -117,6 +120,7 @@ def read_json_list(path: str | Path) -> Table:
     raise_listed(faults)
     columns = {name: [row.get(name) for row in rows] for name in names}
     are_places = len(set(lines)) == len(rows)  # else several rows are in a line
+    fingerprint = f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"
     return Table(columns, str(path), fingerprint, lines if are_places else None)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import bertkit
 from bertkit.data.tables import read_table
+from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.documents import document_parts, read_document
 from bertkit.data.tables.html import text_of_html
 from bertkit.inference.files import predict_stream
@@ -229,6 +230,11 @@ def test_a_file_can_be_one_text(fine_tuned, folder, tmp_path):
         predict_stream(film, input_file=folder / "x.pdf", per_file=True)
 
 
+def test_a_file_whose_name_is_no_text_is_named_by_its_bytes(tmp_path):
+    (tmp_path / os.fsdecode(b"f\xfcr.txt")).write_text("a film")
+    assert read_table(tmp_path).columns["file"] == [r"f\xfcr.txt"]
+
+
 def test_files_without_text_can_be_skipped(fine_tuned, folder, capsys):
     (folder / "a0.txt").write_text("")
     [block] = predict_stream(fine_tuned("film"), input_file=folder, per_file=True, on_error="skip")
@@ -271,6 +277,11 @@ def test_metadata_have_labels(tickets):
     (tickets / "metadata.csv").write_text("name,queue\na,b\n")
     with pytest.raises(DataError, match=r"no column file_name; it has 'name', 'queue'"):
         read_table(tickets)
+
+
+def test_a_folder_without_labels_is_told_how_to_give_them(folder):
+    with pytest.raises(DataError, match=r"its files have no labels; move them into a subfolder for each label, or"):
+        label_and_text_columns(read_table(folder / "sub"), None, [])
 
 
 def test_names_of_files_with_accents_are_found(tmp_path):

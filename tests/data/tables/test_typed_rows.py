@@ -114,7 +114,7 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
         ("x.json", "[" * 100_000, "x.json, line 1: not valid JSON ("),
         ("x.json", '[{"a": 1},\n{"a": {"b": 1, "b": 2}}]', "x.json, line 2: the key 'b' occurs twice in an object"),
         ("x.jsonl", '{"a": 1}\n{"a": 1, "a": 2}\n', "x.jsonl, line 2: the key 'a' occurs twice in an object; keep one"),
-        ("x.json", b'[{"a": "\xff"}]', "x.json: not UTF-8 at byte offset 8"),
+        ("x.json", b'[{"a": "\xff"}]', "x.json, line 1: not UTF-8"),
     ],
 )
 def test_other_content_is_refused(tmp_path, name, text, expected):
@@ -212,6 +212,12 @@ def test_invalid_utf8_is_named_by_row_and_column(parquet):
 def test_parquet_without_rows_or_names_is_refused(parquet, table, expected):
     with pytest.raises(DataError, match=rf"x\.parquet: {expected}\Z"):
         parquet(table)
+
+
+def test_a_list_in_utf_16_is_read(tmp_path, capsys):
+    """As PowerShell writes it."""
+    assert read(tmp_path, "x.json", '[{"text": "für"}]'.encode("utf-16")).columns == {"text": ["für"]}
+    assert "x.json: not UTF-8; read as UTF-16" in capsys.readouterr().err
 
 
 def test_objects_of_one_line_are_told_by_their_numbers(tmp_path):

@@ -106,6 +106,9 @@ def pieces_of(given: str, files: Any, root: str, name: str) -> Iterator[bytes]:
         with files.open(f"{root}/{name}", "rb") as source:
             yield from iter(lambda: source.read(_PIECE), b"")
     except FileNotFoundError as error:
+        cause = error.__cause__  # fsspec raises this class for every fault of HTTP
+        if isinstance(cause, OSError) or getattr(cause, "status", 404) != 404:
+            raise DataError(f"{given}: {name} cannot be read: {cause}") from error
         raise DataError(f"{given}: no complete token store at this URL: {name} is missing") from error
     except Exception as error:  # the libraries of the protocols raise many types
         raise DataError(f"{given}: {name} cannot be read: {str(error) or type(error).__name__}") from error

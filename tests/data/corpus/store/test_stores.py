@@ -199,6 +199,8 @@ def test_over_http(folder, tmp_path):
         server.shutdown()
         server.server_close()
         thread.join()
+    with pytest.raises(DataError, match=r"store\.json cannot be read: Cannot connect"):  # and not: is missing
+        open_store(f"{root}/{folder.name}", tmp_path / "copies")
 
 
 def test_a_store_in_a_repository_of_the_hub(folder, hub_server, tmp_path, monkeypatch):
