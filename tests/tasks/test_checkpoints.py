@@ -133,6 +133,14 @@ def test_other_labels_are_refused_with_both_lists(stock_models, tmp_path):
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.csv", columns=columns)
 
 
+def test_several_labels_of_a_field_are_read_by_their_separator(stock_models, tmp_path):
+    folder = classifier(stock_models, tmp_path, ("a", "b"), problem_type="multi_label_classification")
+    (tmp_path / "x.csv").write_text("text,label\nx,a;b\ny,b\n")
+    (tmp_path / "x.jsonl").write_text('{"text": "x", "label": ["a", "b"]}\n{"text": "y", "label": ["b"]}\n')
+    found = bertkit.evaluate(folder, validation_file=tmp_path / "x.csv", columns={"label_separator": ";"})
+    assert found.metrics == bertkit.evaluate(folder, validation_file=tmp_path / "x.jsonl").metrics
+
+
 def test_ambiguous_case_is_not_guessed():
     with pytest.raises(DataError, match="differ"):
         matched_names(["a"], ["A", "a "], "x") and matched_names(["us"], ["US", "Us"], "x")
