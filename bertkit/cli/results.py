@@ -90,6 +90,7 @@ KEYS = (
     "task.metrics",
     "task.text_columns",
     "task.label_column",
+    "task.label_separator",
     "task.token_column",
     "task.tag_column",
 )

@@ -116,7 +116,7 @@ class TableInference(TextInference):
     """Classification of the rows of tables, with thresholds of labels."""
 
     task: ClassificationTask
-    column_settings = frozenset({"text_columns", "label_column"})
+    column_settings = frozenset({"text_columns", "label_column", "label_separator"})
 
     def with_columns(self, columns: Mapping[str, Any]) -> Task:
         settings = self.task.settings

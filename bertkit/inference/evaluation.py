@@ -106,8 +106,8 @@ def evaluate(
         split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
         max_samples: score only this number of examples, the first ones.
         columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
-            ``token_column``, ``tag_column``. By default those of the training, or usual names if the checkpoint does
-            not record them.
+            ``token_column``, ``tag_column``; and ``label_separator``, of several labels in a field. By default those of
+            the training, or usual names if the checkpoint does not record them.
         metrics: further metrics of the evaluate library, as in ``task.metrics`` of a recipe. Those of a run directory
             are computed too, except code that may have come with it: names with an owner, and relative paths.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.

@@ -129,8 +129,8 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
             columns = self.columns_of(table)
         label = str(self.settings.label_column)
         given = table.columns.get(label, ())
-        # A column of a test set with only empty values or -1, as on the Hub, has no labels.
-        if name != "test" or not all(is_missing(each) or to_number(each) == -1 for each in given):
+        # A column with only empty values or -1, as that of a test set on the Hub, has no labels.
+        if self._needs_labels(name) or not all(is_missing(each) or to_number(each) == -1 for each in given):
             with noted(faults):
                 values = table.columns[label] if label in table.columns else table.column(label)
                 counts = map(len, columns["endings"]) if columns else [None] * len(values)
@@ -144,7 +144,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 )
                 columns["labels"] = list(map(int, values))
         raise_all(faults)
-        if name == "train":
+        if name == "train" and "labels" in columns:
             chances = [1 - 1 / len(endings) for endings in columns["endings"]]
             if 0 not in columns["labels"] and math.prod(chances) < _UNLIKELY:  # labels that count from 1
                 raise DataError(

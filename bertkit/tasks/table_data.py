@@ -185,11 +185,12 @@ class TableData(HubData):
                     f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
                     "--label-column"
                 )
-            grouped = "" if groups is None else f" in {counted(len(np.unique(units)), 'group')}"
+            number = len(np.unique(units))
+            grouped = "" if groups is None else f" in {counted(number, 'group')}"
             raise DataError(
                 f"{train.source}: {counted(rows, 'example')}{grouped} {inflected(rows, 'is', 'are')} too few to hold "
                 f"out {fraction} of {'them' if classes is None else 'each class'}; give "
-                "--validation-file, or a larger data.validation_fraction"
+                f"--validation-file{', or a larger data.validation_fraction' if number > 1 else ''}"
             )
         note = f"{len(held)} of {rows} examples of {train.source}, drawn with data.split_seed {self.split_seed}"
         notes = (f"{note}; {copies}" if copies else note,)

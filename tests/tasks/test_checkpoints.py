@@ -133,6 +133,14 @@ def test_other_labels_are_refused_with_both_lists(stock_models, tmp_path):
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.csv", columns=columns)
 
 
+def test_several_labels_of_a_field_are_read_by_their_separator(stock_models, tmp_path):
+    folder = classifier(stock_models, tmp_path, ("a", "b"), problem_type="multi_label_classification")
+    (tmp_path / "x.csv").write_text("text,label\nx,a;b\ny,b\n")
+    (tmp_path / "x.jsonl").write_text('{"text": "x", "label": ["a", "b"]}\n{"text": "y", "label": ["b"]}\n')
+    found = bertkit.evaluate(folder, validation_file=tmp_path / "x.csv", columns={"label_separator": ";"})
+    assert found.metrics == bertkit.evaluate(folder, validation_file=tmp_path / "x.jsonl").metrics
+
+
 def test_ambiguous_case_is_not_guessed():
     with pytest.raises(DataError, match="differ"):
         matched_names(["a"], ["A", "a "], "x") and matched_names(["us"], ["US", "Us"], "x")
@@ -225,7 +233,7 @@ def test_types_without_prefixes_and_other_schemes_are_entities(stock_models, tmp
 @pytest.mark.parametrize(
     "labels", [ENTITIES, ("O", "per", "loc"), ("O", *(f"{p}-{t}" for t in ("PER", "LOC") for p in "BIES"))]
 )
-def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, labels):
+def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, capsys, labels):
     """References are what the model predicts, written in IOB2: every score is 1."""
     folder = tagger(stock_models, tmp_path / "c", labels)
     words = [text.split() for text in stock_models.TEXTS]
@@ -236,6 +244,7 @@ def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, labels):
     (tmp_path / "dev.jsonl").write_text("\n".join(lines))
     found = bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl").metrics
     assert found["eval_overall_f1"] == found["eval_overall_accuracy"] == 1
+    assert ("labels matched without regard to case" in capsys.readouterr().err) == ("per" in labels)
     (tmp_path / "dev.jsonl").write_text(json.dumps({"tokens": ["a", "b"], "ner_tags": ["B-ORG", "O"]}))
     with pytest.raises(DataError, match=r"(?s)data: +'ORG'\n +checkpoint: '(LOC|loc|PER|per)'"):
         bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl")

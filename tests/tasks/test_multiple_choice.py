@@ -21,7 +21,7 @@ from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import Predictor
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.tasks import table_data
-from bertkit.tasks.base import task_record
+from bertkit.tasks.base import task_record, with_optional_labels
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
 
@@ -205,6 +205,11 @@ def test_a_test_set_with_some_labels_must_have_them_all(task, tmp_path):
     assert message(task(train_jsonl=good, test_jsonl=partly), tmp_path, ["test"]) == [
         "test.jsonl, line 2: label None; expected the position of the correct ending, from 0 to 1"
     ]
+
+
+def test_rows_that_a_teacher_labels_need_no_labels(task):
+    known = with_optional_labels(task(train_csv="context,ending0,ending1\na,b,c\n"))
+    assert known.load(["train"])[1]["train"].examples.column_names == ["context", "endings"]
 
 
 def test_columns_are_found_in_any_case(task):

@@ -93,6 +93,11 @@ def test_queries_are_held_out_whole(task):
     assert not queries["train"] & queries["validation"]
 
 
+def test_a_single_query_cannot_be_held_out(task):
+    with pytest.raises(DataError, match=r"2 examples in 1 group are too few .* give --validation-file$"):
+        task(train_csv="query,passage,label\nq,a,0\nq,b,1\n").load(["train", "validation"])
+
+
 @pytest.mark.parametrize("content", [LABELLED, NEGATIVES], ids=["labelled", "negatives"])
 def test_folds_do_not_divide_queries(task, content):
     _, splits = load_splits(task(train_csv=content, folds=3, fold=1), ["train", "validation"])

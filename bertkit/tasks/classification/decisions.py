@@ -25,7 +25,8 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 def best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """Returns the threshold with the highest F1 of a label; of several, the one closest to 0.5.
 
-    It lies halfway between two probabilities that occur, so that the last digits of a probability do not matter.
+    It lies halfway between a probability that occurs and the next lower one, or 0, so that the last digits of a
+    probability do not matter.
 
     Args:
         labels: (N,), 0 or 1; without a 1 the threshold is 0.5.

@@ -84,24 +84,24 @@ class StockNer(StockTask, NerTask):
 
     def _split_of(self, name: str, of_split: Sentences) -> Split:
         """Builds the examples, with the tags under the names of the checkpoint."""
-        table, _, tags, _ = of_split
+        table, _, tags, form = of_split
         if tags is None:
             return super()._split_of(name, of_split)
         tag_names = {tag for of_sentence in tags for tag in of_sentence}
         if self._plain:
-            names, _ = matched_names(tag_names, self.settings.label_names, table.source)
+            names, note = matched_names(tag_names, self.settings.label_names, table.source)
         else:
             if wrong := sorted(tag for tag in tag_names if not is_entity_tag(tag)):
                 matched_names(wrong, self.settings.label_names, table.source)
                 raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity")
             types = sorted({split_tag(tag)[1] for tag in tag_names - {OUTSIDE}})
             known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.settings.label_names if tag != OUTSIDE))
-            known_types, _ = matched_names(types, known, table.source)
+            known_types, note = matched_names(types, known, table.source)
             parts = {tag: split_tag(tag) for tag in tag_names - {OUTSIDE}}
             names = {tag: joined_tag(prefix, known_types[kind]) for tag, (prefix, kind) in parts.items()}
             names[OUTSIDE] = OUTSIDE
         renamed = [[names[tag] for tag in of_sentence] for of_sentence in tags]
-        return super()._split_of(name, of_split._replace(tags=renamed))
+        return super()._split_of(name, of_split._replace(tags=renamed, form="; ".join(filter(None, (form, note)))))
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class Sentences(NamedTuple):
         table: their table.
         words: words of each sentence.
         tags: tags of each word; ``None`` for a test set without tags.
-        form: a note on tags of another form than prefix, hyphen and type.
+        form: a note on tags of another form than prefix, hyphen and type, or under other names than the model's.
     """
 
     table: Table
