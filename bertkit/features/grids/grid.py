@@ -179,8 +179,6 @@ def prepare(
         with importing("--search", "search"):
             import optuna  # noqa: F401
     settings = definition.recipe.placement
-    if settings.num_processes not in (None, 1) or settings.strategy != "auto":
-        faults.append("placement: a grid trains each run in one process; remove num_processes and strategy")
     gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
     task: Task = task_of_recipe(definition.recipe)
     data: dict[str, str] = {}
@@ -191,26 +189,34 @@ def prepare(
         if recipe.model.get("name_or_path")
     }
     for recipe in recipes:
-        # Placement and Trainer arguments. The process that checks sees all GPUs, a worker only its own.
-        alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
         with noted(faults, BertkitError):
             if recipe.model.get("name_or_path") is None:
                 missing = "no checkpoint to start from; give --model or model.name_or_path"
                 raise RecipeError(f"recipe {recipe.name}: {missing}")
-            set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
+            check_run(recipe, folder)
     for recipe in of_checkpoints.values():
         with noted(faults, BertkitError):
             start = finetuning_start(recipe)
             assert start.stored is not None
             start.stored.build(recipe.config_changes)
     with noted(faults, BertkitError):
-        further_metrics(getattr(definition.recipe.task, "metrics", ()))
         task, splits = load_splits(task)
         data = {name: split.fingerprint for name, split in splits.items()}
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
     return PreparedGrid(definition, folder, task, data, gpus)
+
+
+def check_run(recipe: Recipe, folder: Path) -> None:
+    """Checks what does not depend on checkpoint and data of a run in a grid: placement, arguments of the Trainer and
+    metrics; raises the BertkitError of the first fault."""
+    if recipe.placement.num_processes not in (None, 1) or recipe.placement.strategy != "auto":
+        raise RecipeError("placement: a grid trains each run in one process; remove num_processes and strategy")
+    # The process that checks sees all GPUs, a worker only its own.
+    alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
+    set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
+    further_metrics(getattr(recipe.task, "metrics", ()))
 
 
 def settings_to_check(definition: Definition) -> list[Setting]:
