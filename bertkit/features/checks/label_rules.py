@@ -23,6 +23,7 @@ from bertkit.features.checks.findings import Finding, note, rule, warning
 from bertkit.features.checks.subject import Subject, checked
 from bertkit.runtime.progress import counted, inflected
 from bertkit.tasks.splits import ColumnsOf
+from bertkit.training.objectives import weighted_labels
 
 _RARE, _IMBALANCE = 10, 10.0
 _RARE_BESIDE = 0.5  # of the mean number of examples of a class, below which one is rare beside the others
@@ -85,12 +86,12 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
         return
     most, least = max(counts, key=lambda name: counts[name]), min(counts, key=lambda name: counts[name])
     if counts[most] > _IMBALANCE * counts[least]:
+        weights = "set train.class_weights=balanced, " if weighted_labels(subject.task) else ""
         yield warning(
             "train",
             f"{most!r} has {counted(counts[most], 'example', form=',')} and {least!r} {counts[least]:,}, a ratio of "
             f"{counts[most] / counts[least]:.0f} to 1",
-            "set train.class_weights=balanced, compare scores by class (macro F1) instead of accuracy, or add examples "
-            "of the small classes",
+            f"{weights}compare scores by class (macro F1) instead of accuracy, or add examples of the small classes",
         )
 
 

@@ -23,7 +23,9 @@ from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import Speed, Trial
 from bertkit.recipe.settings import CONTRAST, PAIRS
 from bertkit.runtime.files import readable_size
+from bertkit.runtime.placement.resolve import largest_divisor
 from bertkit.runtime.progress import counted, memory_size
+from bertkit.tasks.pretraining import cache_folder
 from bertkit.training.progress import UNKNOWN_ACTIVATIONS, memory_of_run
 from bertkit.training.warm_start.pairs import PAIRS_OF_BATCH
 from bertkit.training.warm_start.phases import size_of_contrast
@@ -114,8 +116,6 @@ def disk(subject: Subject) -> Need | None:
 
 def store(subject: Subject) -> Need | None:
     """Returns the disk space of the tokenized corpus in the cache; ``None`` for fine-tuning and streams."""
-    from bertkit.tasks.pretraining import cache_folder
-
     if subject.corpora is None or subject.corpora.facts["streamed"]:
         return None
     held: Any = subject.corpora.train
@@ -316,12 +316,15 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
     need = memory(subject)
     if need.needed > need.available:
         size = subject.placement.per_device_train_batch_size
+        smaller = ""
+        if size > 1 and not getattr(subject.task, "joins_batch", False):  # whose loss compares the whole batch
+            part = largest_divisor(size, size // 2)
+            smaller = f"placement.per_device_train_batch_size={part} (the results stay the same), "
         yield warning(
             "placement.per_device_train_batch_size",
             f"a step of {counted(size, 'sequence')} per device needs about {memory_size(need.needed)}, and the "
             f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
-            f"set placement.per_device_train_batch_size={max(1, size // 2)} (the results stay the same), "
-            "placement.gradient_checkpointing=true, or a smaller --max-seq-length",
+            f"set {smaller}placement.gradient_checkpointing=true, or a smaller --max-seq-length",
         )
 
 

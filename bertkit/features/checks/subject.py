@@ -171,6 +171,7 @@ class Subject:
         sources, corpora, examples: of pre-training.
         sample: the part of the corpus that they are; ``None`` if they are the whole.
         num_processes: number of processes of the run, which the check does not start.
+        models: number of models that are trained: that of the run, and those of folds.
         trial: measured steps; ``None`` if none was made.
         check_labels: True to look for wrong labels.
     """
@@ -195,7 +196,7 @@ class Subject:
     examples: RunExamples = None  # type: ignore[assignment]
     sample: Sample | None = None
     num_processes: int = 1
-    models: int = 1  # that are trained: of folds, and of the run
+    models: int = 1
     trial: Trial = None  # type: ignore[assignment]
     _computed: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False, repr=False)
 

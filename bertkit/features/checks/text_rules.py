@@ -141,7 +141,7 @@ def id_column(subject: Subject) -> Iterator[Finding]:
                     f"{texts.name}, column {column}",
                     f"{_describe_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
                     f"{matching[0].strip()[:40]!r}",
-                    "give the column of the text with --text-column",
+                    "check that this is the column to read; --text-column, and of words --token-column, give another",
                 )
 
 

@@ -108,14 +108,15 @@ class SeenExamples(Result):
 
     def shares(self) -> list[tuple[str, float, str]]:
         """Returns name, share and expectation of each count."""
-        rows = [("predicted, of all tokens", self.predicted / self.tokens, f"{self.data.mlm_probability:.0%}")]
+        rows = [("predicted, of all tokens", self.predicted / self.tokens, f"{100 * self.data.mlm_probability:g}%")]
         expected = {
             "masked": self.data.mask_replace_prob,
             "kept": self.data.unchanged_prob,
             "replaced": self.data.random_replace_prob,
         }
         rows += [
-            (f"{name}, of these", self.kinds[name] / max(self.predicted, 1), f"{expected[name]:.0%}") for name in _KINDS
+            (f"{name}, of these", self.kinds[name] / max(self.predicted, 1), f"{100 * expected[name]:g}%")
+            for name in _KINDS
         ]
         if self.random_pairs is not None:
             rows.append((self.meaning(1), self.random_pairs, "50%"))

@@ -54,7 +54,7 @@ class Pieces:
         word_of: (S,) int64, index into ``words``; -1 for special tokens.
         summands: name of an embedding, such as ``position_embeddings`` → (S,) float32, length of the vector that it
             adds at each position. A family that encodes positions inside of its attention has none for them.
-        left_out: tokens that the model has no room for and no window reads.
+        left_out: number of tokens that are not read, as the input is longer than the model or its task reads.
         window: number of the window of a long text, from 0.
         windows: their number; 1 for a text that fits.
     """
@@ -80,7 +80,7 @@ class Pieces:
                 f"the text is read in {self.windows} windows, numbered from 0; this is window {self.window}, from "
                 f"“{self.words[0].text}” to “{self.words[-1].text}”; --window shows another"
             )
-        return f"{self.left_out} further tokens do not fit the model and are left out" if self.left_out else ""
+        return f"{len(self.tokens)} tokens are read, and {self.left_out} more are left out" if self.left_out else ""
 
     def batch(self, network: Network) -> dict[str, Tensor]:
         """Returns the model's inputs, (1, S) int64 each."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from bertkit.features.grids.compare import compare
 from bertkit.features.grids.glue import check_tasks
-from bertkit.features.grids.grid import all_values, finetune_grid
+from bertkit.features.grids.grid import all_values, check_run, finetune_grid
 from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
 from bertkit.features.grids.table import OF_DIFFERENCE, cells_of_test, failures, interval_of_test, notes, p_of_test
 from bertkit.features.grids.workers import grid_lock
@@ -27,6 +27,7 @@ from bertkit.training.pretraining.recipe import checked_recipe, pretraining_reci
 from bertkit.training.runs.directory import check_contents, check_repeated_run
 from bertkit.training.runs.pretrain import pretrain
 from bertkit.training.runs.record import is_finished, recorded
+from bertkit.training.runs.resolve import finetuning_recipe
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
 """Recipes in ``pretrain/ablations/``; the others are compared with the first."""
@@ -202,7 +203,9 @@ def _prepare(
             break  # the other variants have the same faults
     for task in tasks:
         with noted(faults, BertkitError):
-            load_splits(task_of_recipe(load_recipe(GLUE + task, all_values(finetuning, None, data_dir))))
+            recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
+            check_run(recipe, folder)
+            load_splits(task_of_recipe(recipe))
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertkit.features.grids.definition import RUNS, Definition, read
-from bertkit.features.grids.results import GridResults, best_cells, collect, limits
+from bertkit.features.grids.definition import RUNS, Definition
+from bertkit.features.grids.results import GridResults, best_cells, limits, read_results
 from bertkit.features.grids.workers import main_score, record_of, write_record
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
@@ -19,7 +19,6 @@ from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import say
-from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import splits_to_write, suffix_of
 from bertkit.training.runs.directory import check_output_dir, contents
 from bertkit.training.runs.evaluate import score_split, write_split
@@ -106,9 +105,8 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         ```
     """
     source, place = Path(grid), Path(output_dir)
-    definition = read(source)
+    definition, results = read_results(source)
     check_output_dir(place, resume=False, can_resume=False)
-    results = collect(definition, task_of_recipe(definition.recipe), source)
     if results.best is None:
         raise OutputError(f"{source}: no run of this grid has finished; repeat its command")
     cells, notes = best_cells(definition, results), limits(results)

@@ -16,14 +16,13 @@ from bertkit.data.tables.classes import is_missing, names_of_labels
 from bertkit.data.tables.labels import infer_problem
 from bertkit.data.tables.table import to_number
 from bertkit.data.tables.table_files import is_table
-from bertkit.features.grids.definition import GRID_FILE, RUNS, read
-from bertkit.features.grids.results import best_cells, collect, limits
+from bertkit.features.grids.definition import GRID_FILE, RUNS
+from bertkit.features.grids.results import best_cells, limits, read_results
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.facts import collapse_of, decision
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, noted, raise_all, raise_listed, shown
-from bertkit.tasks.registry import task_of_recipe
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")
@@ -91,8 +90,7 @@ def _read_system(place: Path) -> System | Table:
         return _read_predictions(place)
     if not (place / GRID_FILE).is_file():
         return system_of(str(place), [outcome_of(place)])
-    definition = read(place)
-    results = collect(definition, task_of_recipe(definition.recipe), place)
+    definition, results = read_results(place)
     if results.best is None:
         raise DataError(f"{place}: no run of this grid has finished")
     cells = best_cells(definition, results)
@@ -122,6 +120,7 @@ def _read_system(place: Path) -> System | Table:
         places=_join_parts([fold.places for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
         notes=tuple(limits(results)),
+        verdict=(),  # which is that of the first fold
     )
 
 

@@ -30,8 +30,11 @@ from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import is_labelled
 from bertkit.training.arguments import best_checkpoint_arguments
 from bertkit.training.initialization import finetuning_start
+from bertkit.training.objectives import check_class_weights, weighted_labels
 from bertkit.training.runs.directory import check_place, contents
 from bertkit.training.runs.training import set_up
+
+_NOT_OF_ROWS = ("max_seq_length", "folds", "fold")  # keys of data; the runs of a grid divide the same rows
 
 
 @dataclass(frozen=True)
@@ -179,11 +182,7 @@ def prepare(
         with importing("--search", "search"):
             import optuna  # noqa: F401
     settings = definition.recipe.placement
-    if settings.num_processes not in (None, 1) or settings.strategy != "auto":
-        faults.append("placement: a grid trains each run in one process; remove num_processes and strategy")
     gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
-    task: Task = task_of_recipe(definition.recipe)
-    data: dict[str, str] = {}
     recipes = [definition.recipe_of(definition.cells(setting)[0]) for setting in settings_to_check(definition)]
     of_checkpoints = {
         dumps([recipe.model, recipe.data.max_seq_length]): recipe
@@ -191,26 +190,54 @@ def prepare(
         if recipe.model.get("name_or_path")
     }
     for recipe in recipes:
-        # Placement and Trainer arguments. The process that checks sees all GPUs, a worker only its own.
-        alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
         with noted(faults, BertkitError):
             if recipe.model.get("name_or_path") is None:
                 missing = "no checkpoint to start from; give --model or model.name_or_path"
                 raise RecipeError(f"recipe {recipe.name}: {missing}")
-            set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
+            check_run(recipe, folder)
     for recipe in of_checkpoints.values():
         with noted(faults, BertkitError):
             start = finetuning_start(recipe)
             assert start.stored is not None
             start.stored.build(recipe.config_changes)
-    with noted(faults, BertkitError):
-        further_metrics(getattr(definition.recipe.task, "metrics", ()))
-        task, splits = load_splits(task)
-        data = {name: split.fingerprint for name, split in splits.items()}
-    if faults:
+    task, data = _check_data(recipes, faults)
+    if faults or task is None:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     check_stored(definition, folder, data)  # now, since a call with several grids runs the others first
     return PreparedGrid(definition, folder, task, data, gpus)
+
+
+def _check_data(recipes: Sequence[Recipe], faults: list[str]) -> tuple[Task | None, dict[str, str]]:
+    """Reads the data of recipes, those of several once, and checks the weights of their classes.
+
+    Returns:
+        The task of the first recipe, with the values learnt from its data, and split → fingerprint of these.
+    """
+    tasks: dict[str, Task | None] = {}
+    data: dict[str, str] = {}
+    for recipe in recipes:
+        blocks = recipe.to_dict()
+        of_rows = {name: value for name, value in blocks["data"].items() if name not in _NOT_OF_ROWS}
+        key = dumps([blocks["task"], of_rows])
+        with noted(faults, BertkitError):
+            if key not in tasks:
+                tasks[key] = None
+                tasks[key], splits = load_splits(task_of_recipe(recipe))
+                data = data or {name: split.fingerprint for name, split in splits.items()}
+            if recipe.is_weighted and (task := tasks[key]) is not None:
+                check_class_weights(recipe, weighted_labels(task))
+    return next(iter(tasks.values())), data
+
+
+def check_run(recipe: Recipe, folder: Path) -> None:
+    """Checks what does not depend on checkpoint and data of a run in a grid: placement, arguments of the Trainer and
+    metrics; raises the BertkitError of the first fault."""
+    if recipe.placement.num_processes not in (None, 1) or recipe.placement.strategy != "auto":
+        raise RecipeError("placement: a grid trains each run in one process; remove num_processes and strategy")
+    # The process that checks sees all GPUs, a worker only its own.
+    alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
+    set_up(alone, folder / RUNS / "new", **best_checkpoint_arguments(recipe))
+    further_metrics(getattr(recipe.task, "metrics", ()))
 
 
 def settings_to_check(definition: Definition) -> list[Setting]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.features.grids.definition import RUNS, read
-from bertkit.features.grids.results import GridResults, SettingResult, collect, settings_of
+from bertkit.features.grids.definition import RUNS
+from bertkit.features.grids.results import GridResults, SettingResult, read_results, settings_of
 from bertkit.features.grids.table import conclusions, notes
 from bertkit.features.grids.values import value_label
 from bertkit.metrics import score_range
@@ -16,7 +16,6 @@ from bertkit.runtime.files import check_new_file, read_record, write_whole
 from bertkit.runtime.formats import amount
 from bertkit.runtime.pages.page import render_page
 from bertkit.runtime.progress import duration
-from bertkit.tasks.registry import task_of_recipe
 
 PAGE = "report.html"
 
@@ -66,10 +65,9 @@ def report_grid(grid: str | Path, *, output: str | Path | None = None) -> Path:
         ```
     """
     folder = Path(grid)
-    definition = read(folder)
+    definition, results = read_results(folder)
     if output is not None:
         check_new_file(Path(output), f"--output {output}")
-    results = collect(definition, task_of_recipe(definition.recipe), folder)
     if not any(row.n for row in results.settings):
         raise DataError(f"{folder}: no run of this grid has finished; repeat its command")
     cells = {each.name: [cell.name for cell in definition.cells(each)] for each in settings_of(definition, folder)}

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.features.grids.definition import RUNS, Cell, Definition, Record, Setting
+from bertkit.features.grids.definition import RUNS, Cell, Definition, Record, Setting, read
 from bertkit.features.grids.search import Search
 from bertkit.features.grids.workers import record_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import mean_outputs
 from bertkit.inference.outcome import OUT_OF_FOLD_FILE, out_of_fold_rows
+from bertkit.inference.predictor import load_task
 from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best
@@ -28,8 +29,10 @@ from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task, per_example
 from bertkit.tasks.folds import fold_of_each
+from bertkit.tasks.registry import task_of_recipe
 from bertkit.training.runs.directory import contents
 from bertkit.training.runs.listing import GRID_RESULTS
+from bertkit.training.runs.record import is_finished
 
 COLLAPSED = "a run that predicts the same for all examples"
 RESULTS, TABLE, BEST = GRID_RESULTS, "grid_results.csv", "best"
@@ -168,6 +171,20 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         unfinished=unfinished,
         test={"n": len(tests), **summarize_scores(tests, score_range)} if tests else None,
     )
+
+
+def read_results(folder: Path) -> tuple[Definition, GridResults]:
+    """Reads the definition of a grid and collects its results, with the metric of the problem that the runs have found.
+
+    Raises:
+        OutputError: there is no grid.
+    """
+    definition, task = read(folder), None
+    for setting in settings_of(definition, folder):
+        for cell in definition.cells(setting):
+            if task is None and is_finished(folder / RUNS / cell.name):
+                task, _ = load_task(str(folder / RUNS / cell.name), {})
+    return definition, collect(definition, task or task_of_recipe(definition.recipe), folder)
 
 
 def limits(results: GridResults) -> list[str]:

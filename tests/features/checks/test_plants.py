@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Callable
@@ -373,6 +374,21 @@ def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path, stock_mo
 def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
     monkeypatch.setattr(f"bertkit.features.checks.plan.{function}", lambda place: 10)
     assert codes_of(table.report()) == {code}
+
+
+def test_nothing_is_proposed_that_a_run_refuses_or_has(table, no_trial, monkeypatch, tmp_path):
+    monkeypatch.setattr("bertkit.features.checks.plan._find_available_memory", lambda _: 10)
+    for size, part in ((1, None), (9, 3)):
+        table.overrides |= {"train.global_train_batch_size": size, "train.max_steps": 200}
+        [remedy] = [each.remedy for each in table.report().findings if each.code == "memory"]
+        assert ("per_device_train_batch_size" in remedy) == (part is not None)
+        assert part is None or f"per_device_train_batch_size={part} " in remedy
+    rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": int(row < 15)} for row in range(400)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
+    findings = check("finetune/multiple-choice", model=table.model, max_seq_length=16, **given).findings
+    [remedy] = [each.remedy for each in findings if each.code == "imbalance"]
+    assert "class_weights" not in remedy
 
 
 def test_packages_that_are_missing(table, no_trial, monkeypatch):

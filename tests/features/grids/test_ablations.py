@@ -156,6 +156,17 @@ def test_all_faults_are_told_at_once(tmp_path, corpus):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("finetuning", "message"),
+    [({"placement.strategy": "ddp"}, "each run in one process"), ({"task.metrics": ["odd"]}, "'odd' cannot be loaded")],
+)
+def test_a_fine_tuning_that_cannot_run_is_refused_before_the_pre_training(tmp_path, data, corpus, finetuning, message):
+    given = {"tasks": ["sst2"], "overrides": PRETRAINING, "finetuning": finetuning}
+    with pytest.raises(BertkitError, match=message):
+        ablations([corpus], data_dir=data, output_dir=tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_with_other_files_is_refused(tmp_path, data, corpus):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")

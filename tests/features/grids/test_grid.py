@@ -224,6 +224,9 @@ REFUSED = {
     "groups without folds": ({"overrides": {"data.group_column": "author"}}, "give --folds"),
     "a model field": ({"grid": ["model.hidden_dropout=0,1"]}, "model.hidden_dropout"),
     "epochs beside steps": ({"grid": ["paper"]}, "train.max_steps: takes precedence over the train.num_train_epochs"),
+    "a weight": ({"grid": {"train.class_weights": ["balanced", "even"]}}, "expected balanced, focal"),
+    "a column": ({"grid": {"task.text_columns": [["text"], ["texts"]]}}, "no column 'texts'"),
+    "processes": ({"seeds": 2, "overrides": {"placement.strategy": "ddp"}}, "a grid trains each run in one process"),
     "no data": ({"overrides": {"data.train_file": "no such file.csv"}, "seeds": 2}, "no such file"),
 }
 

@@ -152,3 +152,15 @@ def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys
     with pytest.raises(DataError, match="cannot be read"):
         bertkit.ensemble(results.output_dir, output_dir=tmp_path / "another")
     assert not (tmp_path / "another").exists()
+
+
+def test_scores_have_the_name_of_the_metric_that_the_data_decided(grid, table, tmp_path):
+    """Many different numbers are a regression, which the recipe does not say."""
+    rows = [json.loads(line) for line in table.read_text().splitlines()]
+    texts = [{"text": row["text"], "label": number + 0.5} for number, row in enumerate(rows)]
+    table.write_text("".join(json.dumps(row) + "\n" for row in texts))
+    results = grid(folds=2)
+    assert results.metric == "pearson"
+    assert bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble").metric == "pearson"
+    assert "pearson on the validation set" in bertkit.report_grid(results.output_dir).read_text()
+    assert bertkit.compare(results.output_dir, results.output_dir).verdicts == {}  # which would be that of one fold
