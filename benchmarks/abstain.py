@@ -29,6 +29,8 @@ import numpy as np
 from few_rows_page import size_of, title_of
 from few_rows_tables import ALL, drawn
 
+from bertkit.runtime.markdown import table as markdown_table
+
 FILE = Path(__file__).parent / "ABSTAIN.json"
 CODE = "bertkit", "recipes"  # what decides the results
 LEVELS = (0.02, 0.05, 0.1)
@@ -199,7 +201,7 @@ def table_of(cells: list[dict[str, Any]]) -> str:
     for each in sorted(cells, key=lambda each: (list(ALL).index(each["table"]), len(each["rows"]), each["rows"])):
         groups[each["table"], each["rows"]].append(each)
     head = ["table", "rows", "draws", *(f"at most {percent(level)}" for level in LEVELS)]
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    lines = []
     for (table, rows), group in groups.items():
         shown = []
         for level in LEVELS:
@@ -214,8 +216,8 @@ def table_of(cells: list[dict[str, Any]]) -> str:
             refused = f", {len(of_level) - len(promised)} refused" if len(promised) < len(of_level) else ""
             shown.append(f"{percent(wrong, 1)} of {percent(answered)} ({percent(best)}){refused}")
         draws = str(len({each["draw"] for each in group}))
-        lines.append(f"| {' | '.join([title_of(table), size_of(rows), draws, *shown])} |")
-    return "\n".join(lines)
+        lines.append([title_of(table), size_of(rows), draws, *shown])
+    return markdown_table(head, lines)
 
 
 def cells_of_probes(record: list[dict[str, Any]], scored: str) -> list[dict[str, Any]]:
@@ -235,14 +237,14 @@ def probes_in_words(record: list[dict[str, Any]]) -> str:
         return percent(mean(map(is_kept, cells))) if cells else ""
 
     head = ["table", "promises", "supported", "kept", "answered, of the best", "kept on the published test set"]
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    lines = []
     same, published = (cells_of_probes(record, scored) for scored in ("same", "published"))
     tables, number = list(dict.fromkeys(each["table"] for each in record)), 0
     for table in tables:
         tried = sum(len(each["same"]) for each in record if each["table"] == table)
         own, other = ([each for each in cells if each["table"] == table] for cells in (same, published))
         of_best = percent(mean(map(share_of_best, own))) if own else ""
-        lines.append(f"| {title_of(table)} | {tried} | {len(own)} | {kept(own)} | {of_best} | {kept(other)} |")
+        lines.append([title_of(table), str(tried), str(len(own)), kept(own), of_best, kept(other)])
         number += tried
     best = percent(mean(map(share_of_best, same)))
     text = (
@@ -252,7 +254,7 @@ def probes_in_words(record: list[dict[str, Any]]) -> str:
         "test sets, whose rows are the same for all draws and in some tables unlike the others, "
         f"{kept(published)} are kept:"
     )
-    return "\n".join([text, "", *lines])
+    return f"{text}\n\n{markdown_table(head, lines)}"
 
 
 def scope_in_words(found: dict[str, Any]) -> str:

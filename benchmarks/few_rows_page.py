@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from few_rows_tables import ALL, CONFIRMED, TABLES, UNLIKE
 
+from bertkit.runtime.markdown import table as markdown_table
+
 RIVALS = {
     "words": "words",
     "probe": "frozen",
@@ -111,7 +113,7 @@ def summary(cells: list[Cell]) -> str:
 def table_of(cells: list[Cell]) -> str:
     """A row for each table and number of rows: means over the draws."""
     head = ("table", "rows", "draws", *RIVALS.values(), "bertkit", "log loss", "calibration error", "CPU s")
-    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    lines = []
     groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
     for each in cells:
         groups[each.table, each.rows].append(each)
@@ -125,16 +127,9 @@ def table_of(cells: list[Cell]) -> str:
             f"{mean(each[name] for each in own):.{digits}f}" if name in own[0] else ""
             for name, digits in (("loss", 2), ("calibration", 3))
         ]
-        cells_of_row = [
-            title_of(table),
-            size_of(rows),
-            str(len(group)),
-            *shown,
-            *losses,
-            f"{mean(each['seconds'] for each in own):.0f}",
-        ]
-        lines.append(f"| {' | '.join(cells_of_row)} |")
-    return "\n".join(lines)
+        seconds = f"{mean(each['seconds'] for each in own):.0f}"
+        lines.append([title_of(table), size_of(rows), str(len(group)), *shown, *losses, seconds])
+    return markdown_table(head, lines)
 
 
 def section(record: dict[str, Any]) -> str:
@@ -163,10 +158,9 @@ def page(record: dict[str, Any]) -> str:
         "",
         "## Each case",
         "",
-        "| table | rows | draw | way | score | log loss | calibration error | CPU s | its estimate | on rows alike |",
-        f"|{' --- |' * 10}",
     ]
-    order = list(ALL)
+    columns = "table, rows, draw, way, score, log loss, calibration error, CPU s, its estimate, on rows alike"
+    rows, order = [], list(ALL)
     for each in sorted(
         record["measured"],
         key=lambda each: (order.index(each["table"]), len(each["rows"]), each["rows"], each["draw"]),
@@ -178,5 +172,5 @@ def page(record: dict[str, Any]) -> str:
         facts = [title_of(each["table"]), size_of(each["rows"]), each["draw"], each["way"]]
         row = [*map(str, facts), f"{100 * each['score']:.1f}", *losses, f"{each['seconds']:.0f}", said]
         row.append("" if alike is None else f"{100 * alike:.1f}")
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines) + "\n"
+        rows.append(row)
+    return "\n".join([*lines, markdown_table(columns.split(", "), rows)]) + "\n"

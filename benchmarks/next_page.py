@@ -8,6 +8,8 @@ from typing import Any
 
 from few_rows_tables import ALL
 
+from bertkit.runtime.markdown import table as markdown_table
+
 NAMES = {
     "random": "random",
     "unsure": "unsure alone",
@@ -93,20 +95,16 @@ def block(cells: Cells, title: str) -> str:
     ways = [way for way in NAMES if gains(cells, way)]
     tables = list(dict.fromkeys(table for table, _ in cells))
     seeds = {table: len({seed for name, seed in cells if name == table}) for table in tables}
-    lines = [
-        f"{title}:",
-        "",
-        f"| table | seeds | {' | '.join(NAMES[way] for way in ways)} |",
-        f"|{' --- |' * (len(ways) + 2)}",
-    ]
+    rows = []
     for table in tables:
         shown = [
             rounds_of(cells, table, way) + (f" ({with_error(gains(cells, way, table))})" if way != "random" else "")
             for way in ways
         ]
-        lines.append(f"| {ALL[table].title} | {seeds[table]} | {' | '.join(shown)} |")
+        rows.append([ALL[table].title, str(seeds[table]), *shown])
     of_all = [with_error(gains(cells, way)) if way != "random" else "" for way in ways]
-    lines.append(f"| mean gain | | {' | '.join(of_all)} |")
+    rows.append(["mean gain", "", *of_all])
+    lines = [f"{title}:", "", markdown_table(["table", "seeds", *(NAMES[way] for way in ways)], rows)]
     if fits := held(cells):
         by_table = ", ".join(
             f"{ALL[table].title} {100 * mean(held(cells, table)):.0f} % ({above(cells, table):+.1f})"
@@ -151,10 +149,9 @@ def page(record: dict[str, Any]) -> str:
         "",
         "## Each case",
         "",
-        "| table | seed | model | way | accuracy |",
-        "| --- | --- | --- | --- | --- |",
     ]
+    rows = []
     for each in sorted(record["measured"], key=lambda each: (each["model"], each["table"], each["seed"], each["way"])):
         scores = " ".join(f"{100 * score:.1f}" for score in each["scores"])
-        lines.append(f"| {ALL[each['table']].title} | {each['seed']} | {each['model']} | {each['way']} | {scores} |")
-    return "\n".join(lines) + "\n"
+        rows.append([ALL[each["table"]].title, str(each["seed"]), str(each["model"]), each["way"], scores])
+    return "\n".join([*lines, markdown_table(["table", "seed", "model", "way", "accuracy"], rows)]) + "\n"

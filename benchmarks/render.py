@@ -15,7 +15,10 @@ from typing import Any
 import abstain
 import few_rows_page
 import next_page
+import scores_page
 from rows import ROWS
+
+from bertkit.runtime.markdown import table
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -43,15 +46,6 @@ SPEED = (
     "serve",
     "int8",
 )
-SCORED = {
-    "sst2": "SST-2, accuracy",
-    "rte": "RTE, accuracy",
-    "mrpc": "MRPC, mean of accuracy and F1",
-    "stsb": "STS-B, mean of both correlations",
-    "wnut17": "WNUT-17, entity F1",
-    "conll2000-chunking": "CoNLL-2000 chunks, F1",
-}
-"""Task of ``scores.py`` → its name and score for readers."""
 SIDES = {
     "example": "the example script's defaults",
     "stock": "the Trainer at its best settings",
@@ -82,16 +76,14 @@ def number(value: float) -> str:
 
 def speed(results: dict[str, Any]) -> str:
     """The strongest peer of each row beside bertkit."""
-    lines = ["| | strongest peer | peer | bertkit | times as fast |", "| --- | --- | --- | --- | --- |"]
+    lines = []
     for name in SPEED:
         if (row := results["rows"].get(name)) is not None:
             peer, own = (speed_of(name, row["sides"][side]) for side in (row["strongest"], "bertkit"))
-            lines.append(
-                f"| {ROWS[name].title} | {name_of(row['strongest'], name)} | {peer} | {own} | {row['ratio']:.2f} |"
-            )
-    if len(lines) == 2:
+            lines.append([ROWS[name].title, name_of(row["strongest"], name), peer, own, f"{row['ratio']:.2f}"])
+    if not lines:
         return NOTHING
-    return "\n".join([f"{where(results)}\n", *lines])
+    return f"{where(results)}\n\n{table(['', 'strongest peer', 'peer', 'bertkit', 'times as fast'], lines)}"
 
 
 def speed_of(name: str, side: dict[str, Any]) -> str:
@@ -146,24 +138,30 @@ def int8(results: dict[str, Any]) -> str:
     """Seconds and accuracy of int8 beside float32 and the pipeline."""
     if (row := results["rows"].get("int8")) is None:
         return NOTHING
-    lines = ["| | accuracy | seconds | speed-up of int8 |", "| --- | --- | --- | --- |"]
+    lines = []
     for side, each in row["sides"].items():
         name = "`bertkit predict`, int8" if side == "bertkit" else name_of(side)
         ratio = f"{row['ratios'][side]:.2f}" if side in row["ratios"] else ""
-        lines.append(f"| {name} | {each['numbers']['accuracy']:.2f} | {number(each['median'])} | {ratio} |")
-    return f"`{row['command']}`, {results['machine']['cpu']}:\n\n" + "\n".join(lines)
+        lines.append([name, f"{each['numbers']['accuracy']:.2f}", number(each["median"]), ratio])
+    return measured_by(row, results) + table(["", "accuracy", "seconds", "speed-up of int8"], lines)
+
+
+def measured_by(row: dict[str, Any], results: dict[str, Any]) -> str:
+    """The command of a row and the machine, before its table."""
+    return f"`{row['command']}`, {results['machine']['cpu']}:\n\n"
 
 
 def lines_table(results: dict[str, Any]) -> str:
     """Memory and speed of ``predict`` and ``embed`` by the number of lines."""
     if (row := results["rows"].get("lines")) is None:
         return NOTHING
-    lines = ["| texts | command | peak memory | texts per second, with start-up |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| {each['lines']:,} | `{each['command']}` | {each['resident_mib']:,} MiB | {each['lines_a_second']:,} |"
+    lines = [
+        [f"{each['lines']:,}", f"`{each['command']}`", f"{each['resident_mib']:,} MiB", f"{each['lines_a_second']:,}"]
         for each in row["lines"]
     ]
-    return f"`{row['command']}`, {results['machine']['cpu']}:\n\n" + "\n".join(lines)
+    return measured_by(row, results) + table(
+        ["texts", "command", "peak memory", "texts per second, with start-up"], lines
+    )
 
 
 def corpus(results: dict[str, Any]) -> str:
@@ -172,15 +170,17 @@ def corpus(results: dict[str, Any]) -> str:
         return NOTHING
     [line] = row["lines"]
     prepare, plan = line["prepare"], line["plan"]
-    cells = [
-        f"{line['megabytes']} MB", f"{prepare['cpu_seconds']:.0f}",
-        f"{prepare['resident_mib']} MiB, {prepare['tree_proportional_mib']} MiB", f"{plan['resident_mib']} MiB",
-        f"{prepare['store_bytes'] / 1e6:.0f} MB", f"{prepare['tokens'] / 1e6:.0f} M",
-    ]  # fmt: skip
-    memory = "memory while preparing: main process, with its workers"
-    head = f"| text | CPU seconds to prepare | {memory} | to plan an epoch | on disk | tokens |"
-    table = "\n".join([head, "| --- | --- | --- | --- | --- | --- |", f"| {' | '.join(cells)} |"])
-    return f"`{row['command']}`, synthetic text, {results['machine']['cpu']}:\n\n{table}"
+    cells = {
+        "text": f"{line['megabytes']} MB",
+        "CPU seconds to prepare": f"{prepare['cpu_seconds']:.0f}",
+        "memory while preparing: main process, with its workers": (
+            f"{prepare['resident_mib']} MiB, {prepare['tree_proportional_mib']} MiB"
+        ),
+        "to plan an epoch": f"{plan['resident_mib']} MiB",
+        "on disk": f"{prepare['store_bytes'] / 1e6:.0f} MB",
+        "tokens": f"{prepare['tokens'] / 1e6:.0f} M",
+    }
+    return f"`{row['command']}`, synthetic text, {results['machine']['cpu']}:\n\n{table([*cells], [[*cells.values()]])}"
 
 
 def few_rows(results: dict[str, Any]) -> str:
@@ -219,7 +219,7 @@ def gpu(results: dict[str, Any]) -> list[str]:
         "times plain stock",
         "times stock this way",
     )
-    lines = [f"| {' | '.join(('', *columns))} |", f"|{' --- |' * (len(columns) + 1)}"]
+    lines = []
     for row, sides in measured["rows"].items():
         medians = {
             side: {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
@@ -235,51 +235,8 @@ def gpu(results: dict[str, Any]) -> list[str]:
             cells += [
                 f"{speed / speeds[peer]:.2f}" if speed and side[0] == "b" and speeds.get(peer) else "" for peer in peers
             ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return [*head, "\n".join(lines) + "\n"]
-
-
-def mean_scores(results: dict[str, Any]) -> str:
-    """Means and standard deviations of both libraries, one line for each task."""
-    lines = ["| | transformers' Trainer | bertkit |", "| --- | --- | --- |"]
-    for name, task in of_tasks(results):
-        decimals = decimals_of(task)
-        cells = (
-            f"{task[side]['mean']:.{decimals}f} ± {task[side]['sd']:.{decimals}f}" for side in ("stock", "bertkit")
-        )
-        lines.append(f"| {SCORED[name]} | {' | '.join(cells)} |")
-    commits: dict[str, list[str]] = {}
-    for name, task in of_tasks(results):
-        commits.setdefault(task["commit"], []).append(SCORED[name].partition(",")[0])
-    of_commits = "; ".join(f"{commit}: {', '.join(names)}" for commit, names in commits.items())
-    return "\n".join([*lines, "", f"Measured with {of_commits}."])
-
-
-def decimals_of(task: dict[str, Any]) -> int:
-    """Decimals of a score: of a share four, of per cent two."""
-    return 2 if task["stock"]["mean"] > 1 else 4
-
-
-def seed_scores(results: dict[str, Any]) -> str:
-    """Scores of each seed of both libraries, with the commands, machines and commits."""
-    parts = ["| | seeds | transformers' Trainer | bertkit |", "| --- | --- | --- | --- |"]
-    commands: dict[str, str] = {}
-    for name, task in of_tasks(results):
-        cells = [", ".join(task["bertkit"]["scores"])]
-        decimals = decimals_of(task)
-        for side in ("stock", "bertkit"):
-            cells.append(" ".join(f"{score:.{decimals}f}" for score in task[side]["scores"].values()))
-        parts.append(f"| {SCORED[name]} | {' | '.join(cells)} |")
-        machine = task["machine"]
-        versions = f"torch {machine['torch']}, transformers {machine['transformers']}"
-        commands[task["command"]] = f"{machine['cpu']}, {versions}; {task['commit']}, {task['date']}"
-    parts += [""] + [f"- `{command}`: {facts}." for command, facts in commands.items()]
-    return "\n".join(parts)
-
-
-def of_tasks(results: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The tasks of SCORES.json in the order of `SCORED`."""
-    return [(name, results["scores"][name]) for name in SCORED if name in results["scores"]]
+            lines.append(cells)
+    return [*head, table(["", *columns], lines) + "\n"]
 
 
 BLOCKS = {
@@ -291,8 +248,8 @@ BLOCKS = {
     "few_rows": few_rows,
     "abstain": promises,
     "next": next_rows,
-    "scores": mean_scores,
-    "seeds": seed_scores,
+    "scores": scores_page.section,
+    "seeds": scores_page.by_seed,
 }
 
 
@@ -316,18 +273,16 @@ def row_details(results: dict[str, Any]) -> list[str]:
         if "sides" not in result:
             parts.append("```json\n" + "\n".join(json.dumps(line) for line in result["lines"]) + "\n```\n")
             continue
-        table = [
-            f"| | rounds, {row.unit} | median | bertkit is times as fast | peak MiB | accuracy |",
-            "| --- | --- | --- | --- | --- | --- |",
-        ]
+        head = ["", f"rounds, {row.unit}", "median", "bertkit is times as fast", "peak MiB", "accuracy"]
+        lines = []
         for side, each in result["sides"].items():
             memory = each["numbers"].get("peak_mib", each["numbers"].get("mib_end"))
             accuracy = each["numbers"].get("accuracy")
             ratio = f"{result['ratios'][side]:.2f}" if side in result["ratios"] else ""
             cells = [name_of(side, name), ", ".join(map(number, each["rounds"])), number(each["median"]), ratio]
             cells += [number(memory) if memory else "", f"{accuracy:.4g}" if accuracy else ""]
-            table.append(f"| {' | '.join(cells)} |")
-        parts.append("\n".join(table) + "\n")
+            lines.append(cells)
+        parts.append(table(head, lines) + "\n")
         goal = f"Goal: at least {row.goal} times the strongest peer; {result['ratio']:.2f}. " if row.goal else ""
         facts = ", ".join(f"{key} {value}" for key, value in result["facts"].items())
         parts += [f"{goal}{facts}".strip() + "\n"] if goal or facts else []
@@ -339,11 +294,10 @@ def bounds(results: dict[str, Any]) -> list[str]:
     lines = []
     for name, result in results["rows"].items():
         if share := result.get("facts", {}).get("rate"):
-            goal = ROWS[name].goal or ""
-            bound = f"{result['ratio'] / share:.2f}"
-            lines.append(f"| {ROWS[name].title} | {goal} | {result['ratio']:.2f} | {share:.0%} | {bound} |")
-    head = ["| | goal | times as fast | share of the products in bertkit's time | with products alone |"]
-    return [*head, "| --- | --- | --- | --- | --- |", *lines, ""] if lines else [NOTHING]
+            ratio, bound = f"{result['ratio']:.2f}", f"{result['ratio'] / share:.2f}"
+            lines.append([ROWS[name].title, str(ROWS[name].goal or ""), ratio, f"{share:.0%}", bound])
+    head = ["", "goal", "times as fast", "share of the products in bertkit's time", "with products alone"]
+    return [table(head, lines), ""] if lines else [NOTHING]
 
 
 INTRO = """# Speed and memory, side by side

@@ -32,6 +32,14 @@ def test_names_are_one_or_several(tmp_path):
         bertkit.reproduce("table-1", model="m", tasks="sst3", output_dir=tmp_path / "out")
 
 
+def test_columns_and_languages_are_one_or_several(fine_tuned, text, tmp_path):
+    run, table = fine_tuned("film"), tmp_path / "x.csv"
+    table.write_text("review,text\na,b\n")
+    assert len(bertkit.load(run).predict([{"review": "a"}], text_columns="review")) == 1
+    assert bertkit.predict_folder(run, table, tmp_path / "out", text_columns="review").rows == 1
+    assert bertkit.push(run, "ada/film", language="en", dry_run=True).repo_id == "ada/film"
+
+
 def test_input_files_are_texts_or_paths(fine_tuned, text, tmp_path):
     run = fine_tuned("film")
     for number, kind in enumerate((str, lambda file: file)):

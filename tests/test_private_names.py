@@ -33,6 +33,7 @@ USED = {
         "_init_weights": "interface of models: draws new weights, also those of a new head",
         "_input_embed_layer": "interface of models: name of the layer of token embeddings",
         "_is_hf_initialized": "weights with this mark are not drawn again by `_init_weights`",
+        "_keys_to_ignore_on_save": "interface of models: tied weights, which a checkpoint holds once, are not missing",
         "_keys_to_ignore_on_load_unexpected": "interface of models: names of released checkpoints without a use here",
         "_no_split_modules": "interface of models: layers that FSDP wraps",
         "_tied_weights_keys": "interface of models: the decoder and the token embedding are one tensor",

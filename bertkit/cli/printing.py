@@ -56,11 +56,14 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_list(name: str, blocks: Iterable[Iterable[Any]]) -> None:
-    """Prints one JSON object with one list incrementally, block by block, formatted as by `json.dumps`."""
+    """Prints one JSON object with one list incrementally, block by block; values are as in files of JSON."""
+    from bertkit.inference.row_files import to_json  # imports NumPy
+
     opening = before = f"{{{dumps(name)}: ["
     for block in blocks:
-        _print(before + printable(", ".join(dumps(item, ensure_ascii=False) for item in block)))
-        before = ", "
+        if items := ", ".join(map(to_json, block)):  # all inputs of a block may have been skipped
+            _print(before + printable(items))
+            before = ", "
     _print(f"{opening}]}}\n" if before == opening else "]}\n")  # there may be no block
 
 

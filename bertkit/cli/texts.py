@@ -18,10 +18,7 @@ from bertkit.runtime.progress import counted, say, wants_colours
 
 OnError = Annotated[
     Literal["stop", "skip"] | None,
-    options.option(
-        help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/ or shown.",
-        panel=options.FOLDERS,
-    ),
+    options.option(help="For an input that cannot be read: stop (the default), or skip it and report why."),
 ]
 
 
@@ -277,7 +274,7 @@ def embed(
     if of_features.start(command):
         return
     if output_file is None:
-        raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
+        raise RecipeError("give --output FILE, a name that ends in .npz, .parquet or .jsonl")
     count, size = bertkit.embed(
         checkpoint,
         output_file,

@@ -20,6 +20,7 @@ from bertkit.inference.facts import (
 from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.runtime.errors import DataError, RecipeError, shown
+from bertkit.runtime.formats import amount
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Task, one_array
 from bertkit.tasks.classification.stock import StockClassification
@@ -76,10 +77,8 @@ class TextInference(TaskInference):
         if self.task.problem_type == "regression":
             known = None if training is None else np.asarray(training, dtype=np.float64)
             return numbers_in_words(own, true, known, outcome.same_texts)
-        names, known = (
-            self.task.settings.label_names,
-            None if training is None else np.asarray(training).astype(np.int64),
-        )
+        names = self.task.settings.label_names
+        known = None if training is None else np.asarray(training).astype(np.int64)
         if true.ndim == 2:
             return self._facts_of_labels(own, true, known, names, outcome.same_texts)
         counts = None if known is None else np.bincount(known, minlength=len(names))
@@ -173,12 +172,12 @@ def numbers_in_words(
     of = "of these examples" if training is None else "of the training set"
     terms = MeanDecomposition(errors[:, None], lambda mean: mean)
     line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
-    line += f"{counted(len(true), 'example', form=',')}; always guessing {middle:.4g}, the median {of}, gives "
+    line += f"{counted(len(true), 'example', form=',')}; always guessing {amount(middle, 4)}, the median {of}, gives "
     sentences = [f"{line}{float(np.abs(true - middle).mean()):.4f}."]
     own, expected = float(predicted.std()), float(true.std())
     if hardly_differ := own < _HARDLY * expected:
         sentences.append(
-            f"The predictions hardly differ between examples: their standard deviation is {own:.2g}, that of the true "
-            f"numbers {expected:.2g}."
+            f"The predictions hardly differ between examples: their standard deviation is {amount(own, 2)}, that "
+            f"of the true numbers {amount(expected, 2)}."
         )
     return Facts(tuple(sentences), hardly_differ)

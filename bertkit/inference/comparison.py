@@ -39,7 +39,7 @@ class System:
         runs: predictions of each run, one per example, in the form of the metric.
         references: one per example.
         scores: computes the metrics of predictions and references.
-        terms: returns a metric of predictions and references as a function of means, see `Scored.terms`.
+        terms: returns a metric of predictions and references as a function of means, see `TaskInference.terms`.
         main_metric: the metric that is compared by default.
         to_labels: converts predictions or references to plain data, with the names of classes.
         digests: digest of each example; None for files of predictions.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from bertkit.inference.forward import computes_beside_cores, forward_in_batches, one_ahead
+from bertkit.inference.networks import is_ensemble, is_onnx
 from bertkit.inference.options import EmbedOptions, Pooling
 from bertkit.model.checkpoint.encoders import check_positions, longest_input, model_inputs
 from bertkit.model.checkpoint.faults import reading
@@ -92,8 +94,17 @@ def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
     """Loads the encoder of a checkpoint without its head.
 
     Raises:
-        CheckpointError: the checkpoint cannot be loaded, or its weights are incomplete.
+        CheckpointError: the checkpoint cannot be loaded, its weights are incomplete, or it has no weights of its own.
     """
+    weights = [*Path(checkpoint).glob("*.safetensors"), *Path(checkpoint).glob("*.bin")]
+    if (is_ensemble(checkpoint) or is_onnx(checkpoint)) and not weights:
+        raise CheckpointError(
+            f"{checkpoint}: an ONNX model or an ensemble, which computes no vectors; give the run directory of "
+            "one model"
+        )
+    if getattr(config, "feature_layers", None) is not None:  # of a head, which is not loaded
+        config = copy(config)
+        config.feature_layers = None
     with without_library_bars():
         model, lost = load_model("BertModel", checkpoint, config, new_head=True)
     # The pooler is not used, and checkpoints of some heads do not have it.
@@ -171,7 +182,12 @@ class Embedder:
             length = min(longest_input(self.model.config), _LONGEST)
         check_positions(length, self.model.config, self.name)
         overlap = length // 4 if options.stride is None else options.stride
-        room = length - self.tokenizer.num_special_tokens_to_add()
+        special = self.tokenizer.num_special_tokens_to_add()
+        room = length - special
+        if room < 1:
+            raise RecipeError(
+                f"max_seq_length {length}: expected at least {special + 1}, the {special} special tokens and one more"
+            )
         if not 0 <= overlap < room:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
@@ -277,7 +293,7 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
     Raises:
         CheckpointError: the checkpoint has steps or a pooling that bertkit does not compute.
     """
-    modules = _read(checkpoint, "modules.json")
+    modules = _read(checkpoint, "modules.json", list)
     if modules is None:
         return SentencePooling()
     with reading(checkpoint, "modules.json"):
@@ -288,7 +304,7 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
             f"{checkpoint}: modules.json has the steps {', '.join(kinds)}; bertkit computes Transformer, Pooling and "
             "Normalize; use the checkpoint with sentence-transformers as it is, or give --pooling"
         )
-    config = _read(checkpoint, f"{places['Pooling']}/config.json") or {}
+    config = _read(checkpoint, f"{places['Pooling']}/config.json", dict) or {}
     mode_name = config.get("pooling_mode")
     poolings = [mode_name] if isinstance(mode_name, str) else [name for name, mode in MODES.items() if config.get(mode)]
     others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
@@ -297,17 +313,20 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
             f"{checkpoint}: its pooling is {', '.join(map(str, [*poolings, *others])) or 'none'}; expected one of "
             f"{', '.join(MODES)}; use the checkpoint with sentence-transformers as it is, or give --pooling"
         )
-    limits = _read(checkpoint, "sentence_bert_config.json") or {}
+    limits = _read(checkpoint, "sentence_bert_config.json", dict) or {}
     longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there
     return SentencePooling(cast(Pooling, poolings[0]), "Normalize" in kinds, longest)
 
 
-def _read(checkpoint: str, file: str) -> Any:
-    """Returns the content of a JSON file of a checkpoint; ``None`` if it has no such file."""
+def _read(checkpoint: str, file: str, kind: type) -> Any:
+    """Returns the content of a JSON file of a checkpoint, of type ``kind``; ``None`` if it has no such file."""
     from transformers.utils import cached_file
 
     with reading(checkpoint, file):
         path = cached_file(
             checkpoint, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
         )
-        return None if path is None else json.loads(Path(path).read_bytes())
+        content = None if path is None else json.loads(Path(path).read_bytes())
+        if content is not None and not isinstance(content, kind):
+            raise ValueError(f"expected a {kind.__name__}, got {type(content).__name__}")
+        return content

@@ -136,12 +136,13 @@ def evaluate(
     further = further_metrics(list(dict.fromkeys(names)))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
+        columns = {name: several(value) if name.endswith("_columns") else value for name, value in columns.items()}
         task = task_inference(task).with_columns(columns)
     if split == "validation" and task.data.scores_all_rows:
         if max_samples is not None:
             raise DataError(
-                f"{name}: has no validation set, since its rows were scored by models of folds; remove max_samples, or "
-                "give other rows, with --validation-file"
+                f"{name}: has no validation set, since its rows were scored by models of folds; remove "
+                "--max-eval-samples (max_samples), or give other rows, with --validation-file"
             )
         say(f"{name} was trained on all rows; the scores are those of models of folds that had not seen them")
         return _score(outcome_of(name), further)
@@ -244,7 +245,7 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
     if not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{place}: contains no recipe.yaml; expected a run directory of `bertkit finetune`")
     data = load_recipe(path / "recipe.yaml").data
-    if any(str(getattr(data, name)).startswith("…") for name in getattr(data, "paths", ())):
+    if any(str(getattr(data, key)).startswith("…") for key in getattr(data, "paths", ())):
         raise CheckpointError(
             f"{place}: its recipe.yaml names no folders, as that of a run from the Hub; give the directory that the "
             "run was written to, or predict its validation set with `bertkit predict`"
@@ -257,9 +258,17 @@ def outcome_of(place: str | Path, name: str = "validation", *, with_training: bo
         return _read_out_of_fold(path, task, config, split)
     predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
     outputs, features, _ = _compute_outputs(predictor, split, unreported)
-    training = ColumnsOf(splits["train"].examples) if with_training else None
-    columns = features, ColumnsOf(split.examples)
-    return Outcome(task, outputs, *columns, split.source, split.fingerprint, training, split.numbers, split.unit)
+    return Outcome(
+        task,
+        outputs,
+        features,
+        ColumnsOf(split.examples),
+        split.source,
+        split.fingerprint,
+        training=ColumnsOf(splits["train"].examples) if with_training else None,
+        numbers=split.numbers,
+        unit=split.unit,
+    )
 
 
 def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split: Split) -> Outcome:
@@ -279,9 +288,18 @@ def _read_out_of_fold(folder: Path, task: Task, config: PreTrainedConfig, split:
         raise DataError(f"{place}: {len(logits)} rows, and the data have {len(split.examples)}; restore it")
     examples = ColumnsOf(split.examples)
     features = task.encode(split.examples[:], load_tokenizer(str(folder), config=config))
-    columns = {name: values for name, values in features.items() if name in (*task.label_columns, "example")}
-    source = split.source, split.fingerprint
-    return Outcome(task, logits, columns, examples, *source, examples, split.numbers, split.unit, OUT_OF_FOLD)
+    return Outcome(
+        task,
+        logits,
+        {name: values for name, values in features.items() if name in (*task.label_columns, "example")},
+        examples,
+        split.source,
+        split.fingerprint,
+        training=examples,
+        numbers=split.numbers,
+        unit=split.unit,
+        scored=OUT_OF_FOLD,
+    )
 
 
 def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
@@ -338,8 +356,8 @@ def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
 
 
 def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
-    """Returns a line on the validation set of a run: the share of unsure predictions, and how many of the rest are
-    right.
+    """Returns a line on the validation set of a run, or on all rows of one that scored them by folds: the share of
+    unsure predictions, and how many of the rest are right.
 
     Args:
         checkpoint: a run directory; other checkpoints, and runs whose data have changed, give the reason instead.
@@ -353,7 +371,7 @@ def unsure_on_validation(checkpoint: str | Path, probability: float) -> str:
     is_sure = np.array([row["probability"] >= probability for row in outcome.decoded()], dtype=bool)
     is_right = np.asarray(predicted) == np.asarray(true)
     unsure = int((~is_sure).sum())
-    line = f"unsure below {probability:g}: {unsure:,} of {counted(len(is_sure), 'validation example', form=',')}"
-    line += f", {percent(unsure / max(len(is_sure), 1))}"
+    line = f"unsure below {probability:g} on {outcome.scored}: {unsure:,} of "
+    line += f"{counted(len(is_sure), 'example', form=',')}, {percent(unsure / max(len(is_sure), 1))}"
     rest, _ = right_of_all(is_right[is_sure], texts=outcome.same_texts[is_sure])
     return f"{line}; of the rest, {rest[0]}" if rest else f"{line}; nothing is left"

@@ -91,7 +91,7 @@ def right_of_all(
     line = f"{right:,} of {counted(number, unit, form=',')} {inflected(right, 'is', 'are')} right{right_in}"
     line += f", {percent(right / number)}{ends}"
     if guess is None:
-        return [f"{line}."], False
+        return [f"{line}."], is_wide(terms, texts)
     what, share = guess
     sentences = [f"{line}; {what} gives {percent(share)}."]
     if interval is not None and interval[0] <= share:

@@ -64,7 +64,7 @@ def predict_stream(
     threshold: float | None = None,
     unsure_below: float | None = None,
     form: str | None = None,
-    text_columns: Sequence[str] | None = None,
+    text_columns: str | Sequence[str] | None = None,
     aggregation: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
@@ -87,8 +87,7 @@ def predict_stream(
             checkpoint was trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a
             checkpoint that answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file
             of one text a line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are
-            inputs too, so
-            that line n of the input is line n of the output.
+            inputs too, so that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
             per line for ``.jsonl`` and ``.ndjson``, one list of them for ``.json``, row groups for ``.parquet``. It is
             called ``FILE.partial`` until it is complete. In CSV and Parquet the probability of a class has a column of
@@ -145,15 +144,15 @@ def predict_stream(
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_configured_task(name, options)
     how = task_inference(task)
-    if unsure_below is not None:
-        say(unsure_on_validation(name, unsure_below))
     options, lines = options.with_thresholds(name, task)
-    for line in lines:
-        say(line)
     if form is not None and form not in how.forms:
         forms = f"{' or '.join(how.forms)}; give one of them" if how.forms else "no other form; remove it"
         raise DataError(f"--as {form}: {task.name} writes {forms}")
     blocks = given.blocks_for(task, inputs_at_once(config))
+    if unsure_below is not None:  # predicts the validation set
+        lines = [unsure_on_validation(name, unsure_below)]
+    for line in lines:
+        say(line)
     predictor = build_predictor(name, task, config, precision=precision)
     read = readable(lambda block: given.columns(task, block, keeps_all=form is None), given.skipped)
     found: list[dict[str, Any]] = []  # predictions alone, for a table object
@@ -172,8 +171,8 @@ def predict_stream(
     is_file = input_file is not None and Path(input_file).is_file()  # a pipe may wait for its next line
     is_ahead = is_file and computes_beside_cores(predictor.model)
     predicted = process_blocks(blocks, "predicting", predict, prepare, is_ahead=is_ahead)
-    stream = output.write(predicted, how.leaves_out_labels)
-    stream = listing_skipped(stream, given.skipped, lambda block: len(block.rows))
+    predicted = listing_skipped(predicted, given.skipped, lambda block: len(block.rows))
+    stream = output.write(predicted, how.leaves_out_labels)  # without a file if all inputs were skipped
     if given.table is None:
         return stream
     rows = [row for block in stream for row in block.rows]
@@ -312,8 +311,8 @@ class StreamOutput:
             else:
                 shown_row = with_prediction(dict(zip(shown, values, strict=True)), prediction)
                 texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in values]
-                plain = printable("\t".join([how.format_prediction(prediction), *texts]).replace("\n", " "))
-                line = (self.colours and how.highlight(shown_row)) or plain
+                plain = printable("\t".join([how.format_prediction(prediction), *texts]))
+                line = ((self.colours and how.highlight(shown_row)) or plain).replace("\n", " ")
             rows.append(row)
             lines.append(line)
         return Predictions(rows, lines)

@@ -118,11 +118,11 @@ class MaskFiller:
 
         def predict(row: int, scores: Tensor) -> list[list[MaskPrediction]]:
             best = scores.softmax(dim=-1)[:, known].topk(top_k)
-            offsets = encoded["offset_mapping"][row]
+            offsets = [(0, 0), *encoded["offset_mapping"][row]]  # not all tokenizers have a token before the text
             guesses = zip(known[best.indices].tolist(), best.values.tolist(), strict=True)
             return [
                 [
-                    self._prediction(texts[row], offsets[position - 1], offsets[position], *guess)
+                    self._prediction(texts[row], offsets[position], offsets[position + 1], *guess)
                     for guess in zip(*each, strict=True)
                 ]
                 for position, each in zip(masks[row], guesses, strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bertkit.inference.networks import OnnxModel
 from bertkit.model.checkpoint.faults import not_finite
-from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.errors import DataError, PlacementError
 from bertkit.runtime.placement.resolve import JOINED
 from bertkit.runtime.progress import say
 
@@ -65,8 +65,13 @@ def forward_in_batches(
         options: further arguments of the model.
 
     Raises:
+        DataError: an input has no token, as an empty text whose tokenizer adds none.
         CheckpointError: an output is NaN or infinite.
     """
+    if 0 in lengths:
+        raise DataError(
+            f"{name}: its tokenizer adds no tokens to an empty text, so nothing can be computed; leave empty texts out"
+        )
     import torch
 
     from bertkit.runtime.placement.processor import fast_products
@@ -128,7 +133,7 @@ def _make_batches(lengths: Sequence[int] | np.ndarray, batch_size: int, is_paddi
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     batches = []
     while len(order):
-        longest = max(lengths[order[0]], 1)
+        longest = lengths[order[0]]
         size = max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))
         if is_padding_slow:
             size = sum(

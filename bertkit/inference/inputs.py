@@ -21,7 +21,7 @@ from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of, with_words
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.inference.forward import one_ahead
-from bertkit.runtime.errors import DataError, raise_all
+from bertkit.runtime.errors import DataError, RecipeError, raise_all
 from bertkit.runtime.progress import Bar, Reached, counted, say
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
@@ -112,8 +112,7 @@ def read_inputs(
         )
     if input_file.is_dir() and not per_file:
         raise DataError(
-            f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or --output-dir DIR "
-            "for a folder of results if its files are tables or have a text a line"
+            f"--input {input_file}: is a folder; give --per-file if each of its files is one text, or one file"
         )
     blocks = (
         _read_documents(input_file, size, left_out)
@@ -212,6 +211,8 @@ class InputSource:
     """
 
     def __init__(self, texts: Any, file: str | Path | None, per_file: bool, on_error: Literal["stop", "skip"]):
+        if on_error not in ("stop", "skip"):
+            raise RecipeError(f"on_error {on_error!r}: expected stop or skip")
         self.file = None if file is None else Path(file)
         self.table = None if kind_of_table(texts) is None else table_of(texts)
         self.per_file = per_file or (self.file is not None and is_document(self.file))
@@ -266,7 +267,8 @@ def process_blocks(
         except DataError as error:
             if not done:
                 raise
-            raise DataError(f"{error}\nThe {done} inputs before it were processed.") from error
+            before = "input before it was" if done == 1 else "inputs before it were"
+            raise DataError(f"{error}\nThe {done} {before} processed.") from error
 
 
 def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Callable[[Block], Columns]:

@@ -132,7 +132,7 @@ class LoadedCheckpoint(Summarized):
         unsure_below: float | None = None,
         max_error: float | None = None,
         by_class: bool = False,
-        text_columns: Sequence[str] | None = None,
+        text_columns: str | Sequence[str] | None = None,
         **fields: str | Sequence[str],
     ) -> Any:
         """Predicts for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.

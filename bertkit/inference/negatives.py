@@ -10,6 +10,7 @@ from typing import Any
 from bertkit.data.tables import read_table
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.files import check_new_file, write_csv, write_json_lines
+from bertkit.runtime.options import several
 from bertkit.runtime.progress import without_library_bars
 from bertkit.tasks.similarity.columns import read_texts, usual_texts
 from bertkit.tasks.similarity.forms import refuse_unread_labels
@@ -78,7 +79,7 @@ def mine_negatives(
         raise RecipeError(f"number {number}, margin {margin}: expected a number from 1, and a margin from 0 to below 1")
     check_new_file(target, str(target))
     table = read_table(str(pairs))
-    columns = list(text_columns) or usual_texts(list(table.columns), table.source)[:2]
+    columns = several(text_columns) or usual_texts(list(table.columns), table.source)[:2]
     if not text_columns:
         remedy = f"--text-column {columns[0]} --text-column {columns[1]} if all do"
         refuse_unread_labels(table, columns, "a table of those that do", remedy)

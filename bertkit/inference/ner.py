@@ -85,14 +85,7 @@ class EntityInference(TaskInference):
         if not len(true):
             return Facts()
         if self.task.settings.scheme == "plain":
-            rows = self.task.word_probabilities(outcome.outputs, outcome.features, outcome.examples)
-            names = self.task.settings.label_names
-            training = None if outcome.training is None else outcome.training.get("labels")
-            counts = None
-            if training is not None:
-                counts = np.bincount(np.fromiter(chain.from_iterable(training), dtype=np.int64), minlength=len(names))
-            words = (np.concatenate(own), np.concatenate(true), np.concatenate(rows), names, counts)
-            return classes_in_words(*words, what=("tag", "tags"), unit="word", terms=accuracy_terms(own, true))
+            return self._facts_of_tags(outcome)
         strict = self.task.settings.strict
         tags = self.task.to_labels(own), self.task.to_labels(true)
         counts_of_types = count_entities(*tags, strict)
@@ -118,14 +111,25 @@ class EntityInference(TaskInference):
             (line, *never, *short), False, bool(never), is_wide(terms, outcome.same_texts), bool(short), lacks_rare
         )
 
-    def _entities_in_training(self, outcome: Outcome, types: Sequence[str]) -> np.ndarray | None:
-        """Returns the number of training entities of each type; None if they are unknown."""
+    def _facts_of_tags(self, outcome: Outcome) -> Facts:
+        """Returns the facts of plain tags, which are exclusive classes of words."""
+        own, true = outcome.predictions_and_references()
+        rows = self.task.word_probabilities(outcome.outputs, outcome.features, outcome.examples)
+        names, counts = self.task.settings.label_names, self._tags_in_training(outcome)
+        words = (np.concatenate(own), np.concatenate(true), np.concatenate(rows), names, counts)
+        return classes_in_words(*words, what=("tag", "tags"), unit="word", terms=accuracy_terms(own, true))
+
+    def _tags_in_training(self, outcome: Outcome) -> np.ndarray | None:
+        """Returns the number of training words of each tag, (C,); None if they are unknown."""
         if outcome.training is None or "labels" not in outcome.training:
             return None
-        begun = np.bincount(
-            np.fromiter(chain.from_iterable(outcome.training["labels"]), dtype=np.int64),
-            minlength=len(self.task.settings.label_names),
-        )
+        words = np.fromiter(chain.from_iterable(outcome.training["labels"]), dtype=np.int64)
+        return np.bincount(words, minlength=len(self.task.settings.label_names))
+
+    def _entities_in_training(self, outcome: Outcome, types: Sequence[str]) -> np.ndarray | None:
+        """Returns the number of training entities of each type; None if they are unknown."""
+        if (begun := self._tags_in_training(outcome)) is None:
+            return None
         counts = Counter[str]()
         for name, count in zip(self.task.settings.label_names, begun.tolist(), strict=True):
             prefix, kind = split_tag(name)

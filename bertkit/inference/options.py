@@ -9,6 +9,7 @@ from typing import Any, Literal
 from bertkit.inference.abstaining import promise
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.tasks.base import Task
 
@@ -38,7 +39,7 @@ class PredictOptions:
     all_probabilities: bool = False
     threshold: float | None = None
     unsure_below: float | Mapping[str, float] | None = None
-    text_columns: Sequence[str] | None = None
+    text_columns: str | Sequence[str] | None = None
     aggregation: str | None = None
     precision: Precision = "auto"
     max_error: float | None = None
@@ -51,7 +52,7 @@ class PredictOptions:
             RecipeError: the task does not have one of them, or a value is out of its range.
         """
         if self.text_columns:
-            task = task_inference(task).with_columns({"text_columns": list(self.text_columns)})
+            task = task_inference(task).with_columns({"text_columns": several(self.text_columns)})
         if self.all_probabilities:
             task = task_inference(task).with_all_probabilities()
         if self.threshold is not None:

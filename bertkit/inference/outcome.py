@@ -17,6 +17,7 @@ import numpy as np
 from bertkit.data.tables.table import copies_in_words, same_texts
 from bertkit.inference.facts import Facts, collapse_of, decision, score_in_words
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, score_interval
+from bertkit.metrics.scores import score_limits
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted
@@ -275,7 +276,8 @@ class Outcome:
         scores = per_example(self.task).compute_metrics
         # Else the terms are of queries, each of several examples.
         texts = self.same_texts if terms is None or len(terms.values) == len(sides[1]) else None
-        return score_interval(*sides, lambda *some: float(scores(*some)[name]), terms, texts)
+        limits = score_limits(name if name in _CORRELATIONS else "")  # others have terms, and with them their limits
+        return score_interval(*sides, lambda *some: float(scores(*some)[name]), terms, texts, limits)
 
     @property
     def number_of_inputs(self) -> int:

@@ -241,8 +241,6 @@ def build_predictor(
     """Loads the weights and the tokenizer of a checkpoint; ``task`` and ``config`` are those of `load_task`."""
     import torch
 
-    if device not in ("auto", "cpu"):
-        raise PlacementError(f"device {device!r}: expected auto or cpu")
     if is_onnx(checkpoint) and precision not in ("auto", "float32"):
         raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
     where = inference_device(device)

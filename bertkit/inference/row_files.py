@@ -55,8 +55,13 @@ def writing_rows(path: Path, csv_safe: bool, leaves_out_labels: bool) -> Iterato
 
 
 def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Formats rows as JSON lines; numbers of vectors have the nine digits that distinguish every float32."""
-    return "".join(dumps(row, ensure_ascii=False, default=plain) + "\n" for row in rows)
+    """Formats rows as JSON lines, each by `to_json`."""
+    return "".join(to_json(row) + "\n" for row in rows)
+
+
+def to_json(value: Any) -> str:
+    """Formats a value as JSON on one line; numbers of vectors have the nine digits that distinguish every float32."""
+    return dumps(value, ensure_ascii=False, default=plain)
 
 
 def plain(value: Any) -> Any:
@@ -82,6 +87,9 @@ class CsvRows:
 
     def __call__(self, rows: Sequence[Row]) -> str:
         cells = [flat(spread(row, self._leaves_out_labels)) for row in rows]
+        cells = [
+            {name: plain(cell) if isinstance(cell, bytes) else cell for name, cell in row.items()} for row in cells
+        ]
         if self._safe:
             cells = [{_quote_formula(name): _quote_formula(value) for name, value in row.items()} for row in cells]
         if self._writer is None:
@@ -117,7 +125,7 @@ def spread(row: Row, leaves_out_labels: bool) -> Row:
 
 def flat(row: Mapping[str, Any]) -> Row:
     """Returns a row whose lists and objects are JSON text."""
-    return {name: _to_json(value) if isinstance(value, (list, Mapping)) else value for name, value in row.items()}
+    return {name: to_json(value) if isinstance(value, (list, Mapping)) else value for name, value in row.items()}
 
 
 def _check_columns(rows: Sequence[Row], known: Collection[str], form: str) -> None:
@@ -251,20 +259,20 @@ class ParquetRows:
             self._write()
 
     def _write(self) -> None:
-        rows, self._waiting = self._waiting[:ROW_GROUP], self._waiting[ROW_GROUP:]
-        schema = self._groups.schema
+        rows, schema = self._waiting[:ROW_GROUP], self._groups.schema
         if schema is not None:
             _check_columns(rows, schema.names, "Parquet")
         self._groups.add(arrow_table(rows, schema=schema))
+        del self._waiting[:ROW_GROUP]  # not before: what follows a group that cannot be written must not be written
 
     def close(self) -> None:
         import pyarrow as pa
 
-        if not self._file.has_failed and self._waiting:
-            self._write()
-        elif self._groups.schema is None:  # no rows: a file without columns
-            self._groups.add(pa.table({}))
-        self._groups.close()
+        with closing(self._groups):
+            if not self._file.has_failed and self._waiting:
+                self._write()
+            elif self._groups.schema is None:  # no rows: a file without columns
+                self._groups.add(pa.table({}))
 
 
 def arrow_table(
@@ -305,16 +313,16 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
         if len(maps) == len(present) and all(isinstance(each, float) for values in maps for each in values):
             kind = pa.map_(pa.string(), pa.float64())
         elif any(isinstance(value, (list, Mapping)) for value in present):
-            values = [None if value is None else _to_json(value) for value in values]
+            values = [None if value is None else to_json(value) for value in values]
         else:
             try:
                 return pa.array(values)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in one column of JSON lines
-                values = [None if value is None else _to_json(value) for value in values]
+                values = [None if value is None else to_json(value) for value in values]
     if pa.types.is_map(kind):
         values = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     elif pa.types.is_string(kind):
-        values = [value if value is None or isinstance(value, str) else _to_json(value) for value in values]
+        values = [value if value is None or isinstance(value, str) else to_json(value) for value in values]
     try:
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
@@ -322,10 +330,6 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
             f"column {name!r}: it has {kind} in the rows before, from which the types of the Parquet file are taken, "
             f"and a value of another type after them ({error}); give --output FILE.jsonl"
         ) from error
-
-
-def _to_json(value: Any) -> str:
-    return dumps(value, ensure_ascii=False, default=plain)
 
 
 def vector_column(vectors: np.ndarray) -> pa.ListArray:

@@ -199,8 +199,8 @@ def embed_texts(
     if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(VECTOR_FILES)}")
     check_growing_file(output_file, f"--output {output_file}")
-    if text_column is not None and given.file is not None and not is_table(given.file):
-        raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
+    if text_column is not None and given.table is None and (given.file is None or not is_table(given.file)):
+        raise DataError(f"--text-column {text_column}: {input_file or 'a text'} is not a table; remove it")
     if given.per_file and (given.file is None or pooling == "none"):
         raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
     blocks = given.blocks(TEXTS_AT_ONCE if pooling == "none" else BLOCK)

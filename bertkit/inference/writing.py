@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import check_new_file, lock, output_error, unlocked
 from bertkit.runtime.placement.processes import uninterrupted
-from bertkit.runtime.progress import say
+from bertkit.runtime.progress import counted, say
 
 Row = dict[str, Any]
 _GIVEN = "input_"  # before the name of a column that the prediction has too
@@ -70,7 +70,7 @@ class GrowingFile:
         with suppress(OSError):  # `adding` has already reported a failed write
             self._stream.close()
         if self.rows:
-            say(f"{self.partial}: {self.rows} complete rows")
+            say(f"{self.partial}: {counted(self.rows, 'complete row')}")
         else:
             self.partial.unlink()
 

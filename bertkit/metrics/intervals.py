@@ -246,6 +246,7 @@ def score_interval(
     measure: Measure,
     terms: MeanDecomposition | None = None,
     units: np.ndarray | None = None,
+    limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> tuple[float, float] | None:
     """Returns the interval of a score over examples: Wilson's for proportions, else Student's t over pseudo-values.
 
@@ -258,10 +259,13 @@ def score_interval(
         terms: the metric as a function of means; if it is None or gives another score, the metric is computed again
             without each of up to 200 groups of examples.
         units: number of the unit of each example, (N,), such as its text; None if each is one of its own.
+        limits: the lowest and the highest value of the metric, if it has no terms.
 
     Returns:
         The ends; None for fewer than two units, an undefined score, or examples that all have the same value.
     """
+    from scipy.special import expit, logit
+
     score = measure(predictions, references)
     numbers = _number_units(units, len(references))
     if len(references) < 2 or not numbers.max() or not math.isfinite(score):
@@ -271,20 +275,19 @@ def score_interval(
         return None
     if terms is not None and terms.is_proportion:
         return _interval_of_proportion(terms, _number_units(units, len(terms.values)))
-    low, high = terms.bounds if terms is not None else (-math.inf, math.inf)
+    low, high = terms.bounds if terms is not None else limits
     values = pseudo_values(predictions, references, measure, terms, units)
     if not math.isfinite(high - low):
         return t_interval(values)
-    if not low < score < high:
-        return None
     share = (score - low) / (high - low)
+    if not 0 < share < 1:
+        return None
     # The delta method: pseudo-values of the logit of the share, with its mean in their middle.
-    logits = (values - values.mean()) / (high - low) / (share * (1 - share)) + math.log(share / (1 - share))
-    interval = t_interval(logits)
+    interval = t_interval((values - values.mean()) / (high - low) / (share * (1 - share)) + logit(share))
     if interval is None:
         return None
-    ends = [low + (high - low) / (1 + math.exp(-end)) for end in interval]
-    return ends[0], ends[1]
+    first, last = (low + (high - low) * float(expit(end)) for end in interval)
+    return first, last
 
 
 def _interval_of_proportion(terms: MeanDecomposition, units: np.ndarray) -> tuple[float, float] | None:

@@ -323,12 +323,15 @@ def score_range(name: str, scores: Collection[str] = ()) -> tuple[float, float |
 
     >>> score_range("accuracy"), score_range("pearson"), score_range("mse"), score_range("f1", ("exact_match", "f1"))
     ((0.0, 1.0), (-1.0, 1.0), (0.0, None), (0.0, 100.0))
+    >>> score_range("combined_score", ("pearson", "spearmanr")), score_range("combined_score", ("accuracy", "f1"))
+    ((-1.0, 1.0), (0.0, 1.0))
     """
     if name.endswith(("loss", "mse", "perplexity")):
         return 0.0, None
     if not {"exact", "exact_match"}.isdisjoint(scores):
         return 0.0, 100.0
-    return (-1.0, 1.0) if name.startswith(_CORRELATIONS) else (0.0, 1.0)
+    is_correlation = name.startswith(_CORRELATIONS) or (name == "combined_score" and "pearson" in scores)
+    return (-1.0, 1.0) if is_correlation else (0.0, 1.0)
 
 
 def score_limits(name: str, scores: Collection[str] = ()) -> tuple[float, float]:

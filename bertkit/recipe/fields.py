@@ -315,17 +315,17 @@ def with_types(value: Any, hint: Any) -> Any:
         if takes_text:
             return text
         raise
-    is_quoted = text.lstrip()[:1] in ("'", '"') or (isinstance(parsed, str) and text.lstrip()[:1] in "|>" and parsed)
-    is_blank = parsed is None and text.strip() != "null"  # nothing, a comment, or ~ as a separator
-    if Any in members(hint) or (
-        not isinstance(parsed, str) and not (is_blank and text) and _validate(parsed, hint) is not MISSING
-    ):
+    if Any in members(hint):
         return parsed
-    if isinstance(parsed, str) and is_quoted and takes_text:
+    if isinstance(parsed, str):
+        first = text.lstrip()[0]
+        return parsed if first in ("'", '"') or (first in "|>" and parsed) else text
+    is_sign = parsed is None and text and text.strip() != "null"  # ~ as a separator, # alone
+    if not is_sign and _validate(parsed, hint) is not MISSING:
         return parsed
     if isinstance(texts, list | dict) and (values := _validate(texts, hint, strict=False)) is not MISSING:
         return values
-    return text if takes_text or (isinstance(parsed, str) and not is_quoted) else parsed
+    return text if takes_text else parsed
 
 
 def _validate(value: Any, hint: Any, *, strict: bool = True) -> Any:

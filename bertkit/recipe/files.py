@@ -206,7 +206,7 @@ def read_recipe_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     places: dict[str, str] = {}
     blocks = _parse(read_recipe_text(path), str(path), places)
     if not isinstance(blocks, dict):
-        raise RecipeError(f"{path}: expected the blocks of a recipe (task, model, data, train, placement)")
+        raise RecipeError(f"{path}: expected the blocks of a recipe (task, model, data, train, placement, hub)")
     return blocks, places
 
 

@@ -197,7 +197,7 @@ def load_placement(source: str | Path) -> dict[str, Any]:
     """
     is_file = Path(source).suffix in (".yaml", ".yml") or "/" in str(source)
     known = recipes_in("placement/")
-    if not is_file and source not in known:
+    if not is_file and str(source) not in known:
         raise RecipeError(f"--placement {shown(str(source))}: expected {', '.join(known)}, or a file")
     path = find_recipe(source if is_file else f"placement/{source}")
     blocks, places = read_recipe_file(path)
@@ -329,8 +329,9 @@ class Checker:
             try:
                 if key not in fields:
                     raise RecipeError(f"unknown key{self._nearest(block, key, fields)}")
-                values[key] = with_types(value, fields[key].hint)
-                check_plain(values[key])
+                typed = with_types(value, fields[key].hint)
+                check_plain(typed)
+                values[key] = typed
             except RecipeError as error:
                 self._note(str(error), block, key)
         try:
@@ -363,12 +364,8 @@ class Checker:
         given = self.blocks["model"]
         if given.get("name_or_path") is not None:
             if given.get(MODEL_TYPE) is not None:
-                self._note(
-                    "with --model (model.name_or_path) the architecture is that of the checkpoint; use --recipe "
-                    "continue, or remove this key",
-                    "model",
-                    MODEL_TYPE,
-                )
+                fault = "with --model (model.name_or_path) the architecture is that of the checkpoint"
+                self._note(f"{fault}; use --recipe continue, or remove this key", "model", MODEL_TYPE)
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
             others = tuple(key for key in given if isinstance(key, str))
             return self.check_block("model", model_fields(of_checkpoint=True, others=others))
@@ -378,10 +375,9 @@ class Checker:
             self._note(str(error), "model", MODEL_TYPE)
             return dict(given)
         values = self.check_block("model", model_fields(given.get(MODEL_TYPE), of_checkpoint=False))
+        own = {key: value for key, value in values.items() if key not in ("name_or_path", MODEL_TYPE)}
         try:
-            config = configuration(
-                **{key: value for key, value in values.items() if key not in ("name_or_path", MODEL_TYPE)}
-            )
+            config = configuration(**own)
         except Exception as error:  # the classes of transformers check values in many ways
             self._note(str(error.__cause__ or error), "model")
             return values

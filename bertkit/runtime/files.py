@@ -64,7 +64,7 @@ def check_links(path: Path, name: str) -> None:
         OutputError: the message names the link.
     """
     for part in (path, *path.parents):
-        if part.is_symlink() and not part.exists():
+        if os.path.islink(part) and not os.path.exists(part):  # methods of Path raise below a folder that is closed
             raise OutputError(f"{name}: {part} is a link to {os.readlink(part)}, which does not exist; remove the link")
 
 
@@ -375,10 +375,10 @@ def output_error(path: Path, error: OSError, needed: int | None = None) -> Outpu
 def readable_size(size: int) -> str:
     """Formats a number of bytes for display.
 
-    >>> readable_size(0), readable_size(12_345), readable_size(438_000_000), readable_size(1_300_000_000)
-    ('0 bytes', '12.3 kB', '438.0 MB', '1.3 GB')
+    >>> readable_size(0), readable_size(12_345), readable_size(999_999), readable_size(1_300_000_000)
+    ('0 bytes', '12.3 kB', '1.0 MB', '1.3 GB')
     """
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
+        if size >= 0.99995 * unit:  # else it would be 1000.0 of the smaller unit
             return f"{size / unit:.1f} {name}"
     return f"{size} bytes"

@@ -52,6 +52,16 @@ _TO_LATEX = str.maketrans(
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")  # a line ending would end a comment or a row
 
 
+def amount(value: float, digits: int = 3) -> str:
+    """Formats a number in so many digits, a larger one without decimals, and one from ten millions with an exponent.
+
+    >>> amount(12.3456), amount(999.7), amount(-105_800.2), amount(1.2e12), amount(1234.56, digits=4)
+    ('12.3', '1,000', '-105,800', '1.2e+12', '1,235')
+    """
+    is_large = 10**digits - 0.5 <= abs(value) < 1e7
+    return f"{value:,.0f}" if is_large else f"{value:,.{digits}g}"
+
+
 @dataclass(frozen=True)
 class ResultTable:
     """Table of results.

@@ -5,6 +5,7 @@ In a run of several processes only the main process writes.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -171,6 +172,18 @@ def without_library_bars() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
+@contextmanager
+def logging_errors_alone(library: str) -> Iterator[None]:
+    """Context in which a logger of a library, by its name, and those below it log no warnings."""
+    logger = logging.getLogger(library)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def is_score(name: str) -> bool:
     """Returns whether a result of a run is a quality score, not a time, size or step.
 
@@ -254,10 +267,10 @@ def inflected(number: int, singular: str, plural: str) -> str:
 def memory_size(size: int) -> str:
     """Formats a number of bytes of memory; `bertkit.runtime.files.readable_size` is for files.
 
-    >>> memory_size(3 << 29), memory_size(3 << 18)
-    ('1.50 GiB', '0.8 MiB')
+    >>> memory_size(3 << 29), memory_size(3 << 18), memory_size((1 << 30) - 1)
+    ('1.50 GiB', '0.8 MiB', '1.00 GiB')
     """
-    return f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
+    return f"{size / _GIB:.2f} GiB" if size >= _GIB - _MIB / 20 else f"{size / _MIB:.1f} MiB"
 
 
 Reached = Callable[[int, int], None]

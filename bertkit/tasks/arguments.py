@@ -9,9 +9,9 @@ from typing import Any, get_origin
 from bertkit.data.tables.objects import kind_of_table, refuse_unfinished, store_table
 from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
 from bertkit.recipe.files import find_recipe, read_recipe_file
-from bertkit.recipe.load import Recipe
+from bertkit.recipe.load import Checker, Recipe
 from bertkit.recipe.nearest import nearest_key
-from bertkit.runtime.errors import RecipeError
+from bertkit.runtime.errors import RecipeError, listed
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
@@ -31,17 +31,20 @@ def with_settings(
             and a text where a setting has a list, such as ``text_columns``, a list of it.
 
     Raises:
-        RecipeError: there is no such setting, or it is in ``overrides`` too.
+        RecipeError: there is no such setting, or it is in ``overrides`` too; or the recipe names no task.
     """
     values = dict(overrides or {})
     if not settings:
         return values
     if isinstance(recipe, Recipe):
-        kind: Any = recipe.kind
+        of_task, of_data = map(fields_of, TASKS.settings(recipe.kind))
     else:
-        blocks = recipe if isinstance(recipe, Mapping) else read_recipe_file(find_recipe(recipe))[0]
-        kind = (blocks.get("task") or {}).get("kind")
-    of_task, of_data = map(fields_of, TASKS.settings(kind))
+        blocks, places = (recipe, {}) if isinstance(recipe, Mapping) else read_recipe_file(find_recipe(recipe))
+        checker = Checker(blocks, places)
+        found = checker.task_settings(checker.blocks["task"].get("kind"), TASKS)
+        if found is None:
+            raise RecipeError(listed(checker.faults))
+        of_task, of_data = map(fields_of, found)
     keys: dict[str, Fields] = {  # in the order in which a name is looked up
         "task": of_task,
         "data": of_data,

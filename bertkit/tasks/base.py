@@ -18,7 +18,7 @@ import numpy as np
 
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.files import write_json_lines
-from bertkit.tasks.splits import Columns, FineTuningData, Split, is_labelled
+from bertkit.tasks.splits import Columns, FineTuningData, Split, is_labelled, suffix_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -240,7 +240,8 @@ class Task(ABC):
     ) -> Path:
         """Writes the predictions of a split, in the format of a leaderboard if there is one.
 
-        By default these are the predictions of `decode` with their ``index`` from 0, in ``predictions.jsonl``.
+        By default these are the predictions of `decode` with their ``index`` from 0, in ``predictions.jsonl``, and for
+        other splits than ``test`` with the suffix of their results, such as ``predictions_mismatched.jsonl``.
 
         Args:
             split: name of the split, one of `bertkit.tasks.splits.splits_to_write`.
@@ -250,7 +251,7 @@ class Task(ABC):
         Returns:
             The path of the (first) file.
         """
-        path = folder / "predictions.jsonl"
+        path = folder / f"predictions{suffix_of(split)}.jsonl"
         rows = enumerate(self.decode(outputs, features, examples))
         write_json_lines(path, [{"index": index, **row} for index, row in rows])
         return path
@@ -333,7 +334,7 @@ def texts_of(task: Task, examples: Columns) -> dict[str, list[str]]:
 @singledispatch
 def truncation_hint(task: Task) -> str:
     """Returns advice on inputs that are longer than ``max_seq_length``."""
-    return "a larger --max-seq-length cuts less and takes longer"
+    return "a larger --max-seq-length cuts less if the encoder reads more, and takes longer"
 
 
 @singledispatch

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from bertkit.model.checkpoint.encoders import longest_input, saved_head
 from bertkit.model.checkpoint.faults import reading
 from bertkit.model.checkpoint.load import longest_of_tokenizer
+from bertkit.recipe.fields import fields_of
 from bertkit.recipe.load import Checker
-from bertkit.runtime.errors import CheckpointError, RecipeError
+from bertkit.runtime.errors import CheckpointError, RecipeError, listed
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import TASKS
 
@@ -43,7 +44,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
     Raises:
         CheckpointError: the checkpoint does not record its task and has no head from which it can be inferred, or the
             package of the task is broken or not installed.
-        RecipeError: the task has no such ``data`` value.
+        RecipeError: the task has no such ``data`` value, or not of this type.
     """
     recorded = getattr(config, "bertkit_task", None)
     if recorded is None:
@@ -72,9 +73,9 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
             f"{name}: config.json has a bertkit_task that this version of bertkit does not know "
             f"({'; '.join(checker.faults)}); update bertkit, or get a complete copy of the checkpoint"
         )
-    _check_known(data, task_class, f"{name} was fine-tuned for {kind}")
+    given = _checked(data, task_class, f"{name} was fine-tuned for {kind}")
     try:
-        task = task_class(settings, dataclasses.replace(kept, **data))
+        task = task_class(settings, dataclasses.replace(kept, **given))
     except ValueError as error:
         raise RecipeError(f"data.{error}") from error
     with reading(name, "task"):
@@ -112,7 +113,7 @@ def stock_task(config: PreTrainedConfig, name: str, data: Mapping[str, Any]) -> 
 
     Raises:
         CheckpointError: the head is of no such task, or its labels are not usable.
-        RecipeError: the task has no such ``data`` value.
+        RecipeError: the task has no such ``data`` value, or not of this type.
     """
     head = saved_head(config)
     place = _TASKS.get(head or "")
@@ -126,18 +127,30 @@ def stock_task(config: PreTrainedConfig, name: str, data: Mapping[str, Any]) -> 
         )
     module, _, class_name = place.partition(":")
     task_class = getattr(import_module(module), class_name)
-    _check_known(data, task_class, f"{name} is used for {task_class.kind}")
+    given = _checked(data, task_class, f"{name} is used for {task_class.kind}")
     longest = min(longest_input(config), longest_of_tokenizer(name))
     try:
-        task: Task = task_class.of_config(config, name, longest, data)
+        task: Task = task_class.of_config(config, name, longest, given)
     except ValueError as error:
         raise RecipeError(f"data.{error}") from error
     return task
 
 
-def _check_known(data: Mapping[str, Any], task_class: type[Task], use: str) -> None:
-    """Checks that a task has the values of the ``data`` block; RecipeError, with ``use``, if it has no such setting."""
-    known = {field.name for field in dataclasses.fields(task_class.data_settings)}
+def _checked(data: Mapping[str, Any], task_class: type[Task], use: str) -> dict[str, Any]:
+    """Returns values of the ``data`` block, checked as those of a recipe.
+
+    Raises:
+        RecipeError: the task has no such setting, which ``use`` explains, or a value is of another type.
+    """
+    settings: type = task_class.data_settings
+    known = fields_of(settings)
     for key in data:
         if key not in known:
             raise RecipeError(f"data.{key}: {use}, which has no such data setting")
+    if data.get("max_seq_length") == 0:
+        raise RecipeError("data.max_seq_length: 0 is for a training, which fits it to its texts; give the tokens")
+    checker = Checker({"data": data}, {})
+    values = checker.check_block("data", known)
+    if checker.faults:
+        raise RecipeError(listed(checker.faults))
+    return values

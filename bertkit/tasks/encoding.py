@@ -65,14 +65,17 @@ def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase
     """
     if task.data.max_seq_length:
         return task.data
+
+    def of_length(length: int) -> FineTuningData:
+        try:
+            return dataclasses.replace(task.data, max_seq_length=length)
+        except ValueError as error:
+            raise RecipeError(f"data.{error}; or give --max-seq-length") from error
+
     limit, measured = min(_LONGEST, longest), task.with_settings()
-    try:
-        measured.data = dataclasses.replace(task.data, max_seq_length=limit)
-        needed = max(measured.encode(examples, tokenizer)["length"])
-        length = min(limit, max(USUAL_LENGTH, _STEP * math.ceil(needed / _STEP)))
-        return dataclasses.replace(task.data, max_seq_length=length)
-    except ValueError as error:
-        raise RecipeError(f"data.{error}; or give --max-seq-length") from error
+    measured.data = of_length(limit)
+    needed = max(measured.encode(examples, tokenizer)["length"])
+    return of_length(min(limit, max(USUAL_LENGTH, _STEP * math.ceil(needed / _STEP))))
 
 
 def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:

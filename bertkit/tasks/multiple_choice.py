@@ -19,7 +19,7 @@ from bertkit import metrics
 from bertkit.data.tables import Table
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import texts
-from bertkit.data.tables.table import find_column
+from bertkit.data.tables.table import find_column, to_number
 from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed
 from bertkit.runtime.options import option, setting
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, softmax, texts_of
@@ -116,14 +116,21 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         )
         return task, ()
 
+    def readable(self, table: Table) -> Table:
+        settings = self.settings
+        names = (settings.context_column, settings.start_column, *settings.ending_columns, settings.label_column)
+        return table.with_names(filter(None, names))
+
     def read_split(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
+        table = self.readable(table)
         with noted(faults):
             columns = self.columns_of(table)
         label = str(self.settings.label_column)
+        given = table.columns.get(label, ())
         # A column of a test set with only empty values or -1, as on the Hub, has no labels.
-        if name != "test" or not all(is_missing(each) or each == -1 for each in table.columns.get(label, ())):
+        if name != "test" or not all(is_missing(each) or to_number(each) == -1 for each in given):
             with noted(faults):
                 values = table.columns[label] if label in table.columns else table.column(label)
                 counts = map(len, columns["endings"]) if columns else [None] * len(values)
@@ -151,6 +158,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         found: dict[str, list[str]] = {}
         endings: list[list[str]] = []
         faults: list[str] = []
+        table = self.readable(table)
         for name in (self.settings.context_column, self.settings.start_column):
             if name is not None:
                 with noted(faults):

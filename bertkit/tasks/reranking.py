@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import labelled
 from bertkit.metrics import MetricSettings
 from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
@@ -114,12 +115,16 @@ class RerankingTask(TableTask, TextClassification):
         except ValueError as error:
             raise DataError(f"task.{error}") from error
 
+    def readable(self, table: Table) -> Table:
+        settings = self.settings
+        table = table.with_names(
+            filter(None, (*settings.text_columns, *settings.negative_columns, settings.label_column))
+        )
+        return labelled(table, str(settings.label_column)) if settings.label_column in table.columns else table
+
     def read_split(self, name: str, table: Table) -> Split:
         query, passage = self.settings.text_columns
-        known = (query, passage, *self.settings.negative_columns, self.settings.label_column)
-        table = table.with_names(filter(None, known))
-        if self.settings.label_column in table.columns:
-            table = labelled(table, str(self.settings.label_column))
+        table = self.readable(table)
         if self.settings.negative_columns and (
             name != "test" or set(self.settings.negative_columns) <= set(table.columns)
         ):
@@ -134,7 +139,7 @@ class RerankingTask(TableTask, TextClassification):
             return replace(Split.of_table(columns, table), numbers=[places[row] for row, _, _ in pairs])
         read = read_texts(table, [query, passage])
         columns = {query: [row[0] for row in read], passage: [row[1] for row in read]}
-        if self._needs_labels(name) or self.settings.label_column in table.columns:
+        if self._needs_labels(name) or not all(map(is_missing, table.columns.get(str(self.settings.label_column), ()))):
             columns["labels"] = self._relevance(table, columns[query], is_trained=name == "train")
         return Split.of_table(columns, table)
 
@@ -176,7 +181,8 @@ class RerankingTask(TableTask, TextClassification):
         """Returns for each pair the weight and the `SCORES` of its query, N rows of 5 numbers, and its relevance.
 
         Only the first pair of a query has a weight, 1, so that intervals are those of queries; none if no passage of
-        the query is relevant.
+        the query is relevant. Of passages with the same score a relevant one is ranked last, since the right order is
+        not told apart by the model; data often have it first.
         """
         logits, labels = one_array(outputs)[:, 0], np.asarray(features["labels"], dtype=np.float64)
         of_query: dict[str, list[int]] = {}
@@ -184,7 +190,7 @@ class RerankingTask(TableTask, TextClassification):
             of_query.setdefault(query, []).append(row)
         rows = np.zeros((len(logits), 1 + len(SCORES)))
         for members in of_query.values():
-            ranked = sorted(members, key=lambda row: -logits[row])
+            ranked = sorted(members, key=lambda row: (-logits[row], labels[row]))
             is_relevant = labels[ranked] >= _RELEVANT
             if is_relevant.any():
                 rows[members, 1:] = scores_of_ranking(is_relevant, int(is_relevant.sum()))
@@ -200,7 +206,9 @@ class RerankingTask(TableTask, TextClassification):
 
 @groups.register(RerankingTask)
 def _(task: RerankingTask, examples: Dataset) -> Sequence[Hashable] | None:
-    """Returns the queries, or the values of a column of the examples, since a row of the table may be several."""
+    """Returns the queries, or the values of a column of the table; a row with negatives is several examples."""
     if task.data.group_column is None:
         return list(examples[task.settings.text_columns[0]])
-    return groups.dispatch(object)(task, examples)
+    of_row = 1 + len(task.settings.negative_columns)
+    of_rows = groups.dispatch(TableTask)(task, examples) or ()
+    return [value for value in of_rows for _ in range(of_row)][: len(examples)]

@@ -38,6 +38,15 @@ def is_labelled(name: str) -> bool:
     return name == "train" or is_scored(name)
 
 
+def suffix_of(name: str) -> str:
+    """Returns what the names of the results of a split without labels end in: nothing for ``test``.
+
+    >>> suffix_of("test"), suffix_of("test_mismatched"), suffix_of("diagnostic")
+    ('', '_mismatched', '_diagnostic')
+    """
+    return name.removeprefix("test") if name.startswith("test") else f"_{name}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class FineTuningData:
     """The part of a fine-tuning recipe's ``data`` block that all tasks share.

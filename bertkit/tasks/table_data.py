@@ -14,13 +14,15 @@ from bertkit.data.tables.folds import hold_out, joined
 from bertkit.data.tables.table import copies_in_words, numbered
 from bertkit.runtime.errors import DataError, collected
 from bertkit.runtime.options import option, setting
-from bertkit.runtime.progress import counted
+from bertkit.runtime.progress import counted, inflected, quietly
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import groups, text_numbers
 from bertkit.tasks.splits import FineTuningData, Split, hub_dataset
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_USUAL_FRACTION = 0.1  # of the training rows, held out for validation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +103,12 @@ class TableData(HubData):
     )
     test_file: str | None = option("Table to predict, with or without labels.", default=None)
     test_split: str | None = option("Split of the Hub data set to predict, or a part of one.", default=None, rare=True)
-    validation_fraction: float = setting(
-        "Fraction of the training rows held out for validation if there is no validation set.", default=0.1, gt=0, lt=1
+    validation_fraction: float | None = setting(
+        "Fraction of the training rows held out for validation if there is no validation set; by default a tenth, "
+        "unless models of folds score all rows of a small table.",
+        default=None,
+        gt=0,
+        lt=1,
     )
 
     def __post_init__(self) -> None:
@@ -164,10 +170,11 @@ class TableData(HubData):
             groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
         """
         rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))
-        kept, held = hold_out(classes, units, self.validation_fraction, self.split_seed)
-        copies = copies_in_words(texts, "row", "copies are on one side")
+        fraction = _USUAL_FRACTION if self.validation_fraction is None else self.validation_fraction
+        kept, held = hold_out(classes, units, fraction, self.split_seed)
+        copies = copies_in_words(texts, "example", "copies are on one side")
         if not len(held) and groups is None and copies:
-            kept, held = hold_out(classes, np.arange(rows), self.validation_fraction, self.split_seed)
+            kept, held = hold_out(classes, np.arange(rows), fraction, self.split_seed)
             copies = (
                 f"warning: {counted(len(np.unique(texts)), 'different text')} are too few to keep copies on one side, "
                 "so the scores are too high"
@@ -178,13 +185,13 @@ class TableData(HubData):
                     f"{train.source}: {rows} rows have {names} different labels; give the column of the classes with "
                     "--label-column"
                 )
-            grouped = "" if groups is None else f" in {len(np.unique(units))} groups that stay together"
+            grouped = "" if groups is None else f" in {counted(len(np.unique(units)), 'group')}"
             raise DataError(
-                f"{train.source}: {rows} rows{grouped} are too few to hold out "
-                f"{self.validation_fraction} of {'them' if classes is None else 'each class'}; give "
+                f"{train.source}: {counted(rows, 'example')}{grouped} {inflected(rows, 'is', 'are')} too few to hold "
+                f"out {fraction} of {'them' if classes is None else 'each class'}; give "
                 "--validation-file, or a larger data.validation_fraction"
             )
-        note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
+        note = f"{len(held)} of {rows} examples of {train.source}, drawn with data.split_seed {self.split_seed}"
         notes = (f"{note}; {copies}" if copies else note,)
         return {
             "train": train.select(kept),
@@ -195,7 +202,8 @@ class TableData(HubData):
 class TableTask(Task):
     """Base class of tasks on tables; without a validation set, a part of the training set is held out.
 
-    A task defines `read_split`, and `learn_from_table` if its settings depend on the data.
+    A task defines `read_split`, `learn_from_table` if its settings depend on the data, and `readable` if it leaves rows
+    of a table out.
     """
 
     data: TableData
@@ -221,6 +229,10 @@ class TableTask(Task):
             table: the training set, or another one if that is not read.
         """
         return self, ()
+
+    def readable(self, table: Table) -> Table:
+        """Returns the rows of a table that become examples, in order; by default all."""
+        return table
 
     def read_split(self, name: str, table: Table) -> Split:
         """Builds the examples of a table, as `Split.of_table`; DataError with all its faults.
@@ -264,8 +276,9 @@ def _(task: TableTask, examples: Dataset) -> list[str] | None:
     """Returns the values of any column of the training table, also of one that is no input."""
     if task.data.group_column is None:
         return None
-    rows = task.data.tables(["train"])["train"].column(str(task.data.group_column))
-    return list(map(str, rows[: len(examples)]))
+    with quietly():  # what is left out was said when the rows were read
+        table = task.readable(task.data.tables(["train"])["train"])
+    return list(map(str, table.column(task.data.group_column)[: len(examples)]))
 
 
 @hub_dataset.register(TableTask)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bertkit.runtime.errors import RecipeError
+
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerBase
@@ -55,13 +57,13 @@ def stripped(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def check_overlap(overlap: int, room: int) -> None:
-    """Checks that an overlap leaves at least one new token per window; else raises ValueError."""
+    """Checks that an overlap leaves at least one new token per window; else raises RecipeError."""
     if not 0 <= overlap < room:
-        raise ValueError(f"windows with room for {room} tokens cannot share {overlap}")
+        raise RecipeError(f"data.stride: windows with room for {room} tokens cannot share {overlap}")
 
 
 def windows(length: int, room: int, overlap: int, *, full: bool = False) -> list[Window]:
-    """Returns windows that cover a text; one window if the text fits; ValueError if ``overlap`` is out of its range.
+    """Returns windows that cover a text; one window if the text fits; RecipeError if ``overlap`` is out of its range.
 
     Args:
         length: tokens of the text, at least 0.
@@ -117,7 +119,7 @@ def encode_in_windows(
         overlap: tokens that neighbouring windows share.
 
     Raises:
-        ValueError: ``overlap`` leaves no new token for a window.
+        RecipeError: ``overlap`` leaves no new token for a window.
     """
     # A probe shows where the tokenizer puts its special tokens and the type of each token.
     probe = tokenizer("a", truncation=False, padding=False, return_token_type_ids=True)
@@ -177,7 +179,8 @@ def ends_with_marks(text: str, offsets: Sequence[tuple[int, int]], also: str = "
     marks = {place for place, sign in enumerate(text) if unicodedata.category(sign) in (*_MARKS, also)}
     for token, (start, end) in enumerate(offsets):
         if end in marks and start < end:
-            limit = next((other for other, _ in islice(offsets, token + 1, None) if other >= end), len(text))
+            later = (offsets[other][0] for other in range(token + 1, len(offsets)))
+            limit = next((other for other in later if other >= end), len(text))
             ends[token] = next(place for place in range(end, limit + 1) if place == limit or place not in marks)
     return ends
 

@@ -115,6 +115,11 @@ def best_checkpoint_arguments(recipe: Recipe, metric: str | None = None) -> dict
         fixed["save_total_limit"] = 2
     if given := [key for key in ("save_strategy", "save_steps") if key in train]:
         saves = train.get("save_strategy", "steps")
+        if saves == "no":
+            raise RecipeError(
+                f"train.save_strategy: no checkpoint is saved, of which the best is kept; set it to {strategy}, or "
+                f"train.{asked[0]} to {_OFF[asked[0]]}"
+            )
         if saves not in (strategy, "best"):
             raise RecipeError(
                 f"train.{given[0]}: checkpoints are saved by {saves} and evaluated by {strategy}, so the best one is "

@@ -1,4 +1,4 @@
-"""Weights and tokenizer that a run starts from: a checkpoint, some of its layers, or new weights."""
+"""Weights, tokenizer and attention kernel that a run starts with: a checkpoint, some of its layers, or new weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
-from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.errors import PlacementError, RecipeError
+from bertkit.runtime.placement.resolve import JOINED, Placement
+from bertkit.runtime.progress import say, without_library_bars
 from bertkit.tasks.base import Task, task_record
 from bertkit.training.pretraining.encoders import number_of_ids
 from bertkit.training.tuning import encoder_layers
+
+_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,15 @@ class Initialization:
 
         Raises:
             CheckpointError: as `load_model`.
-            RecipeError: the checkpoint has no such layers, or the recipe has a value that they exclude.
+            RecipeError: the checkpoint has no such layers, or the recipe has a value that they exclude; or new weights
+                have impossible sizes.
         """
         if self.checkpoint is None:
-            network = head_class(self.head, self.config, self.name)(self.config)
+            kind = head_class(self.head, self.config, self.name)
+            try:
+                network = kind(self.config)
+            except Exception as error:  # some classes of transformers check sizes here, in many ways
+                raise RecipeError(f"model: {kind.__name__} cannot be built: {error}") from error
             return network, [name for name, _ in network.named_parameters()]
         with without_library_bars():
             network, new = load_model(
@@ -115,6 +123,40 @@ def finetuning_start(recipe: Recipe) -> Initialization:
     check_positions(recipe.data.max_seq_length, unchanged, source)
     tokenizer = load_tokenizer(source, config=unchanged)
     return Initialization(source, tokenizer, unchanged, layers=kept_layers(recipe, unchanged), stored=stored)
+
+
+def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
+    """Sets the attention kernel if the placement names one.
+
+    Raises:
+        PlacementError: the kernel does not exist, is not installed, or cannot compute with the precision or the dropout
+            of the run.
+    """
+    implementation = recipe.placement.attn_implementation
+    if implementation is None:
+        return
+    what = f"placement.attn_implementation: {implementation!r}"
+    if implementation == JOINED:
+        from bertkit.model.joined import missing_on_device, reason_not_to_join
+
+        if missing := missing_on_device(placement.device):
+            say(f"{what} needs {missing}; this run computes padded sequences")
+            return
+        if reason := reason_not_to_join(model):
+            raise PlacementError(f"{what} is not possible: {reason}; use sdpa")
+        others = {"train.torch_compile": recipe.train.get("torch_compile"), "a teacher": recipe.has_teacher}
+        others["placement.strategy=fsdp"] = placement.strategy == "fsdp"
+        if excluded := [name for name, is_on in others.items() if is_on]:
+            raise PlacementError(f"{what} does not work with {excluded[0]}; remove one of both")
+    if implementation.startswith(("flash", JOINED)) and placement.mixed_precision == "no":
+        raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
+    dropout = next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None)
+    if implementation.startswith("flex") and dropout:
+        raise PlacementError(f"{what} has no dropout; set model.{dropout}=0, or use sdpa")
+    try:
+        model.set_attn_implementation(implementation)
+    except (ValueError, ImportError) as error:
+        raise PlacementError(f"{what} is not available: {error}") from error
 
 
 def kept_layers(recipe: Recipe, config: PreTrainedConfig) -> Sequence[int] | None:

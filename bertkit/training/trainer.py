@@ -24,6 +24,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, Ev
 from bertkit.runtime.errors import TrainingError
 from bertkit.runtime.placement.processes import failing_together
 from bertkit.runtime.placement.resolve import JOINED
+from bertkit.runtime.progress import logging_errors_alone
 from bertkit.training.batches import GlobalBatches, part_of_batch, training_order, unlabelled
 from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.evaluation import (
@@ -111,6 +112,8 @@ class BertkitTrainer(Trainer):
 
             kwargs["data_collator"] = with_lengths(kwargs["data_collator"])
         kwargs["compute_metrics"] = None if scores is None else self._scores_in_order
+        # Tied weights, which a checkpoint holds once: transformers would warn that the others are missing.
+        model._keys_to_ignore_on_save = set(model.all_tied_weights_keys)
         super().__init__(model=model, args=args, callbacks=all_callbacks, **kwargs)
         self.accelerator.state.dynamo_plugin = TorchDynamoPlugin()  # accelerate would compile the whole model
         self._memory = MemorySaver(objective, self.args, self.accelerator, is_sharded=self.is_fsdp_enabled)
@@ -311,7 +314,9 @@ class BertkitTrainer(Trainer):
         """Restores the state of a checkpoint; returns the epoch to start with and the batches of it to skip."""
         # Private: transformers would train one more step of a finished run, or the rest of the epoch of a stopped one.
         _, num_train_epochs, *_ = args
-        place = super()._init_training_state(max_steps, *args)
+        with logging_errors_alone("transformers.trainer_utils"):  # on other steps than those of the checkpoint
+            place = super()._init_training_state(max_steps, *args)
+        self.state.compute_steps(self.args, max_steps)  # transformers keeps those of the checkpoint
         self.record.losses_before = self.state.stateful_callbacks.get(_LOSSES, 0.0)
         self.record.steps_before = self.state.global_step
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
@@ -341,7 +346,7 @@ class BertkitTrainer(Trainer):
                 write_manifest(folder)
                 for later in checkpoints_after(self.state.global_step, folder.parent):
                     shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
-                rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+                rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         with failing_together():  # the others do not wait for a process that cannot write, where transformers has them
@@ -383,8 +388,9 @@ class BertkitTrainer(Trainer):
     def diverged(self, fault: str) -> TrainingError:
         """Returns the error of a training that has led to a fault."""
         kept = last_checkpoint(Path(self.args.output_dir))
-        return TrainingError(
-            f"step {self.state.global_step}: the training diverged: {fault}, at a learning rate of "
-            f"{self.record.learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
-            "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
-        )
+        rate = f"{self.record.learning_rate:.3g}"
+        why = f"at a learning rate of {rate}; use a lower train.learning_rate, or more train.warmup_steps, in a new run"
+        if self.state.global_step <= 1:
+            why = "from the first step on: the weights that it starts from are damaged or too large; start from others"
+        found = f"The last checkpoint is {kept}" if kept else "There is no checkpoint"
+        return TrainingError(f"step {self.state.global_step}: the training diverged: {fault}, {why}. {found}")

@@ -182,7 +182,9 @@ def _distances(model: PreTrainedModel) -> dict[str, int]:
         for number, layer in enumerate(layers)
         for parameter in layer.parameters()
     }
-    embeddings = {id(each): len(layers) + 2 for each in model.base_model.get_submodule("embeddings").parameters()}
+    # ELECTRA's projection of embeddings and DeBERTa's relative ones are outside of the module "embeddings".
+    named = model.base_model.named_parameters()
+    embeddings = {id(each): len(layers) + 2 for name, each in named if "embeddings" in name}
     distances = {**of_layers, **embeddings}
     return {name: distances.get(id(parameter), 0) for name, parameter in model.named_parameters()}
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 import typer
 
@@ -96,3 +100,23 @@ def test_an_empty_file_gives_an_empty_list(bertkit, fine_tuned, tmp_path, name):
     assert (done.code, done.out) == (0, "")
     done = bertkit("embed", fine_tuned("film"), "--input", tmp_path / name, "--output", tmp_path / "out.npz")
     assert (done.code, done.out) == (0, f"0 texts, 32 numbers each: {tmp_path / 'out.npz'}\n")
+
+
+def test_a_block_whose_inputs_were_all_skipped(bertkit, fine_tuned, tmp_path):
+    (tmp_path / "pairs.txt").write_text("no pair\n" * 1024 + "a film\tgood\n")
+    command = ["predict", fine_tuned("pairs"), "--input", tmp_path / "pairs.txt", "--on-error", "skip", "--json"]
+    assert [row["text"] for row in json.loads(bertkit(*command).out)["predictions"]] == ["a film\tgood"]
+    (tmp_path / "pairs.txt").write_text("no pair\n")
+    bertkit(*command).refuses("all 1 input was skipped")
+
+
+def test_values_that_json_lacks_are_those_of_files(bertkit, fine_tuned, tmp_path):
+    rows = {"text": ["a film"], "day": [date(2024, 2, 29)], "price": [Decimal("1.50")], "image": [b"\xff"]}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "rows.parquet")
+    command = ["predict", fine_tuned("film"), "--input", tmp_path / "rows.parquet"]
+    [printed] = json.loads(bertkit(*command, "--json").out)["predictions"]
+    assert (printed["day"], printed["price"], printed["image"]) == ("2024-02-29", "1.50", "/w==")
+    for name in ("out.jsonl", "out.csv"):
+        assert bertkit(*command, "--output", tmp_path / name).code == 0
+    assert json.loads((tmp_path / "out.jsonl").read_text()) == printed
+    assert ",2024-02-29,1.50,/w==," in (tmp_path / "out.csv").read_text()

@@ -134,12 +134,23 @@ def test_an_incomplete_encoder_is_refused(checkpoint, tmp_path):
         bertkit.load(tmp_path).embed("a film")
 
 
+def test_vectors_are_those_of_the_encoder_below_a_head_of_features(fine_tuned, tmp_path):
+    plain = fine_tuned("entities")
+    shutil.copytree(plain, tmp_path / "features")
+    config = load_config(str(plain), {"feature_layers": [0, -1], "feature_lstm_size": 8})
+    model = bertkit.BertForTokenClassification.from_pretrained(plain, config=config, ignore_mismatched_sizes=True)
+    model.save_pretrained(tmp_path / "features")
+    expected, found = (bertkit.load(place).embed(TEXTS) for place in (plain, tmp_path / "features"))
+    assert_close(found, expected)
+
+
 def test_impossible_wishes_are_refused(bert):
     for options, message in (
         ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
         ({"layers": []}, "layers none"),
         ({"max_seq_length": 65}, "has 64 positions"),
         ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
+        ({"max_seq_length": 2}, "max_seq_length 2: expected at least 3, the 2 special tokens and one more"),
         ({"pooling": "first"}, "pooling 'first': expected cls, mean, max or none"),
     ):
         with pytest.raises(RecipeError, match=message):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
 import bertkit
 from bertkit.model.checkpoint.load import load_config, load_tokenizer
@@ -41,6 +42,14 @@ def test_guesses_stand_in_the_given_text(bert):
     first, second = ({guess.token: guess.text for guess in guesses} for guesses in masks)
     assert first == {"plot": "The  FILM, plot [MASK]!", "##s": "The  FILM,s [MASK]!"}
     assert second == {"plot": "The  FILM, [MASK] plot!", "##s": "The  FILM, [MASK]s!"}
+
+
+def test_a_mask_may_be_the_first_token(checkpoint):
+    """Of a tokenizer that adds no special tokens."""
+    filler = bertkit.load(checkpoint).mask_filler
+    filler.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    [[[guess]]] = filler.fill(["[MASK] film a"], 1, ["plot"])
+    assert guess.text == "plot film a"
 
 
 @pytest.mark.filterwarnings("ignore")  # of transformers' pipeline, about its batches

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bertkit.inference.forward import forward_in_batches
-from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError, DataError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,6 +41,11 @@ class Doubles(nn.Module):
         assert torch.is_inference_mode_enabled()
         assert not self.training
         return 2 * ids + plus
+
+
+def test_an_input_without_tokens_is_refused():
+    with pytest.raises(DataError, match="here: its tokenizer adds no tokens to an empty text"):
+        forward_in_batches(Doubles(), np.array([3, 0]), dict, list, 4, "here")
 
 
 @given(lengths=st.lists(st.integers(1, 9), max_size=20), batch_size=st.integers(1, 7))

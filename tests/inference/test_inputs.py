@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from itertools import accumulate
 from pathlib import Path
+from threading import Thread
 
 import pyarrow
 import pyarrow.parquet
@@ -86,6 +88,16 @@ def test_unreadable_files_are_refused_before_the_first_block(tmp_path):
     (tmp_path / "in.txt").write_bytes("čaj, caf".encode() + b"\xe9")
     with pytest.raises(DataError, match="not UTF-8 at byte offset 9"):
         read_inputs(tmp_path / "in.txt")
+
+
+def test_a_named_pipe_is_read_to_its_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=(tmp_path / "pipe").write_text, args=("a film\nbad\n" * 3,))
+    writer.start()
+    blocks = list(read_inputs(tmp_path / "pipe", 4))
+    writer.join()
+    assert [block.inputs for block in blocks] == [["a film", "bad"] * 2, ["a film", "bad"]]
+    assert {block.total for block in blocks} == {None}
 
 
 def test_the_bar_counts_inputs_whatever_the_work_counts(monkeypatch):

@@ -59,6 +59,7 @@ def test_line_endings_within_texts_stay(tmp_path, checkpoint):
         ({"number": 0}, RecipeError, "expected a number from 1"),
         ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
         ({"text_columns": ["query"]}, RecipeError, "expected two, the text and its positive, got query"),
+        ({"text_columns": "query"}, RecipeError, "expected two, the text and its positive, got query"),
         ({"model": "/nowhere"}, CheckpointError, "/nowhere: cannot be loaded by sentence-transformers"),
     ],
 )

@@ -23,6 +23,15 @@ def test_an_ensemble_is_neither_exported_nor_pushed(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("file", ["ensemble.json", "model.onnx"])
+def test_what_has_no_encoder_of_its_own_has_no_vectors(checkpoint, tmp_path, file):
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((checkpoint / name).read_bytes())
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(CheckpointError, match="an ONNX model or an ensemble, which computes no vectors"):
+        bertkit.load(tmp_path).embed("a film")
+
+
 def test_members_of_one_kind_predict_choices_of_any_number(checkpoint, tmp_path):
     member = fine_tuned("choices", checkpoint, tmp_path / "ensemble" / "one")
     (tmp_path / "ensemble" / "ensemble.json").write_text(json.dumps({"members": ["one"] * 3}))

@@ -93,6 +93,13 @@ def test_both_doors_have_the_same_options(fine_tuned, tmp_path):
             assert list(pandas.read_csv(out).columns) == list(by_name.columns)
 
 
+def test_one_column_may_be_named_without_a_list(fine_tuned):
+    frame = pandas.DataFrame({"body": COLUMNS["text"], "kind": "bad"})
+    columns = {"text_columns": "body", "label_column": "kind"}
+    assert bertkit.evaluate(fine_tuned("film"), validation_file=frame, columns=columns).examples == len(frame)
+    assert list(bertkit.load(fine_tuned("film")).predict(frame, text_columns="body")["body"]) == COLUMNS["text"]
+
+
 def test_rows_that_are_skipped_are_not_in_the_table(fine_tuned, capsys):
     frame = pandas.DataFrame({"text": ["a film", "", "a plot", None]}, index=[5, 6, 7, 8])
     with pytest.raises(DataError, match="row 2"):
@@ -152,8 +159,10 @@ def test_inputs_that_cannot_be_read_are_skipped_and_listed(fine_tuned, tmp_path,
     assert "3 inputs skipped, 3 done" in said
     assert list(pandas.read_csv(out)["id"]) == [1, 3, 5]
     path.write_text("id,text\n1,\n2,\n")
-    with pytest.raises(DataError, match="all 2 inputs were skipped"):
-        list(predict_stream(fine_tuned("film"), input_file=path, on_error="skip"))
+    for name in ("none.csv", "none.json", "none.parquet"):
+        with pytest.raises(DataError, match="all 2 inputs were skipped"):
+            list(predict_stream(fine_tuned("film"), input_file=path, output_file=tmp_path / name, on_error="skip"))
+    assert not list(tmp_path.glob("none.*"))
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.npz"])

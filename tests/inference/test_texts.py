@@ -15,7 +15,7 @@ import bertkit
 from bertkit.data.tables.objects import kind_of_table, list_of_texts
 from bertkit.inference.files import predict_stream
 from bertkit.inference.vector_files import embed_texts
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import BertkitError, DataError
 
 TEXTS = ["a good film", "an awful plot"]
 COLUMNS = {"id": [1, 2], "text": TEXTS}
@@ -158,6 +158,30 @@ def test_no_door_answers_a_text_without_words(fine_tuned, checkpoint, tmp_path, 
             with pytest.raises(DataError, match=message):
                 way()
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_error": "ignore"}, "on_error 'ignore': expected stop or skip"),
+        ({"text_column": "body"}, "--text-column body: a text is not a table; remove it"),
+    ],
+)
+def test_arguments_that_do_not_go_with_texts(checkpoint, tmp_path, options, message):
+    with pytest.raises(BertkitError, match=message):
+        embed_texts(checkpoint, tmp_path / "v.npz", ["a film"], **options)
+
+
+def test_every_head_has_the_same_devices(checkpoint, fine_tuned):
+    for name, use in ((checkpoint, "embed"), (checkpoint, "fill_mask"), (fine_tuned("film"), "predict")):
+        with pytest.raises(BertkitError, match="device 'gpu': expected auto or cpu"):
+            getattr(bertkit.load(name, device="gpu"), use)("a [MASK] film")  # load itself raises if fine-tuned
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_text_of_two_lines_is_shown_in_one(fine_tuned, colours):
+    [(_, [line])] = predict_stream(fine_tuned("entities"), ["a good\nfilm"], colours=colours)
+    assert ("\n" in line, "\x1b" in line) == (False, colours)
 
 
 def test_all_texts_without_words_are_named_at_once(fine_tuned):

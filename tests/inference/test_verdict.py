@@ -212,6 +212,8 @@ def test_a_model_that_is_less_sure_than_it_is_right_trains_longer(fine_tuned):
     assert any("less sure than it is right" in sentence for sentence in verdict.sentences)
     assert verdict.proposal is not None
     assert verdict.proposal.options == ("--num-train-epochs 6",)
+    verdict = verdict_on_run(unsure_outcome(fine_tuned), (), {}, recipe(max_steps=600_000))
+    assert verdict.proposal.options == ("--max-steps 1200000",)
 
 
 @pytest.mark.parametrize(("epochs", "proposed"), [(10, 20), (20, 40), (30, 40), (40, None)])

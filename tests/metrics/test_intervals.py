@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
+from bertkit.metrics import pearson
 from bertkit.metrics.intervals import proportion_interval, score_interval, terms_of
 from bertkit.metrics.statistics import by_example
 
@@ -104,6 +106,26 @@ def test_interval_stays_within_bounds():
         terms = terms_of(name, given, references)
         low, high = score_interval(given, references, lambda *_, terms=terms: computed(terms), terms)
         assert -1 < low < computed(terms) < high < 1
+
+
+def test_a_correlation_of_few_examples_stays_within_its_limits():
+    """It has no terms, since the examples are few enough to leave each out."""
+    true, given = [1.0, 2.0, 3.0, 4.0, 5.0], [4.0, 1.0, 2.0, 3.0, 5.0]
+
+    def measure(*sides):
+        return float(spearmanr(*sides)[0])
+
+    assert score_interval(given, true, measure)[1] > 1
+    low, high = score_interval(given, true, measure, limits=(-1.0, 1.0))
+    assert -1 < low < measure(given, true) < high < 1
+
+
+def test_few_examples_of_high_correlation():
+    given, references = np.array([-0.84, 2.0, -0.92]), np.array([-0.94, 1.95, -0.9])
+    terms = terms_of("pearson", given, references)
+    assert score_interval(given, references, pearson, terms) == pytest.approx((-1, 1))
+    terms = terms_of("pearson", references, references)
+    assert score_interval(references, references, lambda *_: math.nextafter(1, 0), terms) is None
 
 
 def test_undefined_scores_have_no_interval():

@@ -62,6 +62,21 @@ def test_wrong_settings_are_refused(recipe, settings, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ({"task": "ner"}, "task: expected keys and values, got 'ner'"),
+        ({}, "task.kind: expected the name of a task"),
+        ({"task": {"kind": "nre"}}, "task.kind: unknown task 'nre'"),
+        ({"task": {"kind": ["ner"]}}, "task.kind: expected the name of a task"),
+    ],
+)
+def test_a_recipe_without_a_known_task_is_refused(recipe, message):
+    with pytest.raises(RecipeError) as caught:
+        with_settings(recipe, None, {"train_file": "a.csv"})
+    assert message in str(caught.value)
+
+
 def test_one_text_is_a_list_of_it_where_a_setting_has_a_list():
     values = with_settings("classification", None, {"text_columns": "Body", "label_column": "Mood"})
     assert values == {"task.text_columns": ["Body"], "task.label_column": "Mood"}

@@ -195,6 +195,13 @@ def test_long_texts_are_read_in_windows(stock_models, tmp_path, aggregation):
         assert other.items() <= one.items()
 
 
+def test_texts_of_a_table_are_read_as_others(stock_models, tmp_path):
+    folder, texts = tagger(stock_models, tmp_path), list(stock_models.TEXTS)
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"id": 7, "text": each}) + "\n" for each in texts))
+    rows = [row for block in bertkit.predict(folder, input_file=tmp_path / "texts.jsonl") for row in block.rows]
+    assert [row["entities"] for row in rows] == [each["entities"] for each in bertkit.load(folder).predict(texts)]
+
+
 def test_types_without_prefixes_and_other_schemes_are_entities(stock_models, tmp_path):
     text = stock_models.TEXTS[0]
     bare = tagger(stock_models, tmp_path / "bare", ("O", "PER", "LOC"))
@@ -301,7 +308,7 @@ def test_questions_without_answers_are_scored_as_squad_2(stock_models, tmp_path,
     assert scores(text) == {f"eval_{name}": score for name, score in expected.items()}
     capsys.readouterr()
     found = scores(text, none)
-    assert "1 of 2 questions have no answer: scored as SQuAD 2.0" in capsys.readouterr().err
+    assert "1 of 2 questions has no answer: scored as SQuAD 2.0" in capsys.readouterr().err
     [both] = bertkit.load(folder, version_2_with_negative=True).predict(question=QUESTION, context=context)
     predictions = [
         {"id": key, "prediction_text": both["answer"], "no_answer_probability": both["no_answer_probability"]}
@@ -371,3 +378,17 @@ def test_settings_of_another_task_are_refused(stock_models, tmp_path):
         bertkit.load(folder, aggregation="first")
     with pytest.raises(RecipeError, match=r"65 tokens, but .* has 64 positions"):
         bertkit.load(folder, max_seq_length=65)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"long_text": "windows"}, "data.long_text: expected one of cut, chunk, got 'windows'"),
+        ({"max_seq_length": "12"}, "data.max_seq_length: expected an integer, got '12'"),
+        ({"max_seq_length": 0}, "data.max_seq_length: 0 is for a training"),
+    ],
+)
+def test_settings_of_another_type_are_refused(stock_models, tmp_path, setting, message):
+    folder = classifier(stock_models, tmp_path)
+    with pytest.raises(RecipeError, match=message):
+        bertkit.load(folder, **setting)

@@ -69,6 +69,28 @@ def test_groups_are_those_of_the_rows_that_have_a_label(table):
     assert groups(grouped, splits["train"].examples) == [f"author {number % 6}" for number in range(30)]
 
 
+INFERENCE = ["-", "entailment", "neutral", "contradiction"]  # "-": the annotators did not agree
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("similarity", [{"premise": f"a {n}", "hypothesis": f"b {n}", "label": INFERENCE[n % 4]} for n in range(12)]),
+        ("reranking", [{"query": f"a {n}", "passage": f"b {n}", "negative": f"c {n}"} for n in range(12)]),
+        ("reranking", [{"query": f"a {n // 2}", "passage": f"b {n}", "label": n % 2} for n in range(12)]),
+        ("ner", [{"sentence_id": n // 3, "word": f"w{n}", "tag": ["B-X", "O"][n % 2]} for n in range(12)]),
+    ],
+)
+def test_groups_are_those_of_the_examples_of_a_row(tmp_path, kind, rows):
+    """A row may be no example, or several."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({**row, "author": f"author {n // 2}"}) + "\n" for n, row in enumerate(rows)))
+    grouped, splits = task(path, kind, folds=3, fold=0, group_column="author").load(["train"])
+    train = splits["train"]
+    lines = [int(train.place(number).removeprefix("line ")) - 1 for number in range(len(train.examples))]
+    assert groups(grouped, train.examples) == [f"author {line // 2}" for line in lines]
+
+
 def test_a_limit_takes_the_first_examples_of_the_fold(table):
     whole = load_splits(task(table, folds=3, fold=1))[1]["validation"].examples["text"][:]
     cut = load_splits(task(table, folds=3, fold=1, max_eval_samples=4))[1]["validation"].examples["text"][:]
@@ -144,4 +166,4 @@ def test_held_out_rows_have_no_copy_among_the_others(copied):
     assert len(splits["validation"].examples) == 15  # three of thirty pairs
     assert not pairs_of(splits["train"]) & pairs_of(splits["validation"])
     [note] = splits["validation"].notes
-    assert note.endswith("; 120 of 150 rows have the text of an earlier row; copies are on one side")
+    assert note.endswith("; 120 of 150 examples have the text of an earlier example; copies are on one side")

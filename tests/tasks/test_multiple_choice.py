@@ -198,9 +198,21 @@ def test_a_test_set_with_some_labels_must_have_them_all(task, tmp_path):
     good, partly = general(("a", ["b", "c"], 0)), general(("a", ["b", "c"], 1), ("a", ["b", "c"], None))
     whole = task(train_jsonl=good, test_jsonl=general(("a", ["b", "c"], 1))).load(["test"])[1]["test"]
     assert whole.examples["labels"][:] == [1]
+    table = "context,ending0,ending1,label\na,b,c,"
+    unknown = task(train_csv=f"{table}0\n", test_csv=f"{table}-1\n").load(["test"])[1]["test"]
+    assert "labels" not in unknown.examples.column_names
+
     assert message(task(train_jsonl=good, test_jsonl=partly), tmp_path, ["test"]) == [
         "test.jsonl, line 2: label None; expected the position of the correct ending, from 0 to 1"
     ]
+
+
+def test_columns_are_found_in_any_case(task):
+    table = "context,ending0,ending1,label\na,b,c,1\n"
+    made, splits = task(train_csv=table, test_csv=table.upper()).load(["train", "test"])
+    assert splits["test"].examples["labels"][:] == [1]
+    assert made.columns_of(Table({"Context": ["a"], "Ending0": ["b"], "Ending1": ["c"]}, "x.csv", "")) == {
+        "context": ["a"], "endings": [["b", "c"]]}  # fmt: skip
 
 
 # ---- encode ---------------------------------------------------------------------------------------------------------

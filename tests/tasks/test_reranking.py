@@ -131,6 +131,19 @@ def test_rankings_are_those_of_the_queries(task):
     assert [row[0] for row in rows] == [1, 0, 1, 0, 0]  # one row of each query counts
 
 
+def test_equal_scores_are_no_ranking(task):
+    settled, splits = task(train_csv=NEGATIVES).load(["train"])
+    columns = {name: splits["train"].examples[name] for name in ("query", "passage", "labels")}
+    scores = settled.score(np.zeros((24, 1)), columns, columns)
+    assert (scores["accuracy_at_1"], scores["mrr_at_10"]) == (0, 0.5)
+
+
+@pytest.mark.parametrize("label", ["", " "])
+def test_a_test_set_may_have_an_empty_column_of_labels(task, label):
+    _, splits = task(train_csv=LABELLED, test_csv=f"query,passage,label\na,b,{label}\n").load(["train", "test"])
+    assert splits["test"].examples.column_names == ["query", "passage"]
+
+
 def test_perfect_rankings_are_no_collapse(task):
     settled, splits = task(train_csv="query,passage,label\nq,a,0\nq,b,1\nr,c,1\nr,d,0\n").load(["train"])
     columns = {name: splits["train"].examples[name] for name in ("query", "passage", "labels")}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.windows import Window, encode_in_windows, most_context, windows
 
 SIZES = st.integers(1, 40).flatmap(lambda room: st.tuples(st.just(room), st.integers(0, room - 1)))
@@ -41,7 +42,7 @@ def test_all_is_read_in_full_windows_that_overlap(length, sizes):
 
 @pytest.mark.parametrize(("room", "overlap"), [(4, 4), (4, -1), (0, 0), (-3, 0)])
 def test_an_overlap_that_leaves_nothing_new_is_refused(room, overlap):
-    with pytest.raises(ValueError, match=f"^windows with room for {room} tokens cannot share {overlap}$"):
+    with pytest.raises(RecipeError, match=rf"^data\.stride: .* room for {room} tokens cannot share {overlap}$"):
         windows(10, room, overlap)
 
 

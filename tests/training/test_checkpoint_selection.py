@@ -209,6 +209,7 @@ def test_the_metric_can_be_another_one(train):
             {"load_best_model_at_end": True, "save_steps": 4},
             "train.save_steps: checkpoints are saved by steps and evaluated by",
         ),
+        ({"load_best_model_at_end": True, "save_strategy": "no"}, "no checkpoint is saved, .* set it to epoch"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_anything_is_written(train, tmp_path, changes, expected):

@@ -79,6 +79,7 @@ def test_the_first_value_that_is_not_finite_ends_the_run(
     poison(monkeypatch, step, float(values.split()[step == 4]), where)
     message, out = diverge(logging_steps=logging_steps)
     assert message.startswith(f"step {step}: the training diverged: {named}")
+    assert ("use a lower train.learning_rate" in message) is (step != 1)  # no weight has changed before step 1
     kept = sorted(path.name for path in out.glob("checkpoint-*"))
     assert kept == ([] if step == 1 else ["checkpoint-2", "checkpoint-3"])
     assert message.endswith("There is no checkpoint" if step == 1 else f"The last checkpoint is {out / 'checkpoint-3'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from bertkit.training.recovery import Preemption, interruptions_reported
 from bertkit.training.runs.pretrain import pretrain
 from bertkit.training.steps import StepRecord
 from bertkit.training.trainer import BertkitTrainer
-from tests.training.conftest import TINY
+from tests.training.conftest import TINY, log_history
 
 STEPS = 11  # of two epochs of six steps the last one is missing
 RUN = {
@@ -120,11 +121,21 @@ def test_more_steps_on_resumption_are_trained(train):
     assert json.loads((out / "run.json").read_text())["steps"] == 7
 
 
-def test_a_finished_pretraining_trains_no_step(corpus, tmp_path):
-    overrides = {**TINY, **BY_STEPS, "train.save_steps": 3}
+def test_other_steps_between_logs_and_checkpoints_on_resumption_are_used(train):
+    often = {"train.logging_steps": 1, "train.save_steps": 1, "train.save_total_limit": 9}
+    out = train("run", {**BY_STEPS, "train.max_steps": 4})
+    train("run", {**BY_STEPS, **often, "train.max_steps": 7}, resume=True)
+    assert [entry["step"] for entry in log_history(out) if "grad_norm" in entry] == [2, 4, 5, 6, 7]
+    assert len(list(out.glob("checkpoint-*"))) == 4
+
+
+def test_a_finished_pretraining_trains_no_step_and_warns_of_nothing(corpus, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    overrides = {**TINY, **BY_STEPS, "train.save_steps": 3, "train.logging_steps": None}
     for resume in (False, True):
         pretrain("bert-tiny", corpus=[corpus], output_dir=tmp_path / "run", overrides=overrides, resume=resume)
         assert json.loads((tmp_path / "run" / "run.json").read_text())["steps"] == TINY["train.max_steps"]
+    assert not caplog.messages  # on weights that are tied, steps between logs, or times of checkpoints
 
 
 def test_handlers_are_restored_and_ignored_signals_stay_ignored():

@@ -93,7 +93,7 @@ class PretrainingData(ExampleSettings):
         check_ranges(self)
         if self.unchanged_prob < 0:
             total = self.mask_replace_prob + self.random_replace_prob
-            raise ValueError(f"mask_replace_prob and random_replace_prob add up to {total:g}; expected at most 1")
+            raise ValueError(f"mask_replace_prob and random_replace_prob add up to {total:.10g}; expected at most 1")
         if self.pair_objective not in get_args(PairObjective):
             raise ValueError(
                 f"pair_objective: {self.pair_objective!r} is not one of {', '.join(get_args(PairObjective))}"
@@ -158,7 +158,7 @@ def check_phases(shares: Mapping[int, float]) -> None:
         if not share > 0:
             raise ValueError(f"phases: the share of {length} tokens is {share}; expected more than 0")
     if shares and abs(sum(shares.values()) - 1) > 1e-6:
-        raise ValueError(f"phases: the shares add up to {sum(shares.values()):g}; expected 1")
+        raise ValueError(f"phases: the shares add up to {sum(shares.values()):.10g}; expected 1")
 
 
 def phase_lengths(shares: Mapping[int, float], max_seq_length: int) -> list[tuple[int, float]]:

@@ -73,7 +73,7 @@ def unwrap_labels(table: Table, column: str, problem: Problem | None) -> Table:
     values, choices = table.columns[column], list(map(choices_of, table.columns[column]))
     if any(each is not None for each in choices):
         whole = [value if isinstance(value, list) or is_missing(value) else [value] for value in values]
-        values = [each or value for each, value in zip(choices, whole, strict=True)]
+        values = [value if each is None else each for each, value in zip(choices, whole, strict=True)]
     if problem == "single_label" and any(isinstance(value, list) for value in values):
         values = [next(iter(value), None) if isinstance(value, list) and len(value) < 2 else value for value in values]
     return table if values is table.columns[column] else replace(table, columns={**table.columns, column: values})

@@ -14,6 +14,7 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.html import text_of_html
@@ -22,7 +23,7 @@ from bertkit.data.tables.typed_rows import JSON
 from bertkit.runtime.errors import DataError, noted, quoted, raise_all, raise_listed
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted, say
-from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind, is_hidden
+from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, XLSX, file_kind, files_below
 from bertkit.runtime.reading.text import decode_text, read_blocks
 
 _NEVER_LINES = (".html", ".htm", ".eml")
@@ -30,6 +31,7 @@ FORMS = (".txt", ".md", *_NEVER_LINES)
 _CHARSET = re.compile(rb"<meta\b[^>]{0,200}?\bcharset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _START_OF_PAGE = 1024  # bytes, in which browsers look for it
 _OF_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "shift_jis": "cp932", "gb2312": "gb18030", "gbk": "gb18030"}
+_SEVEN_BITS = ("iso2022", "hz", "utf-7")  # encodings whose bytes are all ASCII, and so UTF-8
 _METADATA = "metadata.csv"  # the name that the folders of ``datasets`` have for it
 _FILE_NAMES = ("file_name", "file", "filename")
 _TABLES = (".csv", ".tsv", JSON_LINES, JSON, PARQUET, XLSX)
@@ -82,7 +84,8 @@ def read_folder(folder: Path, read_table: Callable[[Path], Table], skip_faulty: 
         skip_faulty: leave out files without a text, and count them in ``skipped`` of the table.
 
     Raises:
-        DataError: as `document_parts`; the metadata lack a file; or only some files are in subfolders.
+        DataError: as `document_parts`; the metadata lack a file, or have two rows for one; or only some files are in
+            subfolders.
     """
     left_out: list[str] | None = [] if skip_faulty else None
     [(table, _)] = document_parts(folder, sys.maxsize, left_out)
@@ -102,10 +105,16 @@ def _order_metadata(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
     column = usual_column(list(table.columns), _FILE_NAMES)
     if column is None:
         raise DataError(f"{file}: no column file_name; it has {quoted(table.columns)}")
-    rows = {str(name): row for row, name in enumerate(table.columns[column])}
-    raise_listed([f"{file}: no row for the file {name!r}" for name in names if name not in rows])
+    rows: dict[str, int] = {}
+    faults = [
+        f"{table.place(row)}: a second row for the file {name!r}; keep one"
+        for row, name in enumerate(table.columns[column])
+        if rows.setdefault(normalize("NFC", str(name)), row) != row
+    ]
+    keys = [normalize("NFC", name) for name in names]  # macOS parts the accents of names from their letters
+    raise_listed(faults + [f"{file}: no row for the file {name!r}" for name in keys if name not in rows])
     return {
-        other: [values[rows[name]] for name in names]
+        other: [values[rows[name]] for name in keys]
         for other, values in table.columns.items()
         if other not in (column, "file", "text")
     }
@@ -129,20 +138,19 @@ def _label_by_folder(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]
 def _find_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return [folder]
-    found = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path != folder / _METADATA and not any(map(is_hidden, path.relative_to(folder).parts))
-    ]
+    faults: list[str] = []
+    found = [path for path in files_below(folder, faults) if path != folder / _METADATA]
+    raise_all(faults)
     files = [path for path in found if path.suffix.lower() in FORMS]
-    tables = [_PART.sub("-*", str(path)) for path in found if file_kind(path.name, _TABLES) is not None]
+    others = [path for path in found if path.suffix.lower() not in FORMS]
+    tables = [_PART.sub("-*", str(path)) for path in others if file_kind(path.name, _TABLES) is not None]
     if tables and all(path.stem.lower() == "readme" for path in files):  # which describes the tables
         raise DataError(f"{folder}: a folder of tables; give the file of one: {quoted(dict.fromkeys(tables), 5)}")
     if not files:
         raise DataError(f"{folder}: a folder that has no file that ends in {', '.join(FORMS)}")
-    if len(found) > len(files):
-        kinds = sorted({path.suffix.lower() or "without suffix" for path in found if path not in files})
-        say(f"{folder}: {counted(len(found) - len(files), 'other file')} passed over ({', '.join(kinds)})")
+    if others:
+        kinds = sorted({path.suffix.lower() or "without suffix" for path in others})
+        say(f"{folder}: {counted(len(others), 'other file')} passed over ({', '.join(kinds)})")
     return files
 
 
@@ -150,40 +158,49 @@ def read_document(path: Path) -> str:
     """Returns the text of a file; DataError if the file cannot be read, or has no text.
 
     Of HTML it is the text that is seen. Of a mail (``.eml``) it is the subject and the plain text, or without plain
-    text that of its HTML; attachments are left out.
+    text that of its HTML; attachments are left out. Pages and mails that are not UTF-8 are read in the encoding that
+    they declare.
     """
     data, form = b"".join(read_blocks(path, "")), path.suffix.lower()
     if form == ".eml":
-        text = _read_mail(data)
+        text = _read_mail(data, str(path))
+    elif form in (".html", ".htm"):
+        declared = _CHARSET.search(data, 0, _START_OF_PAGE)
+        text = text_of_html(_decode(data, declared[1].decode() if declared else "", str(path)), str(path))
     else:
-        is_page = form in (".html", ".htm")
-        text = (_decode_page(data) if is_page else "") or decode_text(b"".join(as_utf8([data], str(path))), str(path))
-        text = text_of_html(text) if is_page else text
+        text = _decode(data, "", str(path))
     if not text.strip():
         raise DataError(f"{path}: has no text; remove the file")
     return text.strip()
 
 
-def _decode_page(data: bytes) -> str:
-    """Returns a page that is not UTF-8 in the encoding that it declares; empty without a right one."""
-    declared = _CHARSET.search(data, 0, _START_OF_PAGE)
-    with suppress(UnicodeDecodeError):
+def _decode(data: bytes, declared: str, name: str) -> str:
+    """Returns text that is not UTF-8 in the encoding that it declares, and other text as that of files, `as_utf8`."""
+    with suppress(LookupError, ValueError):
+        encoding = codecs.lookup(declared).name
+        if encoding.startswith(_SEVEN_BITS) or not _is_utf8(data):
+            text = data.decode(_OF_BROWSERS.get(encoding, encoding))
+            text.encode()  # some encodings have escapes of half a character
+            return text
+    return decode_text(b"".join(as_utf8([data], name)), name)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
         data.decode()
-        return ""
-    with suppress(LookupError, UnicodeError):
-        name = codecs.lookup(declared[1].decode() if declared else "").name
-        return data.decode(_OF_BROWSERS.get(name, name))
-    return ""
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
-def _read_mail(data: bytes) -> str:
-    mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(data)
-    body = mail.get_body(preferencelist=("plain", "html"))
+def _read_mail(data: bytes, name: str) -> str:
+    mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(data.removeprefix(codecs.BOM_UTF8))
     text = ""
-    if body is not None:
-        try:
-            text = body.get_content()
-        except (LookupError, UnicodeError):  # an unknown encoding
-            text = (body.get_payload(decode=True) or b"").decode("utf-8", "replace")  # type: ignore[union-attr]
-        text = text_of_html(text) if body.get_content_subtype() == "html" else text
-    return "\n\n".join(filter(None, (str(mail["subject"] or "").strip(), text.replace("\r\n", "\n").strip())))
+    for kind in ("plain", "html"):  # beside HTML the plain text may be blank
+        body = mail.get_body((kind,))
+        if body is not None and not text.strip():
+            content = body.get_payload(decode=True)
+            assert isinstance(content, bytes)
+            text = _decode(content, body.get_content_charset(""), f"{name}: the body")
+            text = text_of_html(text, name) if kind == "html" else text
+    return "\n\n".join(filter(None, (str(mail["subject"] or "").strip(), text.strip())))

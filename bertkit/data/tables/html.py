@@ -6,6 +6,8 @@ import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, NamedTuple
 
+from bertkit.runtime.errors import DataError
+
 if TYPE_CHECKING:
     from css_inline import CSSInliner
 
@@ -13,25 +15,40 @@ _NOT_SHOWN = {
     *("script", "style", "head", "title", "template", "noscript", "datalist"),
     *("iframe", "noframes", "object", "audio", "video", "canvas"),  # their text is for programs that cannot show them
 }
-_INLINE = {"a", "abbr", "b", "code", "em", "font", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
+_INLINE = {
+    *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins"),
+    *("kbd", "label", "mark", "nobr", "output", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup"),
+    *("time", "tt", "u", "var", "wbr"),
+}
 _EMPTY = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
+_TAG = re.compile(r"<(/?)([a-z][^\s/<>]*+)[^<>]*+(?<!/)>", re.IGNORECASE)  # not an empty one, <path/>
+_DEEPEST = 2000  # elements in each other, for which css-inline calls itself: many more overflow the stack
+# Of these the next one of a kind ends the one before.
+_NOT_NESTED = _EMPTY | {"p", "li", "dt", "dd", "option", "optgroup", "tr", "td", "th", "thead", "tbody", "tfoot"}
 _ON_SCREENS = ("", "all", "screen")  # media of a style sheet
 _ZERO = re.compile(r"0*\.?0+(?:px|pt|r?em|%)?")
 _OF_PARENT = re.compile(r"[0-9.]+(?:%|em)|inherit|larger|smaller")  # sizes of fonts
 
 
-def text_of_html(html: str) -> str:
-    """Returns the text of HTML that is seen.
+def text_of_html(html: str, name: str = "HTML") -> str:
+    """Returns the text of HTML that is seen; ``name`` is that of the page in messages.
 
     Not seen is what the attribute ``hidden`` hides, or a style of the element or of a style sheet in the text, such as
     the preheaders of mails: by ``display``, ``visibility``, ``opacity``, and ``font-size`` or ``max-height`` of 0.
     Style sheets in other files are not read.
+
+    Raises:
+        DataError: elements are nested more than 2,000 deep, which would end the process.
 
     >>> text_of_html("<style>p {}</style><h1>Hello</h1><p>a <b>good</b>&nbsp;film<br>of 1999</p>")
     'Hello\\na good\\xa0film\\nof 1999'
     >>> text_of_html("<style>.pre {opacity: 0}</style><div class=pre>Read online</div><p hidden>b<p>Dear reader")
     'Dear reader'
     """
+    if _depth(html) > _DEEPEST:
+        raise DataError(
+            f"{name}: its elements are nested more than {_DEEPEST:,} deep, or are not closed; save its text as .txt"
+        )
     whole = _make_inliner("").inline(html)  # with all end tags
     if "<style" in whole:
         sheets = _StyleSheets()
@@ -42,6 +59,16 @@ def text_of_html(html: str) -> str:
     seen.close()
     lines = (" ".join(re.split(r"[ \t\n\r\f]+", line)).strip(" ") for line in "".join(seen.parts).split("\0"))
     return "\n".join(filter(None, lines))
+
+
+def _depth(html: str) -> int:
+    """Returns how deep elements are nested at most, by their tags."""
+    depth = deepest = 0
+    for is_end, tag in _TAG.findall(html):
+        if tag.lower() not in _NOT_NESTED:
+            depth = max(0, depth - 1) if is_end else depth + 1
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def _make_inliner(css: str) -> CSSInliner:

@@ -24,7 +24,7 @@ from bertkit.data.tables.classes import (
 )
 from bertkit.data.tables.table import Table, to_number
 from bertkit.runtime.errors import DataError, quoted, raise_listed, shortened, shown
-from bertkit.runtime.progress import say
+from bertkit.runtime.progress import counted, say
 
 Problem = Literal["single_label", "multi_label", "regression"]
 
@@ -100,8 +100,8 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
         problem, why = infer_problem(table, column)
     if problem == "regression":
         numbers = sorted({number for number in map(to_number, values) if math.isfinite(number)})
-        span = f" from {numbers[0]:g} to {numbers[-1]:g}" if numbers else ""
-        return Labels(problem, [], {}, why, f" ({len(numbers):,} different numbers{span})")
+        span = f" from {numbers[0]:.10g} to {numbers[-1]:.10g}" if numbers else ""
+        return Labels(problem, [], {}, why, f" ({counted(len(numbers), 'different number', form=',')}{span})")
     names = list(names) or class_names(values)
     classes = Classes(names)
     rows = Counter(text for text in label_texts(values) if classes.find(text) is not None)

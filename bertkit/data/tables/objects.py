@@ -11,8 +11,11 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bertkit.data.tables.table import Table
 from bertkit.data.tables.typed_rows import read_batches
@@ -87,20 +90,23 @@ class FrameTable(Table):
 
 
 def table_of(value: Any) -> Table:
-    """Returns the rows of a table object; a missing value of any kind (None, NaN, NA, NaT) is None.
+    """Returns the rows of a table object; what pandas takes for a missing value (NaN, NA, NaT) is None.
 
     Raises:
         DataError: it has no rows, or no columns, two of one name, or values that cannot be read.
     """
     kind = str(kind_of_table(value))
     if kind == ROWS:
-        names = dict.fromkeys(str(name) for row in value for name in row)
-        columns = {name: [row.get(name) for row in value] for name in names}
+        rows = [{str(name): each for name, each in row.items()} for row in value]
+        columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
     elif kind == "pandas.DataFrame":
         if len(set(map(str, value.columns))) < len(value.columns):
             raise DataError(f"the {kind} has several columns of one name: {shown(list(map(str, value.columns)))}")
         columns = {
-            str(name): [None if lacks else each for each, lacks in zip(part.tolist(), part.isna(), strict=True)]
+            str(name): [
+                None if lacks else each.tolist() if isinstance(each, np.ndarray) else each  # a list of a Parquet file
+                for each, lacks in zip(part.tolist(), part.isna(), strict=True)
+            ]
             for name, part in value.items()
         }
     elif kind == "polars.DataFrame":
@@ -202,7 +208,7 @@ def store_table(value: Any, folder: Path, name: str) -> str:
     So a run in a recipe, other processes and a later evaluation read the table as any other.
 
     Raises:
-        DataError: a column holds values of several types; or it has no rows.
+        DataError: Parquet cannot hold it, as a column with values of several types; or it has no rows.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -215,12 +221,15 @@ def store_table(value: Any, folder: Path, name: str) -> str:
             rows = pa.Table.from_pandas(value, preserve_index=False)
         else:
             rows = value.to_arrow() if kind == "polars.DataFrame" else _to_arrow(value)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise DataError(f"{name}: a column of the {kind} holds values of several types ({error})") from error
+        written = io.BytesIO()
+        pq.write_table(rows, written)
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # ValueError: names, and half a surrogate pair
+        raise DataError(
+            f"{name}: the {kind} cannot be stored: each column needs a name of its own, and values of one type that "
+            f"Parquet has ({error})"
+        ) from error
     if not rows.num_rows:
         raise DataError(f"{name}: the {kind} has no rows")
-    written = io.BytesIO()
-    pq.write_table(rows, written)
     content = written.getvalue()
     path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     if not path.exists():

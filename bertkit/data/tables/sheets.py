@@ -39,7 +39,8 @@ def sheet_parts(
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are neither empty nor hidden.
         stored: the bytes of the workbook; None reads its file.
         size: rows of a part.
-        on_progress: called with the share of the rows that has been read, in [0, 1].
+        on_progress: called with the share of the rows that has been read, in [0, 1], by the size that the workbook has
+            for the sheet.
         may_be_empty: a sheet without rows gives no parts.
 
     Raises:
@@ -48,9 +49,9 @@ def sheet_parts(
     """
     file, name = workbook_and_sheet(path)
     with _open_workbook(file, stored) as book:
+        rows_of_sheets = {sheet.title: sheet.max_row or 1 for sheet in book.worksheets}
         sheet = _choose_sheet(book, name, file)
-        source = f"{file}#{sheet.title}"
-        total = max(sheet.max_row or 1, 1)
+        source, total = f"{file}#{sheet.title}", rows_of_sheets[sheet.title]
 
         def formulas() -> Iterator[tuple[int, Any]]:
             with _open_workbook(file, stored, formulas=True) as written:
@@ -142,11 +143,11 @@ def _note_formulas(rows: Iterator[Row], formulas: Iterator[tuple[int, Any]], sou
         for number, texts in texts_of_rows:
             if not is_said and "" in texts:
                 cells = next((cells for at, cells in remaining if at == number), ())
-                is_said = any(cell is not None and not text for cell, text in zip(cells, texts, strict=False))
+                is_said = any(cell not in (None, "") and not text for cell, text in zip(cells, texts, strict=False))
                 if is_said:
                     say(
-                        f"{source}, row {number}: a formula has no stored result, so its cell is empty; if it is to "
-                        "have one, open the workbook in Excel or LibreOffice and save it"
+                        f"{source}, row {number}: a formula has no stored result, or an empty one, so its cell is "
+                        "empty; if it is to have one, open the workbook in Excel or LibreOffice and save it"
                     )
             yield number, texts
 

@@ -84,6 +84,8 @@ def read_table(
         DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
             at most ten faults with their lines and remedies.
     """
+    if not str(path):  # an unset variable of a shell; as a path it would be the current folder
+        raise DataError("'' is not the name of a file or folder; give one")
     path = Path(os.path.expanduser(path))
     if path.is_dir():
         from bertkit.data.tables.documents import read_folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.data.reading.row_files import json_object, lone_surrogate, unique_keys
 from bertkit.data.tables.table import Table, repeated_names
 from bertkit.runtime.errors import DataError, raise_listed, shown
+from bertkit.runtime.json_text import dumps
 from bertkit.runtime.reading.text import iterating, read_with_fingerprint
 
 if TYPE_CHECKING:
@@ -142,6 +144,10 @@ def _parse_elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
             raise DataError(f"{source}, line {line}: {fault}") from fault
         except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deep nesting
             raise DataError(f"{source}, line {line}: not valid JSON ({error}); {_A_LIST}") from error
+    following, end = _next(text, at + 1)
+    if following:
+        line += text.count("\n", counted, end)
+        raise DataError(f"{source}, line {line}: more than one list, or other text behind it; {_A_LIST}")
 
 
 def _list_within(text: str) -> str:
@@ -152,7 +158,10 @@ def _list_within(text: str) -> str:
         return ""
     values = value.items() if isinstance(value, dict) else ()
     key = next((key for key, each in values if isinstance(each, list) and each and isinstance(each[0], dict)), None)
-    return "" if key is None else f"an object, whose {key!r} is a list of objects; save the list: jq '.[\"{key}\"]'"
+    if key is None:
+        return ""
+    chosen = shlex.quote(f".[{dumps(key, ensure_ascii=False)}]")
+    return f"an object, whose {key!r} is a list of objects; save the list: jq {chosen} OLD > NEW"
 
 
 def _next(text: str, at: int) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from bertkit.features.adaptation.vocabulary import Growth, grow, splitter_of
 from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.files import new_folder, write_json
-from bertkit.runtime.progress import Bar, without_library_bars
+from bertkit.runtime.progress import Bar, counted, without_library_bars
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -74,7 +74,7 @@ class Extension:
             yield f"  {' '.join(old)} → {' '.join(new)}"
         yield f"other texts: the same ids; {self.comparison}"
         last_id = self.first_id + len(self.pieces) - 1
-        yield f"{len(self.pieces)} pieces added, ids {self.first_id} to {last_id}: {self.folder}"
+        yield f"{counted(len(self.pieces), 'piece')} added, ids {self.first_id} to {last_id}: {self.folder}"
 
 
 def extend_tokenizer(

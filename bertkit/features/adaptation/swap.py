@@ -20,7 +20,7 @@ from bertkit.model.checkpoint.faults import check_tokenizer
 from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.files import new_folder
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.progress import counted, without_library_bars
 from bertkit.tasks.ner.inputs import word_pieces
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Swap:
             yield from usage_table(self.before, self.after)
         for piece, parts in self.examples:
             yield f"  {piece} = {' '.join(parts)}"
-        yield f"{self.copied} pieces copied, {self.averaged} as means of their old pieces"
+        yield f"{counted(self.copied, 'piece')} copied, {self.averaged} as means of their old pieces"
         if self.unmatched:
             yield f"{self.unmatched} without any old piece, as the mean of all"
         yield f"{self.pieces} pieces: {self.folder}"

@@ -98,8 +98,9 @@ def check(
         The findings and the plan of the run. What a run would refuse is an error among the findings.
 
     Raises:
-        RecipeError: ``labels`` is set and cleanlab is not installed, or ``resume`` without ``output_dir``.
-        BertkitError: the table of ``fix`` cannot be read or written.
+        RecipeError: ``labels`` is set for a pre-training, or cleanlab is not installed; or ``resume`` without
+            ``output_dir``.
+        BertkitError: the table of ``fix`` cannot be read or written, see `bertkit.features.checks.fix.fix`.
 
     Examples:
         ```python
@@ -122,13 +123,16 @@ def check(
             resolved = finetuning_recipe(recipe, model, data_dir, overrides)
     except BertkitError as refused:
         return Report((finding_of(refused),))
+    has_labels = isinstance(resolved.data, FineTuningData)
+    if labels and not has_labels:
+        raise RecipeError("--check-labels: a pre-training has no labels; remove it")
     with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch, without_repetitions():
         if fix is not None:
             write_fixed(resolved, Path(fix), labels)
         findings: list[Finding] = []
         subject = _prepare(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
         subject.check_labels = labels or None
-        if subject.trainer is None:
+        if subject.trainer is None and has_labels:
             tables = check_tables(resolved)
             findings = _add_faults_of_rows(findings, tables, fix)
             # Without the rows that have faults, so that one report has the findings on the others too.
@@ -195,15 +199,15 @@ def _prepare(
             findings.append(replace(of_one_process, code=PROCESSES))
             single = replace(recipe.placement, num_processes=1, strategy="auto")
             recipe = replace(recipe, placement=single)
-        except OutputError as refused:
-            findings.append(finding_of(refused))
-            place, resume, folder = scratch / "run", False, None
-        except HubError as refused:
-            findings.append(finding_of(refused))
-            hub = None
         except BertkitError as refused:
-            findings.append(finding_of(refused))
-            return _prepare_parts(recipe, findings)
+            if (finding := finding_of(refused)) not in findings:
+                findings.append(finding)
+            if isinstance(refused, OutputError) and folder is not None:
+                place, resume, folder = scratch / "run", False, None
+            elif isinstance(refused, HubError) and hub is not None:
+                hub = None
+            else:
+                return _prepare_parts(recipe, findings)
 
 
 def _prepare_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], Subject]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -62,7 +65,9 @@ def check(context: typer.Context) -> None:
     is_group = words[0] == "finetune" and (len(words) == 1 or words[1].startswith("-"))  # only its help is wanted
     flag = [] if is_group else ["--check"]
     if not is_group and not any(word.split("=")[0] in ("--output-dir", "--resume") for word in words[:end]):
-        flag += ["--output-dir", f"run-{uuid4().hex}"]  # a folder that does not exist; nothing is written to it
+        # A folder that does not exist; nothing is written to it.
+        place = Path("." if os.access(".", os.W_OK) else tempfile.gettempdir(), f"run-{uuid4().hex}")
+        flag += ["--output-dir", str(place)]
     root = context.find_root()
     code = root.command.main([*words[:end], *flag, *words[end:]], root.info_name, standalone_mode=False)
     raise typer.Exit(code or 0)
@@ -189,10 +194,12 @@ def _summarize(report: Report) -> Iterator[str]:
                 yield textwrap.fill(f"labels: {printable(plan['labels'])}", width, subsequent_indent="  ")
     many = [plan for plan in plans.values() if plan and "runs" in plan]
     if many:
-        number, seconds = sum(plan["runs"] for plan in many), [plan["seconds"] for plan in many]
-        line = f"{counted(number, 'run', form=',')} of {counted(len(many), 'setting')}"
+        runs = [plan["settings"] * plan["runs"] for plan in many]
+        settings = round(sum(plan["settings"] for plan in many))
+        line = f"{counted(round(sum(runs)), 'run', form=',')} of {counted(settings, 'setting', form=',')}"
+        seconds = [plan["seconds"] for plan in many]
         if None not in seconds:
-            line += f": about {duration(sum(plan['runs'] * plan['seconds'] for plan in many))} one after another"
+            line += f": about {duration(sum(map(mul, runs, seconds)))} one after another"
         yield line
     counts = (("error", report.errors), ("warning", report.warnings))
     yield ", ".join(counted(count, name) for name, count in counts)
@@ -203,7 +210,10 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
     parts = []
     if "runs" in plan:  # of a setting of a grid; the rest of its plan is that of each
-        rate, epochs = f"learning rate {plan['learning_rate']:g}, {plan['scheduler']}", f"{plan['epochs']:g} epochs"
+        rate, epochs = (
+            f"learning rate {plan['learning_rate']:g}, {plan['scheduler']}",
+            counted(plan["epochs"], "epoch", form="g"),
+        )
         parts.append(f"{counted(plan['runs'], 'run')}, each: {rate}; {epochs}")
     left_out = f" without {plan['memory_unknown']}," if plan["memory_unknown"] else ""
     parts += [

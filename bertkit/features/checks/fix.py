@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from bertkit.data.tables import Table, read_table
 from bertkit.data.tables.annotated import keep_accepted, unwrap_labels
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
-from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts
+from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts, infer_problem
 from bertkit.data.tables.table import same_texts
 from bertkit.features.checks.label_rules import find_suspects, near_labels, vectors_of
 from bertkit.recipe.load import Recipe
@@ -133,12 +134,13 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         DataError: the table cannot be read, or no row is left.
         OutputError: a file exists or cannot be written.
     """
-    source, task = getattr(recipe.data, "train_file", None), task_of_recipe(recipe)
+    source = getattr(recipe.data, "train_file", None)
+    task = None if source is None else task_of_recipe(recipe)
     suspects = place.with_name(f"{place.stem}.suspects.csv")
     if not isinstance(task, ClassificationTask) or source is None:
         raise RecipeError(
-            f"--fix: is for finetune classification with --train-file; this is {task.name}, whose rows check names by "
-            "their lines, to correct them there"
+            f"--fix: is for finetune classification with --train-file; this is {recipe.kind}, whose faults check names "
+            "by their places, to correct them there"
         )
     if place.suffix.lower() != ".csv":
         raise RecipeError(f"--fix {place}: expected a name that ends in .csv")
@@ -152,9 +154,10 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
             f"--fix: {label!r} of {table.source} has lists, which CSV has not; write the labels of a row with a "
             "separator, and give --set task.label_separator=…"
         )
-    if recipe.task.problem == "regression":
+    odd = _find_odd_labels(table, label, recipe)
+    if _are_numbers(table, label, recipe, odd):
         raise RecipeError("--fix: is for classes; of numbers, rows without a text or a number are named by check")
-    cleaned = clean(table, texts, label, separator, _find_odd_labels(table, label, recipe))
+    cleaned = clean(table, texts, label, separator, odd)
     if not cleaned.rows:
         raise DataError(f"--fix: no row of {table.source} has a text and a label")
     doubts = list(cleaned.doubts)
@@ -239,6 +242,15 @@ def _find_odd_labels(table: Table, label: str, recipe: Recipe) -> dict[int, str]
         return {}
     faults = faults_of_kinds(table, label)
     return faults if len(faults) <= _MOST_ODD * len(table) else {}
+
+
+def _are_numbers(table: Table, label: str, recipe: Recipe, odd: Collection[int]) -> bool:
+    """Returns whether a run takes the labels, without the odd ones, for numbers and not for classes."""
+    problem = recipe.task.problem
+    if problem is None and not recipe.task.label_names and recipe.task.label_separator is None:
+        with suppress(DataError):  # labels that are both are no numbers without --problem regression
+            problem = infer_problem(table.part([row for row in range(len(table)) if row not in odd]), label)[0]
+    return bool(problem == "regression")
 
 
 def _with_columns(table: Table, recipe: Recipe) -> tuple[Table, str, list[str]]:

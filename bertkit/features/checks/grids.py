@@ -46,7 +46,8 @@ def check_grid(
 
     Returns:
         The findings, equal ones of several settings once, and for each setting the plan of a run, with ``runs``, the
-        number of its seeds and folds. What the grid would refuse is an error among the findings.
+        number of its seeds and folds, and ``settings``, the number of settings that it stands for: 1, or of a search
+        its part of the trials. What the grid would refuse is an error among the findings.
 
     Raises:
         RecipeError: ``labels`` is set and cleanlab is not installed.
@@ -69,14 +70,16 @@ def check_grid(
     findings: dict[tuple[str, str], Finding] = {}
     plans: dict[str, Any] = {}
     with without_repetitions():
-        for number, setting in enumerate(settings_to_check(definition)):
+        checked = settings_to_check(definition)
+        stands_for = 1 if definition.trials is None else definition.trials / len(checked)
+        for number, setting in enumerate(checked):
             of_recipe = definition.recipe_of(definition.cells(setting)[0])
             is_first = number == 0  # labels and rows are those of all settings
             report = check(of_recipe, labels=labels and is_first, fix=fix if is_first else None)
             for finding in report.findings:
                 findings.setdefault((finding.code, finding.message), finding)
             if report.plan:
-                plans[setting.name] = {"runs": definition.runs_per_setting, **report.plan}
+                plans[setting.name] = {"runs": definition.runs_per_setting, "settings": stands_for, **report.plan}
         if not any(each.level == "error" for each in findings.values()):
             try:
                 prepare(recipe, Path(output_dir), grid, search, trials, seeds, folds, values)

@@ -295,7 +295,7 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
             "train",
             f"{len(suspects):,} of {len(labels):,} labels ({100 * len(suspects) / len(labels):.1f} %) "
             f"{inflected(len(suspects), 'is', 'are')} probably wrong, by cross-validated logistic regression on the "
-            f"vectors of {subject.checkpoint}{f' ({copies})' if copies else ''}; the most suspicious follow",
+            f"vectors of {subject.checkpoint}{f' ({copies})' if copies else ''}; the most suspicious are warnings",
             "read these rows first; some of them are right, but difficult",
         )
     for row, best, score in suspects[:_LISTED]:

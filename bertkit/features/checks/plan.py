@@ -95,10 +95,11 @@ def _find_available_memory(device: str) -> int:
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[1])
     available = psutil.virtual_memory().available
-    try:  # the limit of a container
+    try:  # the limit of a container; what it uses includes copies of files, which the system gives back
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return available if limit == "max" else min(available, int(limit) - int(used))
-    except (OSError, ValueError):
+        copies = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())["inactive_file"]
+        return available if limit == "max" else min(available, int(limit) - int(used) + int(copies))
+    except (OSError, ValueError, KeyError):
         return available
 
 

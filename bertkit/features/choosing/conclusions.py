@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertkit.features.choosing.measuring import Measured
-from bertkit.features.choosing.result import Candidate, amount, milliseconds
+from bertkit.features.choosing.result import Candidate, milliseconds
 from bertkit.features.choosing.wording import perplexity
 from bertkit.inference.comparison import compare_systems
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.metrics.statistics import Test, adjust_tests, by_example
+from bertkit.runtime.formats import amount
 
 _FASTER = 0.9  # part of a time; times that are nearer to each other are those of a busy machine
 _LONG = 0.05  # share of texts from which it is said that they are cut

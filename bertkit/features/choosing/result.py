@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from bertkit.features.choosing.wording import Wording
 from bertkit.metrics import score_range
 from bertkit.runtime.files import readable_size
+from bertkit.runtime.formats import amount
 from bertkit.runtime.pages.page import frame_page, render_page
 
 _UNKNOWN = "–"
@@ -191,15 +192,6 @@ def milliseconds(value: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def amount(value: float) -> str:
-    """Formats a pseudo-perplexity or millions in three digits, or without decimals.
-
-    >>> amount(12.3456), amount(999.7), amount(105_800.2), amount(1.2e12)
-    ('12.3', '1,000', '105,800', '1.2e+12')
-    """
-    return f"{value:.3g}" if value < 999.5 or value >= 1e7 else f"{value:,.0f}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, form: Callable[[float], str]) -> str:

@@ -110,10 +110,11 @@ class WordContexts(Result):
                 line += f"; probe {layer.accuracy:.2f}"
             lines.append(line)
         if (best := self.best_layer) is not None:
-            lines.append(
-                f"layer {best} separates the labels best: probe {self.layers[best].accuracy:.2f}, always the most "
-                f"frequent label {self.chance:.2f}"
-            )
+            accuracy = self.layers[best].accuracy or 0.0
+            which = f"layer {best} separates the labels best"
+            if accuracy <= self.chance:
+                which = "no layer separates the labels"
+            lines.append(f"{which}: probe {accuracy:.2f}, always the most frequent label {self.chance:.2f}")
         return lines
 
     def record(self) -> dict[str, Any]:
@@ -162,8 +163,6 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
     texts, labels = _read(file)
     found: list[tuple[int, Pieces, int, int]] = []
     for number, text in enumerate(texts):
-        if not text.strip():
-            continue
         pieces = pieces_of(network, [text], name=f"{file}: text {number + 1}")
         found += [
             (number, pieces, each.start, each.end) for each in pieces.words if _fold(each.text) == _fold(word.strip())
@@ -197,7 +196,7 @@ def _fold(word: str) -> str:
 def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
     """Returns the texts, and their labels if a table has the column ``label``."""
     if not is_table(file):
-        return split_lines(read_text(file)), None
+        return [line for line in split_lines(read_text(file)) if line.strip()], None
     table = read_table(file).with_names(("text", "label"))
     if "text" not in table.columns:
         raise DataError(f"{file}: {missing_column('text', table.columns)}; give the column of the texts this name")

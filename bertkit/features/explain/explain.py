@@ -155,7 +155,8 @@ def explain(
 
     Raises:
         RecipeError: the arguments do not go together, or there is no such window.
-        CheckpointError: the checkpoint cannot be loaded; or has no masked-LM head, for ``rank`` and ``pairs``.
+        CheckpointError: the checkpoint cannot be loaded; or has no labels, for ``label``, no head for pairs, for
+            ``sentences``, or no masked-LM head, for ``rank`` and ``pairs``.
         DataError: a text is empty, there is no such label, or a file cannot be read.
         OutputError: the file exists or cannot be written.
 
@@ -242,8 +243,8 @@ def explanation_of(
         parts: those that are asked for, of `PARTS`; pieces are always there.
 
     Raises:
-        DataError: a text is empty, or there is no such label.
-        CheckpointError: a label is given, and the checkpoint has none.
+        DataError: a text is empty, there is no such label, or ``sentences`` cannot be read or has no second text.
+        CheckpointError: a label is given, and the checkpoint has none; or ``sentences``, and it has no head for pairs.
         RecipeError: there is no such window.
     """
     missing: dict[str, str] = {}
@@ -269,6 +270,8 @@ def explanation_of(
             try:
                 computed[name] = compute[name]()
             except BertkitError as error:
+                if name == "next_sentence" and sentences is not None:
+                    raise
                 missing[name] = str(error)
     missing = {name: missing[name] for name in parts if name in missing}
     return Explanation(

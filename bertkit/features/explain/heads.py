@@ -23,6 +23,7 @@ from bertkit.features.explain.result import Result
 from bertkit.inference.fill_mask import MaskedWord, MaskFiller, check_fills
 from bertkit.metrics.intervals import proportion_interval
 from bertkit.runtime.errors import CheckpointError, DataError
+from bertkit.runtime.formats import amount
 from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.text import read_text, split_lines
 
@@ -76,7 +77,7 @@ class Filling:
 
     def lines(self) -> list[str]:
         """Returns the part for a terminal."""
-        lines = [f"fill in: pseudo-perplexity {self.perplexity:.4g} per piece, each word masked in turn"]
+        lines = [f"fill in: pseudo-perplexity {amount(self.perplexity, digits=4)} per piece, each word masked in turn"]
         for word in self.words:
             best = ", ".join(f"{token} {probability:.2f}" for token, probability in word.best)
             lines.append(f"  {word.text} {word.probability:.3g}: {best}")
@@ -130,7 +131,7 @@ class Ranking(Result):
         return {"ranking": [dict(zip(names, score, strict=True)) for score in self.scores]}
 
     def lines(self) -> list[str]:
-        return [f"{perplexity:.4g}  {text}" for text, perplexity, _ in self.scores]
+        return [f"{amount(perplexity, digits=4)}  {text}" for text, perplexity, _ in self.scores]
 
 
 @dataclass(frozen=True, repr=False)

@@ -43,7 +43,9 @@ def _(task: NerTask, network: Network, texts: Sequence[str], label: str | None, 
         chosen = [number for number, token in enumerate(tokens) if token == label]
     else:
         raise DataError(f"label {label!r}: expected a word of the text: {quoted(dict.fromkeys(tokens))}")
-    numbers = [number for number in chosen if number in window_of] or [min(window_of)]
+    numbers = [number for number in chosen if number in window_of] or ([min(window_of)] if label is None else [])
+    if not numbers:
+        raise DataError(f"label {label!r}: the tokenizer leaves nothing of this word; give another word of the text")
     window = number_of_window(window, len(features["input_ids"]), window_of[numbers[0]])
     numbers = [number for number in numbers if window_of[number] == window]
     if label is not None and not numbers:

@@ -66,8 +66,8 @@ def _(
         + ([("(no answer)", decoded.null_probability)] if task.settings.version_2_with_negative else []),
     )
     targets = [
-        target(f"start at “{curve.words[start]}”", "start_logits", first + start, curve.start[start]),
-        target(f"end at “{curve.words[end]}”", "end_logits", first + end, curve.end[end]),
+        target(f"start at “{curve.words[start]}”", "start_logits", first + start, float(curve.start[start])),
+        target(f"end at “{curve.words[end]}”", "end_logits", first + end, float(curve.end[end])),
     ]
     return Subject(prediction, pieces, targets, lambda batch: network.model(**batch), curve, note)
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from bertkit.runtime.formats import amount
 from bertkit.runtime.pages.page import frame_page, render_page
 
 
@@ -38,7 +39,7 @@ class Result(ABC):
     def html(self) -> str:
         """Returns the page: one HTML file that loads nothing."""
         filters: dict[str, Callable[..., str]] = {
-            "number": lambda value: f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}",  # which .3g has as 1e+03
+            "number": amount,
             "percent": lambda share: f"{100 * share:.1f} %",
             "sentence": lambda words: f"{words[0].upper()}{words[1:]}.",
         }

@@ -20,9 +20,9 @@ from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
 from bertkit.runtime.progress import say
 from bertkit.tasks.registry import task_of_recipe
-from bertkit.tasks.splits import splits_to_write
+from bertkit.tasks.splits import splits_to_write, suffix_of
 from bertkit.training.runs.directory import check_output_dir, contents
-from bertkit.training.runs.evaluate import score_split, suffix_of, write_split
+from bertkit.training.runs.evaluate import score_split, write_split
 from bertkit.training.runs.listeners import complete_run
 from bertkit.training.runs.record import write_results
 
@@ -97,6 +97,7 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
 
     Raises:
         OutputError: there is no grid, it has no finished run, or ``output_dir`` is in use.
+        DataError: the data of the runs cannot be read, or have changed; nothing is written.
 
     Examples:
         ```python
@@ -128,13 +129,12 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         record = {"members": members, "runs": names, "setting": results.best}
         write_json(draft / ENSEMBLE_FILE, record)
         write_whole(draft / "README.md", _describe(results.best, names, notes))
+        score = None
+        if definition.folds is None:
+            outcome = outcome_of(draft)
+            scored = outcome.scores(further_metrics(getattr(definition.recipe.task, "metrics", ())))
+            score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})
     scores = tuple(float(results.runs[name]["score"]) for name in names)
-    further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
-    score = None
-    if definition.folds is None:
-        outcome = outcome_of(place)
-        scored = outcome.scores(further)
-        score = main_score(outcome.task, {f"eval_{name}": value for name, value in scored.items()})
     return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
 
 

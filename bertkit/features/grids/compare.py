@@ -44,9 +44,9 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
 
     Raises:
         RecipeError: fewer than two systems, or no such metric.
-        DataError: the systems have different examples; a file lacks a column, or a value that can be read; or ``gold``
-            has few different numbers with decimals, which can be classes or numbers.
-        CheckpointError: a folder is neither a run nor a grid.
+        DataError: a system is neither a run, a grid nor a file of predictions; the systems have different examples; a
+            file lacks a column, or a value that can be read; or ``gold`` has few different numbers with decimals, which
+            can be classes or numbers.
 
     Examples:
         ```python

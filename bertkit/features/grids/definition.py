@@ -266,7 +266,7 @@ def read(folder: Path) -> Definition:
         seeds = tuple(map(operator.index, stored["seeds"]))  # which are part of the names of folders
         return Definition(recipe, stored["grid"], spaces, stored["trials"], seeds, stored["folds"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise OutputError(f"{path}: damaged; remove it and repeat the command") from error
+        raise OutputError(f"{path}: damaged; restore it, or give another folder") from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def _read(path: Path) -> dict[str, Any]:
         stored = json.loads(path.read_text(encoding="utf-8"))
         _select_compared(stored)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OutputError(f"{path}: damaged ({error}); remove it and repeat the command") from error
+        raise OutputError(f"{path}: damaged ({error}); restore it, or give another folder") from error
     return dict(stored)
 
 

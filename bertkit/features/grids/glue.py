@@ -309,7 +309,7 @@ def glue_grid_table(results: GlueGridResults, format: Format = "text") -> str:
     names = ("task", "mean ± sd", "n", "metric", "best setting", "notes")
     columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
     lines = []
-    if (most := max(len(each.expected_best) for each in results.tasks.values())) > 1:
+    if (most := max(each.tried for each in results.tasks.values())) > 1:
         lines.append(
             f"{most} settings: the best one of each task is chosen on its validation set, so these scores are too high"
         )

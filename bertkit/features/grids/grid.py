@@ -21,6 +21,7 @@ from bertkit.runtime.errors import BertkitError, OutputError, RecipeError, Train
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.locks import FolderInUseError, RunLock
 from bertkit.runtime.placement.resolve import visible_gpus
+from bertkit.runtime.progress import counted
 from bertkit.tasks.arguments import with_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
@@ -74,7 +75,8 @@ class PreparedGrid:
             if self.gpus > 1:
                 work_on_gpus(folder, self.gpus)
                 if left := source_of(definition, folder).cells():
-                    raise TrainingError(f"{folder}: {len(left)} runs have not ended; repeat the command to continue")
+                    runs = counted(len(left), "run has", "runs have")
+                    raise TrainingError(f"{folder}: {runs} not ended; repeat the command to continue")
             else:
                 with sharing_encodings(folder / ENCODED):
                     work(definition, folder)

@@ -13,6 +13,7 @@ from bertkit.features.grids.values import value_label
 from bertkit.metrics import score_range
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.files import check_new_file, read_record, write_whole
+from bertkit.runtime.formats import amount
 from bertkit.runtime.pages.page import render_page
 from bertkit.runtime.progress import duration
 from bertkit.tasks.registry import task_of_recipe
@@ -110,7 +111,7 @@ def _draw_content(results: GridResults, cells: Mapping[str, Sequence[str]], fold
         "results": results,
         "folder": folder.name,
         "settings": drawn,
-        "conclusions": [f"{line.removeprefix('* ')}." for line in conclusions(results)],
-        "ticks": [(_WIDTH * part / 4, f"{low + (high - low) * part / 4:.4g}") for part in range(5)],
+        "conclusions": [f"{line.removeprefix('* ').removesuffix('.')}." for line in conclusions(results)],
+        "ticks": [(_WIDTH * part / 4, amount(low + (high - low) * part / 4, digits=4)) for part in range(5)],
         "width": _WIDTH,
     }

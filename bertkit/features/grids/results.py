@@ -104,12 +104,18 @@ class GridResults(Summarized):
     def summary(self) -> Summary:
         """Returns what is printed, and shown in notebooks."""
         scores = [(each.name, "–" if each.mean is None else each.mean) for each in self.settings]
-        return Summary(f"Grid {self.output_dir}: {self.metric}", scores, [f"best: {self.best}; {self.note}"])
+        best = "no run has finished" if self.best is None else f"best: {self.best}; {self.note}"
+        return Summary(f"Grid {self.output_dir}: {self.metric}", scores, [best])
 
     @property
     def best_setting(self) -> SettingResult | None:
         """Returns the row of the best setting."""
         return next((row for row in self.settings if row.name == self.best), None)
+
+    @property
+    def tried(self) -> int:
+        """Number of settings with a finished run, also of those with fewer than the best one has."""
+        return sum(row.n > 0 for row in self.settings)
 
     @property
     def failed(self) -> dict[str, str]:
@@ -144,9 +150,9 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     means = {row.name: row.mean for row in rows if row.n == most and row.mean is not None}
     best = max(means, key=lambda name: means[name], default=None)
     of_best = {name: run for name, run in runs.items() if name.startswith(f"{best}-seed=") and "score" in run}
-    note = "no other setting to choose from"
-    if len(means) > 1:
-        chosen = f"the best of {len(means)} settings by the mean score on the validation set"
+    note, tried = "no other setting to choose from", sum(row.n > 0 for row in rows)
+    if tried > 1:
+        chosen = f"the best of {tried} settings by the mean score on the validation set"
         note = f"{chosen}, so this score is too high for other data"
     tests = [record["test_score"] for record in of_best.values() if "test_score" in record]
     return GridResults(
@@ -172,7 +178,7 @@ def limits(results: GridResults) -> list[str]:
             f"{folder}: this grid is not complete, with {counted(results.unfinished, 'run')} left, so another setting "
             "may become the best one; repeat its command"
         )
-    if len(results.expected_best) > 1:
+    if results.tried > 1:
         notes.append(f"{folder}: {results.best} is {results.note}")
     if (row := results.best_setting) and row.collapsed:
         notes.append(

@@ -12,6 +12,7 @@ from bertkit.inference.comparison import Comparisons
 from bertkit.inference.outcome import OUT_OF_FOLD_FILE
 from bertkit.runtime.errors import shown
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
+from bertkit.runtime.progress import counted
 
 if TYPE_CHECKING:
     from bertkit.metrics.statistics import Test
@@ -60,10 +61,10 @@ def conclusions(results: GridResults) -> list[str]:
             ends = "" if test["low"] is None else f", 95 % interval {interval_text(test['low'], test['high'])}"
             lines.append(f"* on the test set: {score_text(test['mean'], test['sd'])}{ends}, n = {test['n']}")
         collapsed = any(results.best_run in row.collapsed for row in results.settings)
-        lines.append(
-            f"best run: {results.output_dir / BEST}, a copy of {results.best_run}, the best of its setting"
-            + (", which has collapsed" if collapsed else "")
-        )
+        run, place = str(results.best_run), results.output_dir / BEST
+        if place.is_dir() and not results.unfinished:
+            run = f"{place}, a copy of {run}"
+        lines.append(f"best run: {run}, the best of its setting" + (", which has collapsed" if collapsed else ""))
     if results.out_of_fold is not None:
         score = results.out_of_fold.get(results.metric)
         of_metric = "" if score is None else f", {results.metric} {score:.4f}"
@@ -76,7 +77,8 @@ def conclusions(results: GridResults) -> list[str]:
 def failures(failed: Mapping[str, str], of: str = "") -> list[str]:
     """Formats the errors of failed runs, a line each, and their number."""
     lines = [f"failed: {name}: {error}" for name, error in failed.items()]
-    return [*lines, f"{len(failed)}{of} runs failed; repeat the command to try them again"] if failed else []
+    number = f"{len(failed)}{of} runs" if of else counted(len(failed), "run")
+    return [*lines, f"{number} failed; repeat the command to try them again"] if failed else []
 
 
 def notes(row: SettingResult) -> str:

@@ -64,7 +64,7 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
         faults: list to which the faults are added.
     """
     pairs: list[tuple[str, Any]] = []
-    if isinstance(entries, Mapping):
+    if is_mapping := isinstance(entries, Mapping):
         pairs += entries.items()
     else:
         for text in several(entries):
@@ -72,33 +72,36 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
             if text == "paper" and option == "--grid":
                 pairs += PAPER.items()
             elif equals and key:
-                pairs.append((key.strip(), _parse_values(option, key.strip(), values, faults)))
+                pairs.append((key.strip(), values))
             else:
                 faults.append(f"{option} {shown(text)[1:-1]}: expected {_FORMS[option]}")
     spaces: dict[str, Any] = {}
     for key, space in pairs:
         if key in spaces:
             faults.append(f"{option} {key}: given twice; list all values once")
-        if isinstance(space, str) and option == "--search":
-            space = _parse_values(option, key, space, faults)
+        if isinstance(space, str) and (not is_mapping or option == "--search"):
+            try:
+                space = _parse_values(option, space)
+            except RecipeError as error:
+                faults.append(f"{option} {key}: {error}")
+                continue
         spaces[key] = space if isinstance(space, Range) else _as_list(space)
         faults += [f"{option} {key}: {fault}" for fault in _faults_of_space(option, key, spaces[key])]
     return spaces
 
 
-def _parse_values(option: str, key: str, text: str, faults: list[str]) -> Range | list[Any]:
+def _parse_values(option: str, text: str) -> Range | list[Any]:
+    """Reads the values of a key, or of ``--search`` a range; RecipeError if they are neither."""
     match = _RANGE.fullmatch(text) if option == "--search" else None
     parts = [text] if match is None else [match["low"], match["high"]]
     try:
         values = [value for part in parts for value in _as_list(parse_value(f"[{part}]"))]
-    except RecipeError:
-        faults.append(f"{option} {key}: {shown(text)} is not a list of values with a comma between two")
-        return [None]
+    except RecipeError as error:
+        raise RecipeError(f"{shown(text)} is not a list of values with a comma between two") from error
     if match is None:
         return values
     if len(values) != 2:
-        faults.append(f"--search {key}: expected {_FORMS['--search']}")
-        return [None]
+        raise RecipeError(f"expected {_FORMS['--search']}")
     return Range(values[0], values[1], match["log"] is not None)
 
 

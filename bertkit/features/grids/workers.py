@@ -26,7 +26,7 @@ from bertkit.runtime.errors import BertkitError, described
 from bertkit.runtime.files import read_json, read_record, write_json
 from bertkit.runtime.locks import FolderInUseError, RunLock
 from bertkit.runtime.placement.launch import LAUNCHER, end_with_launcher, environment_of_gpu, module_command
-from bertkit.runtime.progress import duration, is_score, say
+from bertkit.runtime.progress import counted, duration, is_score, say
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.splits import is_scored
@@ -196,7 +196,7 @@ def work(definition: Definition, folder: Path) -> None:
         else:
             if not source.more():
                 if not said_to_wait:
-                    say(f"waiting for {len(cells)} runs of other workers")
+                    say(f"waiting for {counted(len(cells), 'run')} of other workers")
                     said_to_wait = True
                 time.sleep(_POLL)
 

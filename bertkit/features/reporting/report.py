@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import io
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.features import module_about
 from bertkit.runtime.files import check_new_file, into_folder, write_whole
 from bertkit.runtime.pages.page import render_page
+from bertkit.runtime.progress import logging_errors_alone
 from bertkit.tasks.splits import FineTuningData
 
 if TYPE_CHECKING:
@@ -219,10 +219,7 @@ def breakable(text: str) -> Markup:
 @contextmanager
 def _style() -> Iterator[None]:
     """Context in which matplotlib draws in the style of the report, not in the user's, and prints nothing."""
-    logger = logging.getLogger("matplotlib")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # notices on its caches and fonts
-    try:
+    with logging_errors_alone("matplotlib"):  # it has notices on its caches and fonts
         from matplotlib import rc_context, rcParamsDefault
 
         with (
@@ -233,5 +230,3 @@ def _style() -> Iterator[None]:
             defaults = {key: value for key, value in rcParamsDefault.items() if key != "backend"}
             with rc_context(defaults), rc_context(fname=path):
                 yield
-    finally:
-        logger.setLevel(level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -88,11 +89,18 @@ class Folder(OptionsOfFeature):
         """Computes a folder of results if ``--output-dir`` is given.
 
         Raises:
-            RecipeError: it is given with options for one file, or others without it.
+            RecipeError: it is given with options for one file, or others without it, or it is missing.
         """
         if self.output_dir is None:
             given = {f"--{name.replace('_', '-')}": value for name, value in vars(self).items()}
             refuse(given, "is for --output-dir DIR; give it, or remove this")
+            if command.input and Path(command.input).is_dir() and not command.others["--per-file"]:
+                raise RecipeError(
+                    f"--input {command.input}: is a folder; give --per-file if each of its files is one text, or "
+                    "--output-dir DIR for a folder of results if its files are tables or have a text a line"
+                )
+            if command.name == "embed" and command.others["--output"] is None:
+                raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
             return False
         refuse(command.others, "is not for --output-dir; remove it")
         function = bertkit.predict_folder if command.name == "predict" else bertkit.embed_folder

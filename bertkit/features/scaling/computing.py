@@ -11,7 +11,7 @@ import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from bertkit.data.tables import Table
 from bertkit.data.tables.labels import texts as texts_of_column
@@ -27,7 +27,7 @@ from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import build_predictor, load_configured_task
 from bertkit.inference.row_files import arrow_table, flat, json_lines, spread
 from bertkit.inference.writing import with_prediction
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.runtime.progress import unreported
 from bertkit.runtime.reading.paths import TEXT
 from bertkit.runtime.reading.text import iterating
@@ -35,6 +35,7 @@ from bertkit.runtime.reading.text import iterating
 _VECTOR = "embedding"
 _LATER = (("unsure_below", None), ("max_error", None), ("by_class", False))
 Form = Literal["jsonl", "parquet"]
+OnError = Literal["stop", "skip"]
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,16 @@ class Job:
     output: str
     form: Form
     options: PredictOptions | EmbedOptions
-    on_error: Literal["stop", "skip"] = "stop"
+    on_error: OnError = "stop"
     threads: int = 1
+
+    def __post_init__(self) -> None:
+        for flag, given, choices in (
+            ("--output-format", self.form, get_args(Form)),
+            ("--on-error", self.on_error, get_args(OnError)),
+        ):
+            if given not in choices:
+                raise RecipeError(f"{flag} {given}: is not one of {', '.join(choices)}")
 
     @property
     def kind(self) -> Literal["predict", "embed"]:

@@ -15,17 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bertkit.features.scaling.computing import Computer, Form, Job, load_computation
+from bertkit.features.scaling.computing import Computer, Form, Job, OnError, load_computation
 from bertkit.features.scaling.inputs import InputFile, Shard, find_inputs, shards_of
-from bertkit.features.scaling.output import RECORD, Finished, OutputFolder
+from bertkit.features.scaling.output import Finished, OutputFolder
 from bertkit.features.scaling.rows import open_rows
 from bertkit.inference.evaluation import unsure_on_validation
 from bertkit.inference.options import EmbedOptions, PredictOptions
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import load_configured_task
 from bertkit.model.checkpoint.remote import at_revision
-from bertkit.runtime.errors import DataError, RecipeError, listed, noted
+from bertkit.runtime.errors import BertkitError, DataError, RecipeError, listed, noted
 from bertkit.runtime.locks import FolderInUseError, RunLock, is_locked
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.placement.pool import Pool
 from bertkit.runtime.placement.processes import Workers, usable_cores
@@ -36,7 +37,6 @@ from bertkit.runtime.progress import Bar, counted, say
 from bertkit.runtime.reading.paths import TEXT, is_url
 from bertkit.runtime.version import __version__
 
-OnError = Literal["stop", "skip"]
 SHARD_ROWS = 8192
 """Rows of a shard: some seconds to minutes of work, and eight blocks of the computation."""
 _SHARD_ROWS_OF_TOKENS = 256  # a vector for each token fills the memory
@@ -78,7 +78,7 @@ def predict_folder(
     unsure_below: float | None = None,
     max_error: float | None = None,
     by_class: bool = False,
-    text_columns: Sequence[str] | None = None,
+    text_columns: str | Sequence[str] | None = None,
     aggregation: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
@@ -116,7 +116,7 @@ def predict_folder(
         result.rows
         ```
     """
-    columns = None if text_columns is None else list(text_columns)
+    columns = None if text_columns is None else several(text_columns)
     options = PredictOptions(
         all_probabilities, threshold, unsure_below, columns, aggregation, precision, max_error, by_class
     )
@@ -132,7 +132,7 @@ def predict_folder(
     for line in lines:
         say(line)
     job = Job(name, _output(str(output_dir)), output_format, options, on_error)
-    return _run(job, str(input), workers or Workers(), shard_rows, revision, per_line)
+    return _run(job, str(input), workers or Workers(), shard_rows, per_line)
 
 
 def embed_folder(
@@ -176,8 +176,9 @@ def embed_folder(
     options = EmbedOptions(text_column, pooling, list(layers), max_seq_length, stride, precision)
     name = at_revision(_make_absolute(checkpoint), revision)
     job = Job(name, _output(str(output_dir)), output_format, options, on_error)
-    rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
-    return _run(job, str(input), workers or Workers(), rows, revision, per_line)
+    if shard_rows is None:
+        shard_rows = _SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS
+    return _run(job, str(input), workers or Workers(), shard_rows, per_line)
 
 
 def _make_absolute(path: str | Path) -> str:
@@ -189,9 +190,7 @@ def _output(path: str) -> str:
     return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
 
-def _run(
-    job: Job, source: str, workers: Workers, shard_rows: int, revision: str | None, per_line: bool
-) -> FolderResult:
+def _run(job: Job, source: str, workers: Workers, shard_rows: int, per_line: bool) -> FolderResult:
     if shard_rows < 1:
         raise RecipeError(f"--shard-rows {shard_rows}: expected at least 1")
     if workers.engine == "ray":
@@ -200,7 +199,7 @@ def _run(
     files, passed_over = find_inputs(source, job.output)
     if passed_over:
         say(f"--input {source}: {passed_over}")
-    if not per_line and (len(files) > 1 or passed_over):  # a folder, not one file
+    if not per_line and files[0].relative != Path(source).name:  # a folder or a pattern, not one file
         for file in (file for file in files if file.form == TEXT):
             with open_rows(file.path, file.packing, on_other=lambda note: None) as stream:
                 if len(list(itertools.islice(stream, 2))) > 1:  # a line and a file are not the same
@@ -211,19 +210,19 @@ def _run(
     record = {
         "bertkit": __version__,
         "command": job.kind,
-        "checkpoint": checkpoint_digest(job.checkpoint, revision),
+        "checkpoint": checkpoint_digest(job.checkpoint, job.folder.local),
         "settings": job.settings | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
     }
     with _lock(job.folder.local, workers.part):
         is_new = job.folder.prepare(record, files)
         try:
             shards = _find_shards(job.folder, files, shard_rows)
-        except DataError:  # nothing is computed, so the folder may serve the mended command
-            if is_new:
-                job.folder.remove(RECORD)
-            raise
-        try:
             return _compute(job, files, shards, workers)
+        except BertkitError:
+            # The folder may serve the mended command; once the shards are cut, other parts may be computing them.
+            if is_new and (workers.part is None or job.folder.read_shards() is None):
+                job.folder.remove_records()
+            raise
         finally:
             job.folder.clean()
 
@@ -341,17 +340,20 @@ def _compute_here(job: Job, shards: Sequence[Shard]) -> Generator[tuple[Shard, F
         torch.set_num_threads(threads)
 
 
-def checkpoint_digest(checkpoint: str, revision: str | None) -> str:
-    """Returns an identifier of a checkpoint: of a folder, a digest of its files; of a Hub id, its name."""
+def checkpoint_digest(checkpoint: str, output: Path | None) -> str:
+    """Returns an identifier of a checkpoint: of a folder, a digest of its files but those of the output, which may lie
+    in it; of a Hub id, its name."""
     folder = Path(checkpoint)
     if not folder.is_dir():
-        return checkpoint if revision is None else f"{checkpoint}@{revision}"
+        return checkpoint
     digest = hashlib.sha256()
     kinds = (".json", ".safetensors", ".bin", ".onnx", ".txt", ".model", ".data")
     for path in sorted(each for each in folder.rglob("*") if each.suffix in kinds and each.is_file()):
         name = path.relative_to(folder)
         if name.parts[0].startswith("checkpoint-") or path.name.endswith("_results.json"):
             continue  # states of the training, which inference does not read
+        if output is not None and path.is_relative_to(output):
+            continue
         with path.open("rb") as stream:
             digest.update(f"{name}:{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
     return f"sha256:{digest.hexdigest()[:16]}"

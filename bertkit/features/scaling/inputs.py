@@ -6,11 +6,12 @@ files and on the number of rows per shard only, never on the number of workers.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bertkit.data.tables import table_files
@@ -27,11 +28,13 @@ from bertkit.runtime.reading.paths import (
     file_kind,
     filesystem,
     is_below,
+    is_hidden,
     is_url,
     workbook_and_sheet,
 )
 
 FORMS = (*table_files.FORMS, TEXT)
+_SIGNS = "*?["  # of patterns
 _STAMPS = ("ETag", "etag", "md5Hash", "content_md5", "mtime", "LastModified", "last_modified", "updated", "created")
 
 
@@ -106,9 +109,9 @@ class Shard:
 def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile], str]:
     """Returns the files that a path, a pattern or a URL of either names, sorted by their relative paths.
 
-    A folder stands for all files below it in one of `FORMS`. Other files, names that begin with a dot, ``__MACOSX`` and
-    what is no regular file, such as a pipe, are passed over and counted. A pattern (``*``, ``?``, ``[abc]``, ``**``)
-    stands for the files that it matches and those below the folders that it matches. ``FILE.xlsx#SHEET`` is a sheet.
+    A folder stands for all files below it in one of `FORMS`. Other files, hidden names (`is_hidden`) and what is no
+    regular file, such as a pipe, are passed over and counted. A pattern (``*``, ``?``, ``[abc]``, ``**``) stands for
+    the files that it matches and those below the folders that it matches. ``FILE.xlsx#SHEET`` is a sheet.
 
     Args:
         source: path, pattern or URL.
@@ -119,7 +122,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         "3 files passed over: 2 .json, 1 hidden"; empty if there are none.
 
     Raises:
-        DataError: there are none, they cannot be listed, or a name leads out of the folder.
+        DataError: there are none, a folder cannot be listed, or a name leads out of the folder.
         OutputError: all of them are in the output folder.
     """
     workbook, sheet = workbook_and_sheet(source)
@@ -142,7 +145,8 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
         if not is_below(relative):  # stores of objects take any name, and results are written under these names
             raise DataError(f"--input {source}: {url!r} has a name that leads out of the folder; rename it")
         kind = file_kind(place.rsplit("/", 1)[-1], FORMS)
-        reason = _explain_passing_over(relative, kind, info)
+        is_left_out = place != path and any(map(is_hidden, relative.split("/")))
+        reason = "hidden" if is_left_out else _explain_passing_over(relative, kind, info)
         if reason or kind is None:
             reasons[reason] += 1
             continue
@@ -155,6 +159,8 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     passed_over = f"{counted(reasons.total(), 'file')} passed over: {parts}" if parts else ""
     if not files and is_in_output:
         raise OutputError(f"--output-dir {output}: holds the input {source}; give a new folder")
+    if not listing and not any(sign in path for sign in _SIGNS):
+        raise DataError(f"--input {source}: no such file or folder, or an empty one")
     if not files:
         raise DataError(
             f"--input {source}: names no file that ends in {', '.join(FORMS)}, also compressed as "
@@ -165,8 +171,6 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
 
 def _explain_passing_over(relative: str, kind: FileKind | None, info: Mapping[str, Any]) -> str:
     """Returns why a file of a folder is not read; empty if it is read."""
-    if any(part.startswith((".", "~$")) or part == "__MACOSX" for part in relative.split("/")):  # ~$ of open workbooks
-        return "hidden"
     if info.get("islink") and os.path.isdir(str(info["name"])):
         return "linked folder"
     if kind is None or (kind.form in table_files.NEVER_PACKED and kind.compression):
@@ -183,14 +187,29 @@ def _list_files(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
     if fs.isfile(path):
         return {path: fs.info(path)}, path.rpartition("/")[0]
     if fs.isdir(path):
-        return fs.find(path, detail=True), path
-    if not any(sign in path for sign in "*?["):
+        return _files_below(fs, path), path
+    if not any(sign in path for sign in _SIGNS):
         return {}, path
     files: dict[str, dict[str, Any]] = {}
     for match, info in fs.glob(path, detail=True).items():
-        files |= fs.find(match, detail=True) if info["type"] == "directory" else {match: info}
-    fixed = path[: min(path.index(sign) for sign in "*?[" if sign in path)]
+        files |= _files_below(fs, match) if info["type"] == "directory" else {match: info}
+    fixed = path[: min(path.index(sign) for sign in _SIGNS if sign in path)]
     return files, fixed.rpartition("/")[0]
+
+
+def _files_below(fs: Any, folder: str) -> dict[str, dict[str, Any]]:
+    """Returns the files below a folder with their descriptions; OSError for a folder that cannot be listed."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    if isinstance(fs, LocalFileSystem):  # whose `find` leaves out such folders without a word
+        for _, folders, _ in os.walk(folder, onerror=_fail):
+            folders[:] = [name for name in folders if not is_hidden(name)]
+    found: dict[str, dict[str, Any]] = fs.find(folder, detail=True)
+    return found
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], object] = say) -> list[Shard]:
@@ -206,29 +225,27 @@ def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], objec
     Raises:
         DataError: the file cannot be read.
     """
+    places: Iterable[tuple[int, int]] = itertools.repeat((0, 0))  # bytes and lines before each shard
+    columns: tuple[str, ...] = ()
+    delimiter = ""
+    notes: list[str] = []
+    count = 0
     if file.form in (PARQUET, XLSX):
         count = parquet_rows(file.path) if file.form == PARQUET else sum(1 for _ in sheet_rows(file.path))
-        return [
-            Shard(file, number, min(rows_of_a_shard, count - first), first)
-            for number, first in enumerate(range(0, count, rows_of_a_shard))
-        ]
-    notes: list[str] = []
-    shards: list[Shard] = []
-    with open_rows(file.path, file.packing, on_other=notes.append) as stream:
-        lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
-        rows, begins = 0, (offset, line)
-        for raw in raw_rows(lines, file.form, columns, delimiter, offset, line):
-            rows += 1
-            if rows == rows_of_a_shard:
-                number = len(shards)
-                shards.append(Shard(file, number, rows, number * rows_of_a_shard, *begins, columns, delimiter))
-                rows, begins = 0, (raw.end, raw.last_line)
-        if rows:
-            number = len(shards)
-            shards.append(Shard(file, number, rows, number * rows_of_a_shard, *begins, columns, delimiter))
+    else:
+        with open_rows(file.path, file.packing, on_other=notes.append) as stream:
+            lines, columns, delimiter, offset, line = find_layout(stream, file.path, file.form)
+            places = begins = [(offset, line)]
+            for count, raw in enumerate(raw_rows(lines, file.form, columns, delimiter, offset, line), 1):
+                if count % rows_of_a_shard == 0:
+                    begins.append((raw.end, raw.last_line))
     is_recoded = bool(notes)
-    if shards and shards[0].delimiter != table_files.DELIMITERS.get(file.form, ""):
-        notes.append(f"{file.path}: columns are separated by {NAMES[shards[0].delimiter]}s")
+    if count and delimiter != table_files.DELIMITERS.get(file.form, ""):
+        notes.append(f"{file.path}: columns are separated by {NAMES[delimiter]}s")
     for each in notes:
         note(each)
-    return [replace(shard, is_recoded=is_recoded) for shard in shards]
+    firsts = range(0, count, rows_of_a_shard)
+    return [
+        Shard(file, number, min(rows_of_a_shard, count - first), first, *place, columns, delimiter, is_recoded)
+        for number, (first, place) in enumerate(zip(firsts, places, strict=False))
+    ]

@@ -116,10 +116,13 @@ class OutputFolder:
             return None
         return content
 
-    def remove(self, name: str) -> None:
-        """Removes a file that exists."""
-        fs, place = self._place
-        fs.rm_file(f"{place}/{name}")
+    def remove_records(self) -> None:
+        """Removes the records of a command that has no results."""
+        names = self._visible()
+        if names <= {RECORD, SHARDS, FINISHED}:
+            fs, place = self._place
+            for name in names:
+                fs.rm_file(f"{place}/{name}")
 
     def sizes(self) -> dict[str, int]:
         """Returns name, relative to the folder, → bytes of all files."""
@@ -129,6 +132,10 @@ class OutputFolder:
         return {
             str(each)[len(place) + 1 :]: int(info["size"] or 0) for each, info in fs.find(place, detail=True).items()
         }
+
+    def _visible(self) -> set[str]:
+        """Returns the names of all files, without locks and unfinished ones."""
+        return {name for name in self.sizes() if not name.rsplit("/", 1)[-1].startswith(".")}
 
     def result_name(self, shard: Shard) -> str:
         """Returns the name of the results of a shard."""
@@ -203,11 +210,9 @@ class OutputFolder:
         whole = {**record, "files": [[file.relative, file.size, file.stamp] for file in files]}
         if self.local is not None:
             check_links(self.local, f"--output-dir {self.path}")
-            if self.local.exists() and not self.local.is_dir():
-                raise OutputError(f"--output-dir {self.path}: is a file; give a new folder")
         earlier = self.read(RECORD)
         if earlier is None:
-            others = {name for name in self.sizes() if not name.rsplit("/", 1)[-1].startswith(".")}
+            others = self._visible()
             if RECORD in others:  # another part of the command has begun since
                 return self.prepare(record, files)
             if others:

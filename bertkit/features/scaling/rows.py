@@ -18,8 +18,10 @@ from bertkit.data.reading.row_files import json_object, lone_surrogate
 from bertkit.data.tables.delimited import LONGEST_FIELD, SAMPLED_LINES, TAB, faults_of_names, find_delimiter
 from bertkit.data.tables.encodings import as_utf8
 from bertkit.data.tables.sheets import sheet_parts
+from bertkit.data.tables.table import repeated_names, with_names_first
 from bertkit.data.tables.table_files import CSV, DELIMITERS
 from bertkit.runtime.errors import DataError, raise_listed
+from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.paths import JSON_LINES, TEXT, filesystem, workbook_and_sheet
 from bertkit.runtime.reading.text import iterating
 
@@ -126,7 +128,7 @@ def unreadable(path: str, error: Exception) -> DataError:
 
 
 def find_layout(stream: IO[str], path: str, form: str) -> tuple[Iterator[str], tuple[str, ...], str, int, int]:
-    """Reads what precedes the first row of CSV and TSV: a byte order mark, and the names of the columns.
+    """Reads what precedes the first row of CSV and TSV: a byte order mark, titles, and the names of the columns.
 
     Returns:
         The lines from the first row on; the names and the separator, none for other formats and for an empty file; and
@@ -140,16 +142,23 @@ def find_layout(stream: IO[str], path: str, form: str) -> tuple[Iterator[str], t
         return stream, (), "", 0, 0
     delimiter = find_delimiter("".join(start).encode("latin-1").decode("utf-8-sig", "replace"), DELIMITERS[form])
     bare = start[0].removeprefix(_BYTE_ORDER_MARK)
-    lines = itertools.chain([bare, *start[1:]], stream)
-    for raw in _read_delimited(lines, form, delimiter, len(start[0]) - len(bare), 0, True):
-        fields = raw.fields if isinstance(raw.fields, str) else _decode(raw.fields)
-        if isinstance(fields, str):
-            raise DataError(f"{path}, line 1: the names of the columns cannot be read: {fields}")
-        if fields == [""]:
-            break
-        raise_listed(faults_of_names(fields, f"{path}, line 1"))
-        return lines, tuple(fields), delimiter, raw.end, raw.last_line
-    raise DataError(f"{path}, line 1: empty; expected a header line with the names of the columns")
+    ahead, lines = itertools.tee(itertools.chain([bare, *start[1:]], stream))  # the names may be below titles
+    raws: dict[int, RawRow] = {}
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        for raw in _read_delimited(ahead, form, delimiter, len(start[0]) - len(bare), 0, True):
+            raws[raw.line] = raw
+            fields = raw.fields if isinstance(raw.fields, str) else _decode(raw.fields)
+            if isinstance(fields, str) and raw.line == 1:
+                raise DataError(f"{path}, line 1: the names of the columns cannot be read: {fields}")
+            yield raw.line, [] if isinstance(fields, str) else fields
+
+    line, names = next(with_names_first(rows(), f"{path}, line", width=2), (1, [""]))
+    if names == [""]:
+        raise DataError(f"{path}, line 1: empty; expected a header line with the names of the columns")
+    raise_listed(faults_of_names(names, f"{path}, line {line}"))
+    after = raws[line].last_line
+    return itertools.islice(lines, after, None), tuple(names), delimiter, raws[line].end, after
 
 
 def raw_rows(
@@ -231,7 +240,7 @@ def decode_row(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, An
         half = lone_surrogate(values, fields[0])
         return f"it {half}" if half else values
     if len(fields) != len(columns):
-        return f"{len(fields)} field{'s' * (len(fields) != 1)} where the header has {len(columns)}"
+        return f"{counted(len(fields), 'field')} where the header has {len(columns)}"
     return {name: value for name, value in zip(columns, fields, strict=True) if name}
 
 
@@ -253,8 +262,13 @@ def sheet_rows(path: str) -> Iterator[Row]:
 
 
 def parquet_rows(path: str) -> int:
-    """Returns the number of rows of a Parquet file; reads its footer only; DataError if it cannot be read."""
+    """Returns the number of rows of a Parquet file; reads its footer only.
+
+    Raises:
+        DataError: it cannot be read, or two columns have one name.
+    """
     with open_parquet(path) as file:
+        raise_listed(repeated_names(file.schema_arrow.names, path))
         return int(file.metadata.num_rows)
 
 

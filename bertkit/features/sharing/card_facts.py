@@ -211,7 +211,10 @@ def finetuned_card(
         module="transformers" if isinstance(task.head, str) else task.head.__module__,
         pipeline_tag=task.pipeline_tag,
         task=" ".join(_describe_training(task, recipe, encoder)),
-        data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
+        data={
+            name: f"{without_paths(split.source)}, {counted(len(split.examples), 'example')}"
+            for name, split in splits.items()
+        },
         metrics=metrics,
         main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),
         other_metrics=tuple(key for key in scores if key.endswith(suffixes)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from bertkit.model.checkpoint.remote import at_revision
 from bertkit.model.checkpoint.stock import Comparison, compare, comparison_inputs, stock_config, torch_run, write_stock
 from bertkit.runtime.errors import CheckpointError, OutputError, RecipeError, importing
 from bertkit.runtime.files import check_links, new_folder
-from bertkit.runtime.progress import without_library_bars
+from bertkit.runtime.progress import logging_errors_alone, without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
 
@@ -78,10 +77,10 @@ def export(
         pooling, normalize: for ``sentence-transformers``, the pooling of token vectors, and whether the result has
             length 1; ``None`` for the values of a checkpoint that sentence-transformers wrote, and for all others the
             mean without normalization, as in `bertkit.embed`.
-        max_samples: number of examples to score, from the first; ``None`` scores all.
+        max_samples: for ``int8``, number of examples to score, from the first; ``None`` scores all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is printed to stderr.
-        data: values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
+        data: for ``int8``, values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
 
     Returns:
         The folder written, and how close its outputs are.
@@ -102,6 +101,9 @@ def export(
         raise RecipeError(f"--{'normalize' if pooling is None else 'pooling'} needs --to sentence-transformers")
     if int8 and to != "onnx":
         raise RecipeError("--int8 needs --to onnx")
+    of_scores = [name for name, value in {**data, "max_eval_samples": max_samples}.items() if value is not None]
+    if of_scores and not int8:
+        raise RecipeError(f"--{of_scores[0].replace('_', '-')} is for the scores of --int8; give it, or remove this")
     check_links(Path(out), str(out))
     if Path(out).exists() and not (Path(out).is_dir() and not any(Path(out).iterdir())):
         raise OutputError(f"{out}: already exists; give a new or an empty folder")
@@ -129,7 +131,7 @@ def _export_onnx(
     config = load_config(checkpoint, any_encoder=True)
     task = _read_task(config, checkpoint)
     if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:
-        raise CheckpointError(f"{checkpoint}: {obstacle}; export it with --to bert")
+        raise CheckpointError(f"{checkpoint}: {obstacle}")
     # A checkpoint that does not record its task has no data of its own to be scored on.
     is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
     if is_scored:  # the exported folder has no recipe
@@ -195,13 +197,13 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
         outputs = list(model(**batches[0]).keys())
     dynamic = torch.export.Dim.DYNAMIC
     shapes = {key: dict.fromkeys(range(values.ndim), dynamic) for key, values in batches[0].items()}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists optional packages that are missing
     # Attention as matrix products and a softmax, which onnxruntime fuses: torch's export of its fused attention also
     # handles rows without any token, in many small operators that take a fifth of the time of an int8 model.
     attention = model.config._attn_implementation
     model.set_attn_implementation("eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's exporter calls functions that torch has deprecated
+    # It lists optional packages that are missing, and calls functions that torch has deprecated.
+    with logging_errors_alone("torch.onnx"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             program = torch.onnx.export(
                 model,
@@ -238,11 +240,7 @@ def quantize(folder: Path) -> None:
     small = folder / f"int8-{ONNX_FILE}"
     model = onnx.load(exact)
     del model.graph.value_info[:]  # the quantizer transposes these matrices and infers the shapes anew
-    level = logging.getLogger().level
-    logging.getLogger().setLevel(logging.ERROR)  # it logs advice to the root logger
-    try:
+    with logging_errors_alone(""):  # it logs advice to the root logger
         # 7 bits: without VNNI, x86 CPUs add products of 8 bits in 16, which overflow, so that outputs would be wrong.
         quantize_dynamic(model, small, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
-    finally:
-        logging.getLogger().setLevel(level)
     small.replace(exact)

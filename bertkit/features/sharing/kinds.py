@@ -36,7 +36,7 @@ class Shared:
         return None
 
     def onnx_obstacle(self) -> str | None:
-        """Returns why the task cannot be exported to ONNX; ``None`` if it can."""
+        """Returns why the task cannot be exported to ONNX, and what to do instead; ``None`` if it can be."""
         return None
 
     def example(self) -> str:
@@ -89,7 +89,9 @@ class SharedTexts(Shared):
         )
 
     def onnx_obstacle(self) -> str | None:
-        return "pools the windows of long texts, and an ONNX model reads one window" if self._pools else None
+        if not self._pools:
+            return None
+        return "pools the windows of long texts, and an ONNX model reads one window; export it with --to bert"
 
 
 @shared.register(ClassificationTask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.files import write_json, write_whole
+from bertkit.runtime.files import write_whole
 from bertkit.runtime.progress import say
 from bertkit.training.runs.listeners import EndOfRun, Listener
 
@@ -18,12 +18,10 @@ class CardListener(Listener):
 
     def on_end(self, end: EndOfRun) -> None:
         from bertkit.features.sharing.card_facts import CardReport, card_of
-        from bertkit.features.sharing.kinds import shared
+        from bertkit.features.sharing.kinds import write_files_of_others
         from bertkit.features.sharing.model_card import model_card, recorded_card
 
-        for name, content in ({} if end.task is None else shared(end.task).files_of_others(end.config)).items():
-            (end.folder / name).parent.mkdir(exist_ok=True)
-            write_json(end.folder / name, content)
+        write_files_of_others(end.task, end.config, end.folder)
         card = card_of(end)
         if "report" in end.shown:
             card = replace(card, report=CardReport(**end.shown["report"]))

@@ -17,7 +17,7 @@ from bertkit.recipe.settings import ANY_DATA
 from bertkit.runtime.errors import CheckpointError
 from bertkit.runtime.files import read_json
 from bertkit.runtime.markdown import code, code_block, escape, table
-from bertkit.runtime.progress import METRIC_NAMES
+from bertkit.runtime.progress import METRIC_NAMES, counted
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -161,7 +161,7 @@ def _describe_use(facts: CardFacts) -> list[str]:
     else:
         use = (
             "With bertkit, which includes the encoding and decoding of the task: "
-            f'`bertkit predict {facts.address} "TEXT"`.'
+            f"`bertkit predict {facts.address} --input FILE`."
         )
     loading = f"```python\n{registers}{imports}\n\n{load}\n```"
     return ["## Load it", loading, f"The model class is {code(facts.head)}.", use]
@@ -170,7 +170,8 @@ def _describe_use(facts: CardFacts) -> list[str]:
 def _describe_training(facts: CardFacts) -> list[str]:
     """Returns the paragraphs on training and data."""
     train = facts.recipe["train"]
-    length = f"{facts.steps} steps" if facts.steps is not None else f"{train.get('num_train_epochs', 3.0):g} epochs"
+    epochs = f"{train.get('num_train_epochs', 3.0):g} epochs"
+    length = epochs if facts.steps is None else counted(facts.steps, "step")
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     batch, rate = train["global_train_batch_size"], train.get("learning_rate", 5e-5)
     training = (
@@ -203,10 +204,10 @@ def _describe_scores(facts: CardFacts) -> list[str]:
 
 
 def _describe_limits(facts: CardFacts) -> list[str]:
-    limits = ["Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`)."]
+    limits = ["One input is limited to the number of positions in `config.json` (`max_position_embeddings`)."]
     if facts.truncation:
         cuts = "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items())
-        limits = ["Inputs longer than the training length are cut; in training:", cuts]
+        limits = ["Inputs that were cut to the training length:", cuts]
     limits.append(
         "A language model reproduces errors and biases of its training data; evaluate it on your own data before you "
         "use it."

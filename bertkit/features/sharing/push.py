@@ -21,6 +21,7 @@ from bertkit.recipe.settings import Form, HubSettings
 from bertkit.runtime.errors import BertkitError, HubError, RecipeError
 from bertkit.runtime.files import disk_faults, readable_size
 from bertkit.runtime.json_text import dumps
+from bertkit.runtime.options import several
 from bertkit.runtime.progress import counted
 from bertkit.runtime.version import __version__
 
@@ -99,7 +100,7 @@ def push(
     revision: str | None = None,
     as_: Form = "bert",
     license: str | None = None,
-    language: Sequence[str] = (),
+    language: str | Sequence[str] = (),
     report: bool | None = None,
     space: str | None = None,
     dry_run: bool = False,
@@ -145,7 +146,7 @@ def push(
     try:
         settings = HubSettings(
             license=license,
-            language=list(language),
+            language=several(language),
             private=private,
             revision=revision,
             form=as_,

@@ -70,7 +70,7 @@ def write_push(
         is_stock=settings.form == "bert",
         license=settings.license or facts.license,
         language=tuple(settings.language) or facts.language,
-        note=" ".join([facts.note, *notes]).strip(),
+        note=" ".join([facts.note, *(f"{note[:1].upper()}{note[1:]}." for note in notes)]).strip(),
     )
     blocks, _ = read_recipe_file(source / "recipe.yaml")
     write_whole(folder / "recipe.yaml", to_yaml(without_paths(blocks)))

@@ -33,4 +33,7 @@ class SharedSimilarity(Shared):
         )
 
     def onnx_obstacle(self) -> str:
-        return "compares the vectors of several texts; export it to sentence-transformers, which has an ONNX backend"
+        return (
+            "compares the vectors of several texts; export it with --to sentence-transformers, which has an ONNX "
+            "backend"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -136,7 +137,7 @@ def report(tour: Tour, *, as_json: bool = False) -> str:
     if as_json:
         return dumps({**asdict(tour), "output_dir": str(tour.output_dir)})
     held_out = tour.pretraining
-    folder = tour.output_dir
+    finetuned, inside = (shlex.quote(str(tour.output_dir / name)) for name in ("finetuned", "inside.html"))
     width = max(len(row["text"]) for row in tour.predictions)
     rows = "\n".join(
         f"  {row['text']:<{width}}  {row['label']:<7} {row['probability']:.2f}" for row in tour.predictions
@@ -157,8 +158,8 @@ Predictions of the fine-tuned BERT
 {rows}
 
 Total time: {tour.seconds:.0f} seconds. Try it:
-  bertkit predict {folder}/finetuned "the opera was superb ."
-  bertkit explain {folder}/finetuned "the opera was superb ." --output {folder}/inside.html
+  bertkit predict {finetuned} "the opera was superb ."
+  bertkit explain {finetuned} "the opera was superb ." --output {inside}
 
 With real data:
   bertkit pretrain --recipe bert-mini --vocab-size 8000 --corpus TEXT_FOLDER --output-dir my-bert

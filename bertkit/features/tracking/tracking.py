@@ -44,10 +44,12 @@ def trackers_of(train: Mapping[str, Any]) -> list[str]:
 
     >>> trackers_of({"report_to": "none"}), trackers_of({"report_to": ["wandb", "trackio", "wandb"]})
     ([], ['wandb', 'trackio'])
+    >>> trackers_of({"report_to": ["none", "all"]}) == trackers_of({"report_to": "all"})
+    True
     """
     selected = train.get("report_to")
     names = [selected] if isinstance(selected, str) else list(selected or [])
-    if names == ["all"]:
+    if "all" in names:
         from transformers.integrations import get_available_reporting_integrations
 
         names = get_available_reporting_integrations()
@@ -128,7 +130,7 @@ class Tracking(TrainerCallback):
                     callback.on_init_end(arguments, *self._now[1:], model=self._model)
                     callback.on_train_begin(arguments, *self._now[1:], model=self._model)
         except Exception as error:  # trackers and their connections fail in many ways
-            del self._callbacks[name]
+            self._callbacks.pop(name, None)  # it may not even begin
             raise TrainingError(f"train.report_to: {name} cannot open a record: {described(error)}") from error
         finally:
             self._model.config = config

@@ -31,6 +31,7 @@ from bertkit.model.checkpoint.faults import (
     reason,
 )
 from bertkit.runtime.errors import CheckpointError, RecipeError, listed
+from bertkit.runtime.progress import logging_errors_alone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -205,7 +206,6 @@ def load_model(
         RecipeError: the configuration has ``feature_layers``, which a new head of this kind does not support.
     """
     import torch
-    from transformers.utils import logging as transformers_logging
 
     model_class = head_class(head, config, name_or_path)
     check_parts(name_or_path)
@@ -213,20 +213,15 @@ def load_model(
     if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
         raise RecipeError("model.feature_layers: supported for word tagging only; set model.feature_layers=null")
     # transformers reports new heads as a table of warnings; missing weights are checked below.
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        with reading(name_or_path, "model"):
-            model, report = model_class.from_pretrained(
-                name_or_path,
-                config=config,
-                dtype=torch.float32,  # otherwise a checkpoint in half precision would be trained in half precision
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                trust_remote_code=False,
-            )
-    finally:
-        transformers_logging.set_verbosity(verbosity)
+    with logging_errors_alone("transformers"), reading(name_or_path, "model"):
+        model, report = model_class.from_pretrained(
+            name_or_path,
+            config=config,
+            dtype=torch.float32,  # otherwise a checkpoint in half precision would be trained in half precision
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            trust_remote_code=False,
+        )
     lost = _check_complete(model, report, name_or_path, new_head)
     prefix = f"{model.base_model_prefix}."
     if new_head and labels is not None and all(key.startswith(prefix) for key in lost):

@@ -21,12 +21,15 @@ EVALUATION_PRECISION: Precision = "float32"
 def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     """Returns the device for inference in one process: the (first) accelerator, else the CPU.
 
-    On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape. For the same reason,
-    Tells oneDNN to keep few kernels, which has an effect before its first use only.
+    On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape. For the same reason
+    oneDNN is told to keep few kernels, which has an effect before its first use only.
 
     Raises:
-        PlacementError: a launcher has started several processes, which would all compute the same.
+        PlacementError: the name is another one, or a launcher has started several processes, which would all compute
+            the same.
     """
+    if device not in ("auto", "cpu"):
+        raise PlacementError(f"device {device!r}: expected auto or cpu")
     processes = started_processes()
     if processes > 1:
         raise PlacementError(

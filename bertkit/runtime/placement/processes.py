@@ -53,8 +53,10 @@ def is_restarted_by_launcher() -> bool:
 
 
 def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Returns the number of CPU cores that this process may use, also within the limit of a container."""
+    import joblib
+
+    return int(joblib.cpu_count())
 
 
 @contextmanager

@@ -30,13 +30,14 @@ def one_attempt() -> Iterator[None]:
         yield
         return
     modules = [constants, *([sys.modules["datasets.config"]] if "datasets.config" in sys.modules else [])]
+    before = [module.HF_HUB_OFFLINE for module in modules]  # datasets may be offline alone: HF_DATASETS_OFFLINE
     try:
         for module in modules:
             module.HF_HUB_OFFLINE = True
         yield
     finally:
-        for module in modules:
-            module.HF_HUB_OFFLINE = False
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value
 
 
 @cache

@@ -72,8 +72,11 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
     ``[abc]``, and ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A
     leading ``~`` is the home folder.
     """
+    if not pattern:  # an unset variable of a shell; as a path it would be the current folder
+        faults.append("'' is not the name of a file or folder; give one")
+        return []
     path = Path(os.path.expanduser(pattern))
-    if path.exists() or not glob.has_magic(str(path)):
+    if os.path.exists(path) or not glob.has_magic(str(path)):  # False for names that are too long
         return _find_files_at(path, faults)
     matches = sorted(glob.glob(str(path), recursive=True), key=lambda match: Path(match).parts)
     matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
@@ -84,18 +87,14 @@ def find_files(pattern: str, faults: list[str]) -> list[Path]:
 
 
 def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
-    if path.is_dir():
-        files = []
-        unreadable: list[OSError] = []  # folders, which os.walk would leave out without a word
-        for parent, folders, names in os.walk(path, onerror=unreadable.append):
-            folders[:] = [name for name in folders if not is_hidden(name)]
-            files += [Path(parent, name) for name in names if file_kind(name) is not None and not is_hidden(name)]
-        files.sort(key=lambda file: file.relative_to(path).parts)
-        faults += [f"{error.filename}: cannot be read: {error.strerror}" for error in unreadable]
-        if not files and not unreadable:
+    if os.path.isdir(path):
+        before = len(faults)
+        files = [file for file in files_below(path, faults) if file_kind(file.name) is not None]
+        faults += [f"{file}: a link to a file that does not exist" for file in files if not file.exists()]
+        if not files and len(faults) == before:
             faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
-        return files
-    if not path.exists():
+        return [file for file in files if file.exists()]
+    if not os.path.exists(path):
         faults.append(f"{path}: no such file or folder")
     elif file_kind(path.name) is not None:
         return [path]
@@ -116,14 +115,26 @@ def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
 # ---- names below a folder --------------------------------------------------------------------------------------------
 
 
-def is_hidden(name: str) -> bool:
-    """Returns whether a folder that is read leaves out a file or folder of this name: with a dot first, or
-    ``__MACOSX``. Archives made on macOS have a binary ``._name.txt`` for every file.
+def files_below(folder: Path, faults: list[str]) -> list[Path]:
+    """Returns the files of a folder and its subfolders, sorted by their names, without hidden ones (`is_hidden`); adds
+    subfolders that cannot be read to ``faults``. Links to folders are not followed."""
+    files: list[Path] = []
+    unreadable: list[OSError] = []  # folders, which os.walk would leave out without a word
+    for parent, folders, names in os.walk(folder, onerror=unreadable.append):
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        files += [Path(parent, name) for name in names if not is_hidden(name)]
+    faults += [f"{error.filename}: cannot be read: {error.strerror}" for error in unreadable]
+    return sorted(files, key=lambda file: file.relative_to(folder).parts)
 
-    >>> [is_hidden(name) for name in ("._a.txt", ".git", "__MACOSX", "a.txt")]
-    [True, True, True, False]
+
+def is_hidden(name: str) -> bool:
+    """Returns whether a folder that is read leaves out a file or folder of this name: with a dot first, ``~$`` of
+    workbooks that are open, or ``__MACOSX``. Archives made on macOS have a binary ``._name.txt`` for every file.
+
+    >>> [is_hidden(name) for name in ("._a.txt", ".git", "__MACOSX", "~$a.xlsx", "a.txt")]
+    [True, True, True, True, False]
     """
-    return name.startswith(".") or name == "__MACOSX"
+    return name.startswith((".", "~$")) or name == "__MACOSX"
 
 
 def is_below(name: Any) -> bool:
@@ -154,7 +165,7 @@ def is_url(path: str) -> bool:
     >>> is_url("reviews/a.csv"), is_url("wikimedia/wikipedia"), is_url("o::p"), is_url("a/b://c")
     (False, False, False, False)
     """
-    return _URL.match(path) is not None and not Path(path).exists()
+    return _URL.match(path) is not None and not os.path.exists(path)
 
 
 def filesystem(path: str, name: str) -> tuple[Any, str]:

@@ -61,7 +61,8 @@ def read_blocks(
     Args:
         file: path of the file.
         compression: one of ``COMPRESSIONS``, or empty.
-        on_progress: called before each block and at the end with the number of bytes on disk that have been read.
+        on_progress: called before each block and at the end with the number of bytes on disk that have been read; not
+            for a pipe.
         block_size: maximum size of a block in bytes.
 
     Raises:
@@ -80,10 +81,13 @@ def read_blocks(
                 import pyarrow as pa
 
                 unpacked = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
+            has_position = stored.seekable()  # a pipe has none
             while block := unpacked.read(block_size):
-                on_progress(stored.tell())
+                if has_position:
+                    on_progress(stored.tell())
                 yield block
-            on_progress(stored.tell())
+            if has_position:
+                on_progress(stored.tell())
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{file}: cannot be read: {error.strerror}") from error

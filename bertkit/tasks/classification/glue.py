@@ -19,6 +19,7 @@ from bertkit.data.tables.labels import texts
 from bertkit.runtime.errors import DataError, noted, raise_all
 from bertkit.runtime.files import write_whole
 from bertkit.runtime.options import setting
+from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.paths import is_below
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
@@ -89,6 +90,8 @@ class TaskSettings(metrics.MetricSettings):
             raise ValueError(f"number_range: expected the least and the greatest number, got {self.number_range}")
         if outside := [file for file in self.submission.values() if not is_below(file)]:
             raise ValueError(f"submission: {outside[0]!r} is not the name of a file in a folder")
+        if "validation" not in self.files:
+            raise ValueError(f"files: expected one of the split validation, got {', '.join(self.files) or 'none'}")
         if not is_below(self.name):
             raise ValueError(f"name: {self.name!r} cannot be part of the name of a file")
         for name in ("file_columns", "hub_splits", "submission"):
@@ -132,7 +135,9 @@ class GlueTask(TextClassification):
         own = [name for name in splits if name != "train" or self.data.train_file is None]
         found = self._load_folder(own) if self.data.data_dir is not None else self._load_hub(own)
         if "train" in splits and "train" not in own:
-            found = {"train": self._split_of(read_table(str(self.data.train_file)), "train"), **found}
+            table = read_table(str(self.data.train_file))
+            self.columns_of(table)  # refuses rows without a text, which GLUE's own files may have
+            found = {"train": self._split_of(table, "train"), **found}
         return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
@@ -170,7 +175,7 @@ class GlueTask(TextClassification):
         if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
             names = self.settings.file_labels or self.settings.label_names
             columns["labels"] = class_ids(table, label, names) if self.settings.label_names else table.numbers(label)
-        notes = (f"{table.skipped} broken rows skipped",) if table.skipped else ()
+        notes = (f"{counted(table.skipped, 'broken row')} skipped",) if table.skipped else ()
         return Split.of_table(columns, table, notes)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
@@ -194,8 +199,9 @@ class GlueTask(TextClassification):
                 try:
                     loaded[config] = load_dataset(self.settings.hub_dataset, config)
                 except (OSError, ValueError) as error:
+                    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                     raise DataError(
-                        f"data set {source} cannot be loaded: {str(error).strip().splitlines()[0]}; "
+                        f"data set {source} cannot be loaded: {reason}; "
                         "without access to the Hub give GLUE's TSV folder with --data-dir"
                     ) from error
             if split in loaded[config]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from bertkit.data.tables.splits import find_repeated
 from bertkit.data.tables.table import to_number
 from bertkit.metrics import expected_calibration_error
 from bertkit.runtime.errors import DataError, RecipeError, noted, quoted, raise_all, shortened, shown
-from bertkit.runtime.progress import counted, quietly
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
     best_temperatures,
@@ -36,12 +36,8 @@ from bertkit.tasks.classification.decisions import (
 from bertkit.tasks.classification.settings import DataSettings as DataSettings
 from bertkit.tasks.classification.settings import TaskSettings as TaskSettings
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification
-from bertkit.tasks.folds import groups
 from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableTask
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 _ENOUGH = 50  # validation examples that a temperature is fitted to unless the settings say so
 
@@ -77,8 +73,9 @@ class ClassificationTask(TableTask, TextClassification):
         first = next(iter(tables))  # the training set, if it is read
         task, choice = self, tuple[str, ...]()
         if not self._settled or (first == "train" and self._needs_labels("train")):
-            task, choice = self._learn_columns(tables[first])
-        tables = {name: task._readable(table) for name, table in tables.items()}
+            has_both = first if self._needs_labels(first) or "validation" not in tables else "validation"
+            task, choice = self._learn_columns(tables[has_both])
+        tables = {name: task.readable(table) for name, table in tables.items()}
         faults, decided = list[str](), None
         if not task._settled or (first == "train" and task._has_labels(tables[first])):
             task, decided = task._learn_classes(tables[first], faults)
@@ -126,9 +123,9 @@ class ClassificationTask(TableTask, TextClassification):
         notes = (f"columns: {', '.join(chosen)}",) if chosen else ()
         return self.with_settings(text_columns=text, label_column=label), notes
 
-    def _readable(self, table: Table) -> Table:
-        """Returns the table with the columns under their names in training, with class ids replaced with names, and
-        several classes of a row split into lists."""
+    def readable(self, table: Table) -> Table:
+        """Returns the rows that have a label, with the columns under their names in training, class ids replaced with
+        names, and several classes of a row split into lists."""
         column = str(self.settings.label_column)
         table = table.with_names([*self.settings.text_columns, column])
         if column not in table.columns:  # allowed for a test set; reported later for other splits
@@ -347,13 +344,3 @@ class ClassificationTask(TableTask, TextClassification):
         if faults:
             raise RecipeError(f"--{faults[0].removeprefix('task.')}")
         return changed
-
-
-@groups.register(ClassificationTask)
-def _(task: ClassificationTask, examples: Dataset) -> list[str] | None:
-    """Returns the values of any column of the training table, for the rows that have a label."""
-    if task.data.group_column is None:
-        return None
-    with quietly():  # what is left out was said when the rows were read
-        table = task._readable(task.data.tables(["train"])["train"])
-    return list(map(str, table.column(task.data.group_column)[: len(examples)]))

@@ -148,10 +148,7 @@ class TextClassification(PerExampleTask):
                 f"data.long_text: chunk is for single texts, and {self.name} has pairs "
                 f"({', '.join(self.settings.text_columns)}); remove it"
             )
-        try:
-            encoded = encode_in_windows(texts[0], tokenizer, self.data.max_seq_length, self.data.overlap)
-        except ValueError as error:
-            raise RecipeError(f"data.stride: {error}") from error
+        encoded = encode_in_windows(texts[0], tokenizer, self.data.max_seq_length, self.data.overlap)
         features: dict[str, list[Any]] = {
             name: [[window[name] for window in text.inputs] for text in encoded] for name in encoded[0].inputs[0]
         }
@@ -268,7 +265,7 @@ class TextClassification(PerExampleTask):
         pairs = [line.split("\t") for line in lines]
         for number, pair in enumerate(pairs, first):
             if len(pair) != 2 or not all(text.strip() for text in pair):
-                given = lines[number - first]
+                given = lines[number - first][:60]
                 raise DataError(f"input {number}: expected two texts separated by a tab, none empty, got {given!r}")
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 
@@ -310,5 +307,6 @@ def _(task: TextClassification, examples: Columns) -> dict[str, list[str]]:
 @truncation_hint.register(TextClassification)
 def _(task: TextClassification) -> str:
     if len(task.settings.text_columns) == 1 and task.data.long_text == "cut":
-        return "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
+        longer = "a larger --max-seq-length cuts less if the encoder reads more"
+        return f"{longer}, --long-text chunk cuts nothing; both take longer"
     return truncation_hint.dispatch(Task)(task)

@@ -18,6 +18,7 @@ from typing import Any
 from bertkit.data.tables import Table
 from bertkit.data.tables.annotated import REJECTED
 from bertkit.runtime.errors import DataError, listed, raise_listed, shown
+from bertkit.runtime.progress import inflected
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.sentences import TAGS
 from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align
@@ -142,7 +143,9 @@ def with_words(
         columns[str(tag_column or TAGS[0])] = [of_row.tags for of_row in aligned]
     notes = _notes(aligned, sum(len(spans or ()) for spans in annotations.values()), hint)
     if len(rows) < len(texts):
-        notes.append(f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out")
+        left_out = len(texts) - len(rows)
+        what = inflected(left_out, "has no accepted annotation and is", "have no accepted annotation and are")
+        notes.append(f"{left_out} of {len(texts)} rows {what} left out")
     numbers: Sequence[Any] = table.numbers_of_rows
     lines = None if table.unit == "file" else [numbers[row] for row in rows]
     return SpanTable(columns, table.source, table.fingerprint, lines, unit=table.unit, notes=tuple(notes))
@@ -167,7 +170,7 @@ def _align_row(text: Any, spans: list[Span] | str | None, snap: bool, unit: Offs
     if not isinstance(text, str):
         fault = _no_text(text)
     elif not words:
-        fault = "the text has no words; remove the row"
+        fault = "the text has no words; leave it out"
     elif spans is None:
         fault = "no spans; write an empty list if it has none"
     elif isinstance(spans, str):
@@ -243,7 +246,9 @@ def _spans(value: Any, names: Sequence[str]) -> list[Span]:
     ``names`` are those of the labels in the order of their ids, if they are ids.
     """
     if isinstance(value, Mapping) and all(isinstance(each, list) for each in value.values()):
-        value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=False)]
+        if len(set(map(len, value.values()))) > 1:
+            raise DataError(f"the spans are {shown(value)}; expected lists of equal length")
+        value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=True)]
     if not isinstance(value, list):
         raise DataError(f"the spans are {shown(value)}; expected a list")
     spans = []

@@ -13,7 +13,7 @@ from typing import Any
 from bertkit.data.tables import Table
 from bertkit.runtime.errors import DataError, noted, raise_all
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.reading.paths import is_hidden
+from bertkit.runtime.reading.paths import files_below
 from bertkit.runtime.reading.text import decode_pieces, read_blocks, split_lines
 
 ANNOTATIONS = ".ann"
@@ -22,17 +22,16 @@ ANNOTATIONS = ".ann"
 def read_brat(folder: Path) -> Table:
     """Reads a folder of brat, with its subfolders, as a table of ``file``, ``text`` and ``spans``, a row per document.
 
-    Files and folders with hidden names (`is_hidden`) are left out. Offsets count characters, and a span in several
-    parts, which tags of words cannot express, keeps its offsets as a text, so that it is reported as every malformed
-    span.
+    Hidden files are left out, see `files_below`. Offsets count characters, and a span in several parts, which tags of
+    words cannot express, keeps its offsets as a text, so that it is reported as every malformed span.
 
     Raises:
         DataError: there is no ``.ann`` file, or a file cannot be read; the message names all such files.
     """
     columns: dict[str, list[Any]] = {"file": [], "text": [], "spans": []}
     faults: list[str] = []
-    for file in sorted(folder.rglob(f"*{ANNOTATIONS}")):
-        if any(map(is_hidden, file.relative_to(folder).parts)):
+    for file in files_below(folder, faults):
+        if file.suffix != ANNOTATIONS:
             continue
         document = file.with_suffix(".txt")
         with noted(faults):

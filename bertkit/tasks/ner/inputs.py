@@ -24,7 +24,6 @@ from weakref import WeakKeyDictionary
 import regex
 
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.windows import Window, check_overlap, most_context, windows
 
 if TYPE_CHECKING:
@@ -182,10 +181,7 @@ class InputForm:
     inside: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        try:
-            check_overlap(self.overlap, self.room)
-        except ValueError as error:
-            raise RecipeError(f"data.stride: {error}") from error
+        check_overlap(self.overlap, self.room)
 
     @property
     def room(self) -> int:

@@ -27,6 +27,7 @@ from bertkit.data.tables import Table
 from bertkit.data.tables.labels import list_counts, warnings_of_look_alikes
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.runtime.errors import DataError, RecipeError, raise_listed, shown
+from bertkit.runtime.progress import counted
 from bertkit.tasks.ner.sentences import place_of_word
 
 Scheme = Literal["IOB1", "IOB2", "IOBES", "BILOU", "plain"]
@@ -283,8 +284,7 @@ def line_on_labels(scheme: Scheme, counts: Mapping[str, int]) -> str:
     if scheme == "plain":
         line = f"plain tags, which mark no entities: {len(counts)} classes ({list_counts(counts)})"
     else:
-        types = "1 type" if len(counts) == 1 else f"{len(counts)} types"
-        line = f"{name_of_scheme(scheme)}: {types} of entities ({list_counts(counts)})"
+        line = f"{name_of_scheme(scheme)}: {counted(len(counts), 'type')} of entities ({list_counts(counts)})"
     return "; ".join([line, *warnings_of_look_alikes(counts, counts)])
 
 
@@ -329,6 +329,6 @@ def note_on_impossible(table: Table, tags: Sequence[Sequence[str]], scheme: Sche
         return ""
     more = f"; and {len(places) - _SHOWN_IMPOSSIBLE} more" if len(places) > _SHOWN_IMPOSSIBLE else ""
     return (
-        f"tags violate the rules of {scheme} in {len(places)} places, where they are read as by conlleval (a tag that "
-        f"cannot continue an entity begins one): {'; '.join(places[:_SHOWN_IMPOSSIBLE])}{more}"
+        f"tags violate the rules of {scheme} in {counted(len(places), 'place')}, where they are read as by conlleval "
+        f"(a tag that cannot continue an entity begins one): {'; '.join(places[:_SHOWN_IMPOSSIBLE])}{more}"
     )

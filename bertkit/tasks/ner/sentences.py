@@ -28,10 +28,9 @@ from bertkit.runtime.files import write_whole
 from bertkit.runtime.progress import counted
 from bertkit.runtime.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
 from bertkit.runtime.reading.text import iterating, read_blocks, read_with_fingerprint, split_lines
-from bertkit.tasks.ner.word_rows import TOKENS, sentence_column, sentences_of_words
+from bertkit.tasks.ner.word_rows import DOCUMENT_ID, TOKENS, sentence_column, sentences_of_words
 
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags", "ner_tag", "tag")
-DOCUMENT_ID = "document_id"
 
 _DOCUMENT_START = "-DOCSTART-"
 _WITH_COMMENTS = (".conllu", ".conllup")
@@ -326,12 +325,12 @@ def _column(
 
 
 def has_tags(table: Table, requested: str | int | None) -> bool:
-    """Returns whether a table has a tag column with at least one value that is not empty."""
+    """Returns whether a table has a tag column with at least one tag that is not missing."""
     try:
         values = table.columns[tag_column(table, requested)]
     except DataError:
         return False
-    return any(value is not None and value != [] for value in values)
+    return not all(is_missing(tag) for value in values for tag in (value if isinstance(value, list) else [value]))
 
 
 def read_words(table: Table, column: str) -> list[list[str]]:

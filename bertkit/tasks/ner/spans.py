@@ -109,7 +109,8 @@ def _in_characters(span: Span, text: str, unit: OffsetUnit) -> Span:
             raise DataError(f"{place} is outside of the text or divides a character")
         start, end = first, last
     if not 0 <= start <= end <= len(text):
-        raise DataError(f"{place} is outside of the text, 0:{len(text)}")
+        what = "ends before it begins" if end < start else f"is outside of the text, 0:{len(text)}"
+        raise DataError(f"{place} {what}")
     covered = text[start:end]
     if span.text is not None and _plain(span.text) != _plain(covered):
         raise DataError(f"{place} is {shown(covered)} in the text, and {shown(span.text)} in the span")

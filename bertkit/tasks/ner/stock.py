@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
-from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
@@ -122,10 +122,7 @@ class StockNer(StockTask, NerTask):
             name: [] for name in (*names, "example", "length", "full_length", "positions", "starts", "ends", "begins")
         }
         texts = list(examples["text"])
-        try:
-            encoded = encode_in_windows(texts, tokenizer, self.data.max_seq_length, self.data.overlap)
-        except ValueError as error:
-            raise RecipeError(f"data.stride: {error}") from error
+        encoded = encode_in_windows(texts, tokenizer, self.data.max_seq_length, self.data.overlap)
         for example, (text, windowed) in enumerate(zip(texts, encoded, strict=True)):
             owner = most_context(windowed.windows)
             ids = np.zeros(len(owner), np.int64)

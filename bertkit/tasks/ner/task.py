@@ -37,8 +37,9 @@ from bertkit.tasks.ner.schemes import (
     note_on_impossible,
     with_usual_tags,
 )
-from bertkit.tasks.ner.sentences import DOCUMENT_ID, write_conll
+from bertkit.tasks.ner.sentences import write_conll
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
+from bertkit.tasks.ner.word_rows import DOCUMENT_ID
 from bertkit.tasks.splits import Columns, Split, splits_to_write
 from bertkit.tasks.table_data import TableTask
 
@@ -128,6 +129,9 @@ class NerTask(TableTask, PerExampleTask):
             )
         tags = sentences.read_tags(table, column, words)
         return Sentences(table, words, *((tags, "") if self._plain else with_usual_tags(tags)))
+
+    def readable(self, table: Table) -> Table:
+        return self.in_words(table, needs_tags=True)
 
     def in_words(self, table: Table, needs_tags: bool) -> Table:
         """Converts a table of texts with spans to one of words, see `with_words`."""
@@ -325,7 +329,8 @@ class NerTask(TableTask, PerExampleTask):
             columns = self.read_input(check_texts(table, texts))
             ids = {name: list(table.columns[name]) for name in IDS if name in table.columns}
             ids = {name: values for name, values in ids.items() if all(isinstance(each, str | int) for each in values)}
-            return {**columns, **ids, **self._context(table, columns["tokens"])}
+            words = columns.get("tokens")  # none where texts stay whole, see `bertkit.tasks.ner.stock`
+            return {**columns, **ids, **(self._context(table, words) if words is not None else {})}
         words = sentences.read_words(table, sentences.token_column(table, self.settings.token_column))
         return {"tokens": words, **self._context(table, words)}
 
@@ -344,11 +349,13 @@ class NerTask(TableTask, PerExampleTask):
 
 @groups.register(NerTask)
 def _(task: NerTask, examples: Dataset) -> Sequence[Hashable] | None:
-    """Returns the values of a column of the training table, without those of rows that have no annotation."""
+    """Returns the values of a column of the training table; of a column with a value for each word, that of the first
+    word."""
     if task.data.group_column is None:
         return None
-    table = task.in_words(task.data.tables(["train"])["train"], needs_tags=True)
-    return list(map(str, table.column(task.data.group_column)[: len(examples)]))
+    values = task.readable(task.data.tables(["train"])["train"]).column(task.data.group_column)
+    rows = zip(values, examples["tokens"], strict=False)
+    return [str(value[0] if isinstance(value, list) and len(value) == len(words) else value) for value, words in rows]
 
 
 @texts_of.register(NerTask)

@@ -14,6 +14,9 @@ from bertkit.data.tables.table import Table, usual_column
 TOKENS = ("tokens", "words", "token", "word")
 """Usual names of the column of words."""
 
+DOCUMENT_ID = "document_id"
+"""Name of the column with the document of each sentence."""
+
 _SENTENCE = re.compile(r"sent(ence)?[\W_]*(id|idx|no|nr|num|number)?", re.IGNORECASE)
 
 
@@ -32,7 +35,7 @@ def sentences_of_words(table: Table) -> Table | None:
     """Returns a table of one word per row as one of sentences, with lists of words; None for other tables.
 
     A sentence is words that follow each other with one value in the column of sentences, or with none (`is_missing`)
-    after the first word. Its place is that of its first word.
+    after the first word. Its place and its `DOCUMENT_ID` are those of its first word.
 
     >>> words = {"Sentence #": ["Sentence: 1", "", "Sentence: 2"], "Word": ["in", "Oslo", "Hi"]}
     >>> sentences_of_words(Table(words, "x.csv", "")).columns
@@ -51,6 +54,7 @@ def sentences_of_words(table: Table) -> Table | None:
         name: [list(values[start:end]) for start, end in pairwise([*starts, len(table)])]
         for name, values in table.columns.items()
     }
-    columns[column] = [table.columns[column][start] for start in starts]
+    for name in {column, DOCUMENT_ID} & columns.keys():
+        columns[name] = [table.columns[name][start] for start in starts]
     numbers: list[Any] = [table.numbers_of_rows[row] for row in starts]
     return replace(table, columns=columns, lines=numbers)

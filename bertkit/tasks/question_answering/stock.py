@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bertkit.data.tables import Table
 from bertkit.runtime.options import setting
+from bertkit.runtime.progress import inflected
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
 from bertkit.tasks.splits import Split
 from bertkit.tasks.stock import StockTask
@@ -64,5 +65,6 @@ class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
             return super()._split_of(name, table)
         task = self.with_settings(version_2_with_negative=True)
         split = super(StockQuestionAnswering, task)._split_of(name, table)
-        note = f"{unanswered} of {len(table)} questions have no answer: scored as SQuAD 2.0"
+        have = inflected(unanswered, "has", "have")
+        note = f"{unanswered} of {len(table)} questions {have} no answer: scored as SQuAD 2.0"
         return replace(split, notes=(note, *split.notes))

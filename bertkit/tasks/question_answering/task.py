@@ -320,7 +320,7 @@ class QuestionAnsweringTask(PerExampleTask):
         return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        return text_columns_of(table, self._names)
+        return text_columns_of(table.with_names(self._names), self._names)
 
 
 @strata.register(QuestionAnsweringTask)

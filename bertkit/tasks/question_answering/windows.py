@@ -46,6 +46,11 @@ class WindowSizes:
         Raises:
             ValueError: it has not; the message begins with the name of the setting.
         """
+        if self.max_seq_length < special_tokens + 2:
+            raise ValueError(
+                f"max_seq_length: expected at least {special_tokens + 2}, {special_tokens} of them special tokens, got "
+                f"{self.max_seq_length}"
+            )
         room = self.max_seq_length - special_tokens - self.max_query_length
         if self.max_query_length < 1 or room < 1:
             raise ValueError(

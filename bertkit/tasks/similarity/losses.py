@@ -144,12 +144,12 @@ def contrastive_loss(task: TaskSettings, vectors: Callable[..., Tensor] | None, 
 
 
 def _nested(loss: nn.Module, model: Any, task: TaskSettings) -> nn.Module:
-    """Returns the sum of a loss over the beginnings of the vectors, if the task has ``matryoshka_dims``."""
+    """Returns the sum of a loss over whole vectors and their beginnings, if the task has ``matryoshka_dims``."""
     if not task.matryoshka_dims:
         return loss
     from sentence_transformers.sentence_transformer import losses
 
-    return losses.MatryoshkaLoss(model, loss, list(task.matryoshka_dims))
+    return losses.MatryoshkaLoss(model, loss, [*{model.get_embedding_dimension(), *task.matryoshka_dims}])
 
 
 def loss_of_vectors(task: TaskSettings, embeddings: Tensor, labels: Tensor) -> Tensor:

@@ -81,13 +81,15 @@ class SimilarityTask(TableTask, PerExampleTask):
         except ValueError as error:
             raise DataError(f"task.{error}") from error
 
+    def readable(self, table: Table) -> Table:
+        label = self.settings.label_column
+        table = table.with_names(filter(None, [label]))
+        return labelled(table, str(label), self.settings.label_names) if label in table.columns else table
+
     def read_split(self, name: str, table: Table) -> Split:
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
-        label = self.settings.label_column
-        table = table.with_names(filter(None, [label]))
-        if label in table.columns:
-            table = labelled(table, str(label), self.settings.label_names)
+        label, table = self.settings.label_column, self.readable(table)
         with noted(faults):
             columns = self.columns_of(table)
         is_labelled = not all(map(is_missing, table.columns.get(str(label), ())))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.model.checkpoint.load import save_tokenizer
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.runtime.errors import DataError, RecipeError
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.processes import Engine, Workers
 from bertkit.runtime.progress import Bar
@@ -28,6 +27,14 @@ from bertkit.training.runs.directory import check_output_dir, check_place
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_OF_STORES = {
+    *("tokenizer", "vocab_size", "tokenizer_type", "cased", "merge_score", "min_pair_frequency"),
+    *("text_column", "dataset_config", "dataset_split", "streaming"),
+    *("document_separator", "sentence_per_line", "sentence_splitter"),
+}
+"""Keys of the block ``data`` that the text and tokens of a store depend on; others are of the pre-training on it."""
 
 
 def train_tokenizer_on(
@@ -116,9 +123,9 @@ def build_corpus(
             (package datasketch).
         part: ``i/n``, 1 ≤ i ≤ n: do the i-th of n shares of the work only, for example on another machine;
             `join_corpus` makes the store when all are done.
-        settings: values of the recipe block ``data``: ``tokenizer`` or ``vocab_size`` with ``cased``,
-            ``merge_score`` and ``min_pair_frequency``; ``text_column``, ``dataset_config``, ``dataset_split``,
-            ``document_separator``, ``sentence_per_line`` and ``sentence_splitter``.
+        settings: values of the recipe block ``data``: ``tokenizer`` or ``vocab_size`` with ``tokenizer_type``,
+            ``cased``, ``merge_score`` and ``min_pair_frequency``; ``text_column``, ``dataset_config``,
+            ``dataset_split``, ``document_separator``, ``sentence_per_line`` and ``sentence_splitter``.
 
     Returns:
         The store; its tokenizer is in the folder ``tokenizer``. None for a part.
@@ -204,9 +211,8 @@ def verify_corpus(store: str | Path) -> TokenStore:
 
 def _data(corpus: list[str], settings: dict[str, Any]) -> DataSettings:
     """Returns the settings after checking the source of the tokenizer."""
-    known = {field.name for field in dataclasses.fields(DataSettings)}
-    if unknown := sorted(set(settings) - known):
-        raise RecipeError(f"{unknown[0]}: not a setting of pre-training data")
+    if unknown := sorted(settings.keys() - _OF_STORES):
+        raise RecipeError(f"{unknown[0]}: not a setting of a token store{did_you_mean(unknown[0], _OF_STORES)}")
     try:
         data = DataSettings(corpus=corpus, **settings)
     except ValueError as error:

@@ -128,45 +128,43 @@ class RunDirectory:
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def begin(
+    def write_first_files(
         self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], command: str
-    ) -> Path | None:
-        """Writes the first files; a collective call.
+    ) -> None:
+        """Writes ``recipe.yaml``, ``run.json``, what listeners add, and the tokenizer; a collective call.
 
         Args:
             record: what ``run.json`` says of the run, with its recipe.
             tokenizer: of the model.
             listeners: add to the first files.
             command: repeats the run.
-
-        Returns:
-            The checkpoint to resume from; None if there is none.
         """
-        changes = self.check_recipe(record.recipe)
-        checkpoint = from_main_process(
-            lambda: self._write_first_files(record, tokenizer, listeners, heading(record.recipe, changes, command))
-        )
-        if self.is_resumed:
-            folds = folds_done(self.path)
-            start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
-            say(f"resuming from {checkpoint}" if checkpoint else f"resuming: {start}")
-        return None if checkpoint is None else Path(checkpoint)
+        first_line = heading(record.recipe, self.check_recipe(record.recipe), command)
 
-    def _write_first_files(
-        self, record: RunRecord, tokenizer: PreTrainedTokenizerBase, listeners: Sequence[Listener], first_line: str
-    ) -> str | None:
-        with disk_faults(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        clean_run_folder(self.path)
-        # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
-        record.recipe.save(self.path / "recipe.yaml", first_line)
-        record.write(self.path, finished=False)
-        for each in listeners:
-            each.on_first_files()
-        with into_folder(self.path) as folder:
-            save_tokenizer(tokenizer, folder)
-        checkpoint = last_checkpoint(self.path) if self.is_resumed else None
-        return str(checkpoint) if checkpoint else None
+        def write() -> None:
+            with disk_faults(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            clean_run_folder(self.path)
+            # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
+            record.recipe.save(self.path / "recipe.yaml", first_line)
+            record.write(self.path, finished=False)
+            for each in listeners:
+                each.on_first_files()
+            with into_folder(self.path) as folder:
+                save_tokenizer(tokenizer, folder)
+
+        from_main_process(write)
+
+    def checkpoint(self) -> Path | None:
+        """Returns the last checkpoint of a resumed run, and prints where it continues; None if there is none, and for a
+        new run. A collective call."""
+        if not self.is_resumed:
+            return None
+        found = from_main_process(lambda: last_checkpoint(self.path))
+        folds = folds_done(self.path)
+        start = f"after {counted(folds, 'fold')}" if folds else "no complete checkpoint, so from the start"
+        say(f"resuming from {found}" if found else f"resuming: {start}")
+        return found
 
     @contextmanager
     def files(self, needed: int | None = None) -> Iterator[Path]:
@@ -265,14 +263,14 @@ def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) ->
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise OutputError(
             f"--output-dir {output_dir}: already contains {shown}; give another folder"
-            + (", or --resume to continue that run" if can_resume else "")
+            + (", or --resume to continue that run" if can_resume and "recipe.yaml" in found else "")
         )
 
 
 def contents(folder: Path) -> list[str]:
     """Returns the sorted names of the entries of a folder, without lock and temporary files; empty if it does not
     exist."""
-    entries = folder.iterdir() if folder.is_dir() else ()
+    entries = folder.iterdir() if os.path.isdir(folder) else ()
     return sorted(entry.name for entry in entries if entry.name != LOCK_FILE and not is_temporary(entry.name))
 
 
@@ -293,10 +291,11 @@ def check_place(output_dir: Path) -> None:
     Raises:
         OutputError: it or a folder above is a file or a link without a target, or cannot be written to.
     """
-    if output_dir.exists() and not output_dir.is_dir():
+    # Methods of Path raise here for names that are too long, and below folders that are closed.
+    if os.path.exists(output_dir) and not os.path.isdir(output_dir):
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
     check_links(output_dir, f"--output-dir {output_dir}")
-    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if path.exists())
+    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if os.path.exists(path))
     if not parent.is_dir():
         raise OutputError(f"--output-dir {output_dir}: {parent} is a file; give another folder")
     if not os.access(parent, os.W_OK):
@@ -308,7 +307,10 @@ def is_cut_off(recipe_file: Path) -> bool:
 
     A run writes all blocks below a heading; the last value is ``hub.citations``.
     """
-    text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    try:
+        text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    except OSError:  # a folder, or closed: what reads the recipe says so
+        return False
     if not any(text.startswith(heading) or heading.startswith(text) for heading in _HEADINGS):
         return False
     try:

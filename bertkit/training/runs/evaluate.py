@@ -17,7 +17,7 @@ from bertkit.runtime.placement.processes import failing_together, is_main_proces
 from bertkit.runtime.progress import is_score, say
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
-from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write
+from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write, suffix_of
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
 from bertkit.training.trainer import BertkitTrainer, Scores
@@ -191,7 +191,7 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
     else:
         option, now, limit = "--num-train-epochs", float(train.get("num_train_epochs", 3)), most
     longer = min(2 * now, limit)
-    return (f"{option} {longer:g}",) if longer > now else ()
+    return (f"{option} {longer:.15g}",) if longer > now else ()
 
 
 # ---- predictions ----------------------------------------------------------------------------------------------------
@@ -253,12 +253,3 @@ def write_split(outcome: Outcome, name: str, folder: Path) -> None:
     """Writes the predictions of a split, and says where."""
     place = outcome.task.write_predictions(name, outcome.outputs, outcome.features, outcome.examples, folder)
     say(f"{name} predictions: {place}")
-
-
-def suffix_of(name: str) -> str:
-    """Returns what the names of the results of a split without labels end in: nothing for ``test``.
-
-    >>> suffix_of("test"), suffix_of("test_mismatched"), suffix_of("diagnostic")
-    ('', '_mismatched', '_diagnostic')
-    """
-    return name.removeprefix("test") if name.startswith("test") else f"_{name}"

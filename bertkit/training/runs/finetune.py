@@ -29,7 +29,7 @@ from bertkit.training.runs.evaluate import (
 )
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.record import Run, RunRecord, all_results, finite_numbers
-from bertkit.training.runs.resolve import FineTuning, finetuning_recipe, resolve
+from bertkit.training.runs.resolve import ResolvedFinetuning, finetuning_recipe, resolve
 from bertkit.training.runs.rivals import Rivals, rivals_of
 from bertkit.training.runs.training import begin, computing, finish, save_and_score, train
 from bertkit.training.trainer import BertkitTrainer
@@ -73,7 +73,8 @@ def finetune(
 
     Raises:
         HubError: the upload failed; the run is complete, and the message has the command to retry.
-        BertkitError: the arguments, recipe or data are invalid; nothing is written unless only the training shows it.
+        BertkitError: the arguments, recipe or data are invalid; nothing is written, unless the fault shows only during
+            the training.
 
     Examples:
         ```python
@@ -103,7 +104,7 @@ class PreparedFinetuning:
         folds: the models of folds that score every row; None if there is a validation set.
     """
 
-    run: FineTuning
+    run: ResolvedFinetuning
     record: RunRecord
     trainer: BertkitTrainer
     features: dict[str, Any]
@@ -148,7 +149,7 @@ def prepare_finetuning(recipe: Recipe, output_dir: str | Path, **given: Any) -> 
     return PreparedFinetuning(run, record, trainer, features, new_weights, folds)
 
 
-def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, Truncation]]:
+def _encode(run: ResolvedFinetuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, Truncation]]:
     """Encodes every split; prints what was cut, and notes.
 
     Returns:
@@ -170,16 +171,21 @@ def _encode(run: FineTuning) -> tuple[dict[str, Any], dict[str, Any], dict[str, 
 
 
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
-    """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`."""
+    """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`.
+
+    A resumed run that ended before its first step repeats what precedes it, without the folds that were done; one that
+    ended during its steps continues from its last checkpoint, and one that ended after them is scored.
+    """
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
-    command = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"  # to repeat it
+    command_to_repeat = f"bertkit finetune {command_of(run.task.kind)} --recipe recipe.yaml --output-dir NEW"
     with trainer.speed_ups.applied(trainer.model):
-        checkpoint = begin(setup, prepared.record, trainer, run.start.tokenizer, command)
+        checkpoint = begin(setup, prepared.record, trainer, run.start.tokenizer, command_to_repeat)
         with computing(setup, trainer):
             rivals = _before_first_step(run, folds, trainer, has_checkpoint=checkpoint is not None)
             metrics = train(trainer, checkpoint)
         results, facts = save_and_score(setup, trainer, metrics, checkpoint)
+    # The model is saved: a signal from here on ends the run at once.
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
     task = fit_decisions(run.task, results["eval"], trainer, directory)  # written into the saved model too
@@ -189,9 +195,10 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     else:
         outcome = split_outcome(task, trainer, run.splits["validation"], features["validation"], run.splits["train"])
     warn_of_collapse(outcome)
-    # Test sets, and further validation sets, whose scores are beside those of the first one.
+    # Test sets are predicted, and further validation sets scored; their scores are beside those of the first one.
     others = score_other_splits(task, trainer, run.splits, features, run.further, directory.path)
-    results |= {**others, "eval": results["eval"] | others.get("eval", {})}
+    for file, scores in others.items():
+        results[file] = results.get(file, {}) | scores
     numbers = all_results(results)
     verdict = verdict_on_run(outcome, trainer.state.log_history, numbers, run.recipe)
     if rivals is not None:
@@ -209,31 +216,33 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
 
 
 def _before_first_step(
-    run: FineTuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, has_checkpoint: bool
+    run: ResolvedFinetuning, folds: ModelsOfFolds | None, trainer: BertkitTrainer, has_checkpoint: bool
 ) -> Rivals | None:
     """Does what precedes the first step of the run's own model, in this order.
 
-    Rivals, linear models of the same rows to compare with, are fitted. Pairs learn what their texts tell apart. From
-    these weights, a model of each fold learns the rows of the others, and scores its own; if none gained by training,
-    the steps of the run are limited to none. The warm start draws rows of a class together, and begins the head as a
-    linear probe. A run that continues from a checkpoint has these weights; models of folds that are done left files.
+    1. Rivals are fitted: linear models of the same rows, to compare the finished run with.
+    2. If the recipe asks for it, the encoder learns from pairs of texts without their labels.
+    3. From these weights, a model of each fold is started warm and trained on the rows of the other folds, and predicts
+       those of its own, which a resumed run finds in a file. If these predictions are better before the training than
+       after it, the run's own model is not trained either: its training is one step that changes no weight.
+    4. If the recipe asks for a warm start, rows of a class are drawn together, and the head begins as a linear probe.
+
+    A run that continues from a checkpoint has the weights of steps 2 and 4 already; models of folds need those of 2.
 
     Returns:
         The rivals; None where there are none.
     """
     rivals, task, rows = None, run.task, run.splits["train"]
     is_warm = run.recipe.is_warm and not has_checkpoint
-    # One process has all rows; those that a teacher labels may have no labels.
+    # Rivals predict whole rows, as models of folds do. One process has all rows; a teacher's may have no labels.
     if run.teacher is None and run.setup.placement.num_processes == 1 and getattr(task, "can_score_by_folds", False):
         scored = run.splits["validation"] if folds is None else folds
-        rivals = rivals_of(
-            task, rows, scored, trainer.model, run.start.tokenizer
-        )  # while its weights are the encoder's
-    if is_warm:
-        read_texts_apart(trainer, run.recipe, task, rows.examples)  # no label is read: for the models of folds too
+        rivals = rivals_of(task, rows, scored, trainer.model, run.start.tokenizer)  # of the untrained encoder
+    if is_warm or (run.recipe.is_warm and folds is not None and not folds.are_done):
+        read_texts_apart(trainer, run.recipe, task, rows.examples)
     if folds is not None:
         folds.train(trainer.model)
-        folds.limit(trainer)
+        folds.keep_probe_if_better(trainer)
     if is_warm:
         warm_start(trainer, run.recipe, task, rows.examples)
     return rivals

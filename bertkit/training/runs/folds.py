@@ -15,6 +15,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from bertkit.tasks.folds import fold_of_each, scored_by_folds, units
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.recovery import FOLDS_FOLDER
 from bertkit.training.runs.evaluate import scores_of
-from bertkit.training.runs.resolve import FineTuning
+from bertkit.training.runs.resolve import ResolvedFinetuning
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.warm_start.phases import has_exclusive_classes, warm_start
 
@@ -60,7 +61,7 @@ class ModelsOfFolds:
         split: the training rows as the rows that are scored.
     """
 
-    run: FineTuning
+    run: ResolvedFinetuning
     features: Any
     logits: np.ndarray = field(default_factory=lambda: np.empty(0), init=False)
 
@@ -90,13 +91,29 @@ class ModelsOfFolds:
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
+    def _file(self, fold: int) -> Path:
+        return self.run.setup.directory.path / FOLDS_FOLDER / f"{fold}.npy"
+
+    def _known(self, fold: int) -> np.ndarray | None:
+        """Returns what the model of a fold has predicted before this run was resumed, as `_predictions`; or None."""
+        try:
+            known = np.load(self._file(fold))
+        except (OSError, EOFError, ValueError):  # none yet, or damaged
+            return None
+        return known if known.shape[:2] == (len(_MOMENTS), np.sum(self.of_rows == fold)) else None
+
+    @property
+    def are_done(self) -> bool:
+        """Returns whether no model of a fold is left to train."""
+        return all(self._known(fold) is not None for fold in range(self.number))
+
     def train(self, start: PreTrainedModel) -> None:
         """Trains the models of the folds that are not done yet, one after the other, and keeps what they predict.
 
         Args:
             start: the model whose weights they begin with.
         """
-        begun, folder = time.monotonic(), self.run.setup.directory.path / FOLDS_FOLDER
+        begun = time.monotonic()
         say(
             f"{self.number} folds: each row is scored by a model that has not seen its label, then one learns all: "
             f"{self.number + 1} models in all; --folds 0 holds rows out instead"
@@ -104,15 +121,14 @@ class ModelsOfFolds:
         predicted: dict[int, np.ndarray] = {}
         trained = 0
         for fold in range(self.number):
-            place = folder / f"{fold}.npy"
-            known = np.load(place) if place.is_file() else np.empty(0)
-            if len(known) == len(_MOMENTS):
+            known = self._known(fold)
+            if known is not None:
                 say(f"fold {fold + 1} of {self.number}: was done before")
             else:
-                folder.mkdir(exist_ok=True)
                 known, written = self._predictions(fold, start), io.BytesIO()
                 np.save(written, known)
-                write_whole(place, written.getvalue())
+                self._file(fold).parent.mkdir(exist_ok=True)
+                write_whole(self._file(fold), written.getvalue())
                 trained += 1
                 left = (time.monotonic() - begun) / trained * (self.number - fold)  # with the model of all rows
                 say(f"fold {fold + 1} of {self.number}: done, {duration(left)} left with the model of all rows")
@@ -145,10 +161,10 @@ class ModelsOfFolds:
         trainer.check_finite(weights=True)
         return np.stack(moments.outputs)
 
-    def limit(self, trainer: BertkitTrainer) -> None:
+    def keep_probe_if_better(self, trainer: BertkitTrainer) -> None:
         """Keeps the linear probe of the run's own model, if training made those of the folds worse."""
         if self.best == 0:
-            # One step at a rate of 0 changes no weight.
+            # One step at a rate of 0 changes no weight; without a step the Trainer does not train.
             arguments = trainer.args
             arguments.max_steps, arguments.warmup_steps = 1, 1
             arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT_WITH_WARMUP, {}

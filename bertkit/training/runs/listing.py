@@ -14,6 +14,7 @@ from bertkit.recipe.files import read_recipe_file
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.files import read_record
 from bertkit.runtime.locks import is_locked
+from bertkit.runtime.progress import say
 
 State = Literal["finished", "running", "interrupted", "failed"]
 
@@ -57,7 +58,7 @@ def runs(folder: str | Path) -> list[ListedRun]:
     """Lists the run directories and grids in a folder and below it, sorted by folder.
 
     A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs
-    are those of grids. Links to folders are not followed.
+    are those of grids. Links to folders are not followed; a folder below that cannot be read is a warning.
 
     Raises:
         DataError: the folder does not exist or cannot be read.
@@ -79,7 +80,7 @@ def runs(folder: str | Path) -> list[ListedRun]:
 
 
 def _below(root: Path) -> Iterator[ListedRun]:
-    for place, folders, files in os.walk(root):
+    for place, folders, files in os.walk(root, onerror=_warn):
         folder = Path(place)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "checkpoint-")))
         if GRID_FILE in files:
@@ -88,9 +89,13 @@ def _below(root: Path) -> Iterator[ListedRun]:
             yield _grid(folder)
         elif is_ensemble(place):
             folders[:] = []  # its members are copies of runs
-        elif _RECIPE in files and (_RECORD in files or (folder / _RECIPE).stat().st_size):
+        elif _RECIPE in files and _RECORD in files:  # a recipe alone may be a user's, beside folders of runs
             folders[:] = []
             yield _run(folder)
+
+
+def _warn(error: OSError) -> None:
+    say(f"warning: {error.filename}: cannot be read, so runs in it are not listed: {error.strerror}")
 
 
 def _run(folder: Path) -> ListedRun:
@@ -99,10 +104,11 @@ def _run(folder: Path) -> ListedRun:
     results = read_record(folder / "all_results.json")
     metric, score = _score(results, record)
     rows = results.get("train_samples")
+    of_grid = folder.absolute().parent.parent / RECORDS / f"{folder.name}.json"
     state: State = "finished" if record.get("finished") is True else "interrupted"
     if is_locked(folder):
         state = "running"
-    elif state != "finished" and "error" in read_record(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
+    elif state != "finished" and "error" in read_record(of_grid):
         state = "failed"
     collapsed = int(bool(record.get("collapse")))
     facts: dict[str, Any] = {"collapsed": collapsed, "rows": None if rows is None else int(rows)}

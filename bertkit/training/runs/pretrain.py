@@ -26,7 +26,7 @@ from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, cache_fol
 from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
-from bertkit.training.initialization import Initialization
+from bertkit.training.initialization import Initialization, set_attention
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.first_steps import VocabularyFirst
@@ -41,7 +41,6 @@ from bertkit.training.runs.training import (
     computing,
     finish,
     save_and_score,
-    set_attention,
     set_up,
     train,
     trainer_class,
@@ -291,7 +290,5 @@ def _print_data(text: PretrainingText, examples: RunExamples) -> None:
     say(f"model: {layers}, hidden size {config.hidden_size}, {config.vocab_size} pieces")
     for number, (phase, part) in enumerate(zip(examples.phases, examples.train.parts, strict=True)):
         evaluated = f", {len(examples.evaluation[number])} held-out" if examples.evaluation else ""
-        say(
-            f"steps: {phase.steps} of {phase.max_seq_length} tokens; {part.examples_per_epoch} inputs in the first "
-            f"epoch{evaluated}"
-        )
+        inputs = counted(part.examples_per_epoch, "input")
+        say(f"steps: {phase.steps} of {phase.max_seq_length} tokens; {inputs} in the first epoch{evaluated}")

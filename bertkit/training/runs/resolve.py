@@ -1,7 +1,8 @@
 """Resolution of a fine-tuning: the final recipe, task, splits and arguments, and the trainers of its models.
 
 Nothing changes the recipe afterwards. What depends on the data is decided here, once: the length of inputs, the
-schedule, folds, the columns and classes of the task, which checkpoint is kept, the arguments of the Trainer.
+schedule, folds, the columns and classes of the task, which checkpoint is kept, the arguments of the Trainer. Only what
+models of folds predict may still show that the run's own model is better without training.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from bertkit.training.arguments import best_checkpoint_arguments, check_schedule
 from bertkit.training.batches import compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
 from bertkit.training.evaluation import check_early_stopping, early_stopping
-from bertkit.training.initialization import Initialization, finetuning_start
+from bertkit.training.initialization import Initialization, finetuning_start, set_attention
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
-from bertkit.training.runs.training import RunSetup, place_run, set_attention, set_up, trainer_class
+from bertkit.training.runs.training import RunSetup, place_run, set_up, trainer_class
 from bertkit.training.schedule import FITS_DATA, fitted_schedule
 from bertkit.training.steps import Objective, TaskObjective
 from bertkit.training.trainer import BertkitTrainer
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.training.distillation.finetuning import FinetunedTeacher
 
-_MEASURED = 1000  # training texts whose length is looked at, at most
-_OF_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model", "save_strategy")
+_MOST_MEASURED = 1000  # training texts whose length is looked at
+_NEED_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model")
 
 
 def finetuning_recipe(
@@ -71,7 +72,7 @@ def finetuning_recipe(
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class ResolvedFinetuning:
     """A fine-tuning whose values are final.
 
     Attributes:
@@ -116,8 +117,9 @@ class FineTuning:
         set_attention(network, recipe, placement)
         task.prepare(network)
         speed_ups = cpu_speed_ups(placement, compiles=arguments.torch_compile)
-        of_labels: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
-        objective: Objective = of_labels
+        # A teacher adds to the loss of the training; evaluations have that of the labels.
+        label_objective: Objective = weighted_task(recipe, task, rows) if recipe.is_weighted else TaskObjective(task)
+        objective = label_objective
         # What makes batches: the inputs of both models, in the lengths that the device needs.
         inputs = tuple(dict.fromkeys([*model_inputs(network.config), *(self.teacher.inputs if self.teacher else ())]))
         collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
@@ -126,13 +128,13 @@ class FineTuning:
         if self.teacher is not None:
             from bertkit.training.distillation.finetuning import taught_task
 
-            objective, collate = taught_task(of_labels, task, self.teacher, network, rows, collate)
+            objective, collate = taught_task(label_objective, task, self.teacher, network, rows, collate)
         trainer = trainer_class(placement)(
             what=what or task.name,
             model=network,
             args=arguments,
             objective=objective,
-            evaluation=of_labels,
+            evaluation=label_objective,
             precision=placement.autocast_dtype,
             tuning=tune(network, recipe) if recipe.is_tuned else None,
             speed_ups=speed_ups,
@@ -166,7 +168,7 @@ def resolve(
     callbacks: Sequence[TrainerCallback] = (),
     scratch: Path | None = None,
     with_tests: bool = True,
-) -> FineTuning:
+) -> ResolvedFinetuning:
     """Checks the arguments, reads the data and returns the final values; prints sizes, and what was chosen.
 
     Args:
@@ -179,7 +181,7 @@ def resolve(
         BertkitError: the encoder or the data cannot be read, or values of the recipe exclude each other.
     """
     task = task_of_recipe(recipe)
-    fixed: dict[str, Any] = {"remove_unused_columns": False, "label_names": list(task.label_columns)}
+    of_task: dict[str, Any] = {"remove_unused_columns": False, "label_names": list(task.label_columns)}
     check_schedule(recipe)
     setup = set_up(
         recipe,
@@ -188,7 +190,7 @@ def resolve(
         push_to_hub=push_to_hub,
         scratch=scratch,
         joins_batch=task.joins_batch,
-        **fixed,
+        **of_task,
         **best_checkpoint_arguments(recipe),
     )
     if recipe.is_tuned:
@@ -197,9 +199,10 @@ def resolve(
     start = finetuning_start(recipe)
     task, splits, folds = _load(recipe, task, setup, callbacks, with_tests)
     recipe, task = _fit_to_data(recipe, task, splits, folds, start)
-    setup = replace(setup, placement=place_run(recipe, task.joins_batch))  # of inputs of this length
+    setup = replace(setup, placement=place_run(recipe, task.joins_batch))  # now that the length of inputs is known
     start = start.of_task(task, recipe.config_changes)
-    of_checkpoints = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
+    # With a validation set, a recipe may evaluate checkpoints, and end with the weights of the best.
+    evaluation = {"eval_strategy": "no"} if folds else best_checkpoint_arguments(recipe, task.main_metric)
     # Both before the trainer, whose accelerator the creation of arguments would reset.
     to_arguments = partial(
         training_arguments,
@@ -207,10 +210,10 @@ def resolve(
         setup.placement,
         setup.folder_of_trainer,
         reaches_all_weights=start.reaches_all_weights,
-        **fixed,
+        **of_task,
     )
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
-    arguments = to_arguments(**of_checkpoints)
+    arguments = to_arguments(**evaluation)
     check_early_stopping(callbacks, arguments)
     callbacks = [*early_stopping(recipe), *callbacks]
     teacher = None
@@ -218,7 +221,7 @@ def resolve(
         from bertkit.training.distillation.finetuning import finetuned_teacher
 
         teacher = finetuned_teacher(recipe, task, splits["train"], start)
-    return FineTuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further, callbacks)
+    return ResolvedFinetuning(setup, recipe, task, splits, start, arguments, of_folds, teacher, further, callbacks)
 
 
 def _load(
@@ -258,8 +261,8 @@ def _fit_to_data(
     if recipe.is_warm:
         check_warm_start(recipe, task)
     rows = splits["train"].examples
-    some = ColumnsOf(rows.select(range(0, len(rows), math.ceil(len(rows) / _MEASURED))))
-    fitted = fit_length(task, some, start.tokenizer, longest_input(start.config))
+    sample = ColumnsOf(rows.select(range(0, len(rows), math.ceil(len(rows) / _MOST_MEASURED))))
+    fitted = fit_length(task, sample, start.tokenizer, longest_input(start.config))
     data = replace(fitted, folds=folds or fitted.folds)
     if not recipe.data.max_seq_length and data.max_seq_length > USUAL_LENGTH:
         length = data.max_seq_length
@@ -281,34 +284,42 @@ def _fit_to_data(
 
 
 def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback] = ()) -> bool:
-    """Returns whether models of folds score the rows of a table: the recipe says so, or may leave it to their number.
+    """Returns whether models of folds may score the rows of a table, if these are few: ``data.folds`` asks for it, or
+    nothing in the recipe is against it.
 
     Raises:
-        RecipeError: the recipe says so, and the task or the placement cannot.
+        RecipeError: the recipe asks for it, and the task, the placement or another value excludes it.
     """
-    data, train = recipe.data, recipe.train
+    data = recipe.data
     if data.fold is not None or data.folds == 0:
         return False
-    reason = ""
-    if not getattr(task, "can_score_by_folds", False):
-        reason = f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
-    elif setup.placement.num_processes > 1 or setup.placement.device == "xla":
-        reason = "several processes need a validation set; set data.folds to 0"
-    elif recipe.has_teacher:
-        reason = "a teacher needs a validation set; set data.folds to 0"
-    elif asked := [key for key in _OF_VALIDATION if train.get(key)]:
-        reason = f"train.{asked[0]} needs a validation set; remove one of both"
-    elif any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
-        reason = "early stopping needs a validation set; remove one of both"
-    if data.folds and reason:
-        raise RecipeError(f"recipe {recipe.name}: data.folds: {data.folds} folds score all rows, and {reason}")
+    excluded = _why_no_folds(recipe, task, setup, callbacks)
     if data.folds:
+        if excluded:
+            raise RecipeError(f"recipe {recipe.name}: data.folds: {data.folds} folds score all rows, and {excluded}")
         return True
-    has_limits = data.max_train_samples is not None or data.max_eval_samples is not None
-    if reason or has_limits or data.has_validation_set or not train.get(FITS_DATA):
-        return False
-    if data.validation_fraction != type(data)().validation_fraction:  # rows are to be held out
+    given = [getattr(data, key, None) for key in ("validation_fraction", "max_train_samples", "max_eval_samples")]
+    if excluded or any(given) or data.has_validation_set or not recipe.train.get(FITS_DATA):
         return False
     # A run that is resumed is scored as it began.
     earlier = setup.directory.earlier
     return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))
+
+
+def _why_no_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback]) -> str:
+    """Returns what needs a validation set, and what to change, as the end of a message; empty if nothing does."""
+    if not getattr(task, "can_score_by_folds", False):
+        return f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
+    if setup.placement.num_processes > 1 or setup.placement.device == "xla":
+        return "several processes need a validation set; set data.folds to 0"
+    if recipe.has_teacher:
+        return "a teacher needs a validation set; set data.folds to 0"
+    train = recipe.train
+    asked = [key for key in _NEED_VALIDATION if train.get(key)]
+    if train.get("save_strategy") == "best":
+        asked.append("save_strategy")
+    if asked:
+        return f"train.{asked[0]} needs a validation set; remove one of both"
+    if any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
+        return "early stopping needs a validation set; remove one of both"
+    return ""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import PlacementError, RecipeError
+from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.files import disk_faults
 from bertkit.runtime.placement.processes import failing_together, from_main_process, is_main_process
-from bertkit.runtime.placement.resolve import JOINED, Placement, place
+from bertkit.runtime.placement.resolve import Placement, place
 from bertkit.runtime.progress import say, without_library_bars
 from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.evaluation import best_step_message, float32_products, last_evaluation
@@ -25,8 +25,6 @@ from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.listeners import EndOfRun, Listener, listeners_of, tell_end
 from bertkit.training.runs.record import Results, Run, RunRecord, all_results, finite_numbers, write_results
 from bertkit.training.trainer import BertkitTrainer
-
-_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
 
 
 @dataclass(frozen=True)
@@ -89,40 +87,6 @@ def place_run(recipe: Recipe, joins_batch: bool = False) -> Placement:
     return place(recipe.placement, size, longest, joins_batch=joins_batch)
 
 
-def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
-    """Sets the attention kernel if the placement names one.
-
-    Raises:
-        PlacementError: the kernel does not exist, is not installed, or cannot compute with the precision or the dropout
-            of the run.
-    """
-    implementation = recipe.placement.attn_implementation
-    if implementation is None:
-        return
-    what = f"placement.attn_implementation: {implementation!r}"
-    if implementation == JOINED:
-        from bertkit.model.joined import missing_on_device, reason_not_to_join
-
-        if missing := missing_on_device(placement.device):
-            say(f"{what} needs {missing}; this run computes padded sequences")
-            return
-        if reason := reason_not_to_join(model):
-            raise PlacementError(f"{what} is not possible: {reason}; use sdpa")
-        others = {"train.torch_compile": recipe.train.get("torch_compile"), "a teacher": recipe.has_teacher}
-        others["placement.strategy=fsdp"] = placement.strategy == "fsdp"
-        if excluded := [name for name, is_on in others.items() if is_on]:
-            raise PlacementError(f"{what} does not work with {excluded[0]}; remove one of both")
-    if implementation.startswith(("flash", JOINED)) and placement.mixed_precision == "no":
-        raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
-    dropout = next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None)
-    if implementation.startswith("flex") and dropout:
-        raise PlacementError(f"{what} has no dropout; set model.{dropout}=0, or use sdpa")
-    try:
-        model.set_attn_implementation(implementation)
-    except (ValueError, ImportError) as error:
-        raise PlacementError(f"{what} is not available: {error}") from error
-
-
 def trainer_class(placement: Placement) -> type[BertkitTrainer]:
     """Returns the Trainer class of a placement."""
     if placement.device == "xla":
@@ -144,13 +108,13 @@ def begin(
     command: str,
 ) -> Path | None:
     """Adds the callbacks of the listeners, prints the resources, checks that the data of a resumed run are the same,
-    tells the listeners, and writes the first files; a collective call.
+    tells the listeners, and writes ``recipe.yaml``, ``run.json`` and the tokenizer; a collective call.
 
     Args:
         setup: where the run is computed.
         record: what ``run.json`` says of the run at its start.
         trainer, tokenizer: of the model.
-        command: repeats the run.
+        command: repeats the run; for the first line of ``recipe.yaml``.
 
     Returns:
         The checkpoint to resume from; None if there is none.
@@ -164,7 +128,8 @@ def begin(
         directory.check_data(record.data)
         for each in listeners:
             each.on_begin(trainer, directory.is_resumed)
-    return directory.begin(record, tokenizer, listeners, command)
+    directory.write_first_files(record, tokenizer, listeners, command)
+    return directory.checkpoint()
 
 
 @contextmanager
@@ -193,7 +158,7 @@ def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
     preemption = Preemption()
     trainer.add_callback(preemption)
     try:
-        with preemption.listening():
+        with preemption.listening():  # the callback ends the process after its checkpoint
             outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except KeyError as error:
         if "metric_for_best_model" not in str(error):
@@ -220,14 +185,14 @@ def save_and_score(
     if kept:
         say(kept)
     size = sum(weight.nbytes for weight in trainer.model.parameters())
-    with setup.directory.files(size) as folder, without_library_bars():
+    with setup.directory.files(size) as folder, without_library_bars():  # all of them appear, or none
         trainer.save_weights(folder)
         if is_main_process():
             trainer.state.save_to_json(str(folder / "trainer_state.json"))
-    of_run = {"train_samples": len(trainer.train_dataset), **trainer.record.results(metrics, trainer.state)}
-    results = {"train": finite_numbers({**metrics, **of_run})}
+    own = {"train_samples": len(trainer.train_dataset), **trainer.record.results(metrics, trainer.state)}
+    results = {"train": finite_numbers({**metrics, **own})}
     if trainer.eval_dataset is not None:
-        # A resumed run may be complete, and has no outputs then.
+        # A run that is resumed after its last step has evaluated nothing in this process.
         found = (last_evaluation(trainer) if trainer.evaluated is not None else None) or trainer.evaluate()
         results["eval"] = finite_numbers({**found, "eval_samples": len(trainer.evaluated)})
     resumed_from = None if checkpoint is None else int(checkpoint.name.removeprefix("checkpoint-"))
@@ -240,9 +205,10 @@ def finish(
     trainer: BertkitTrainer,
     facts: Mapping[str, Any],
     results: Results,
-    **of_kind: Any,
+    **fields: Any,
 ) -> Run:
-    """Writes the results and ``run.json``, and tells the listeners of the complete run.
+    """Writes ``all_results.json`` and its parts, then ``run.json``; then tells the listeners, in the order of their
+    places, that the run is complete: report, model card, trackers, and last the push.
 
     Args:
         setup: where the run was computed.
@@ -250,7 +216,7 @@ def finish(
         trainer: the trainer at the end of the run.
         facts: facts of the training, from `save_and_score`.
         results: all results of the run.
-        of_kind: further fields of `bertkit.training.runs.listeners.EndOfRun`.
+        fields: further ones of `bertkit.training.runs.listeners.EndOfRun`.
 
     Raises:
         BertkitError: what the caller asked for failed, such as a push; the message has the command to retry.
@@ -273,7 +239,7 @@ def finish(
             steps=state.global_step,
             metrics=metrics,
             scores=results.get("eval", {}),
-            **of_kind,
+            **fields,
         )
         end.write_record()
         tell_end(setup.listeners, end)

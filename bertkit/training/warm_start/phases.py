@@ -137,8 +137,10 @@ def _contrast_classes(
     """Draws rows that share a class or a label together, and returns whether there are any to compare."""
     classes = np.asarray(trainer.train_dataset["labels"][:]).astype(np.int64)
     counts = classes.sum(axis=0) if classes.ndim == 2 else np.unique(classes, return_counts=True)[1]
-    if not can_contrast(counts):
-        say("no contrast: fewer than two classes have two rows")
+    size = size_of_contrast(recipe, len(counts))
+    if size < 3 or not can_contrast(counts):
+        few = "fewer than three rows are in a batch" if size < 3 else "fewer than two classes have two rows"
+        say(f"no contrast: {few}")
         return False
 
     def known(numbers: np.ndarray) -> np.ndarray:
@@ -154,7 +156,7 @@ def _contrast_classes(
         classes,
         trainer.collate,
         steps=steps,
-        size=size_of_contrast(recipe, len(counts)),
+        size=size,
         optimizer=trainer.create_optimizer(),
         seed=int(recipe.train["seed"]),
         known=known if keeps else None,

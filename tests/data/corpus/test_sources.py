@@ -219,10 +219,14 @@ class TestFindSources:
     def test_all_faults_in_one_message(self, tmp_path):
         (tmp_path / "empty").mkdir()
         bare, other = written(tmp_path, "wiki.gz"), written(tmp_path, "notes.md")
+        link = written(tmp_path, "links/a.txt").with_name("b.txt")
+        link.symlink_to("absent.txt")
         with pytest.raises(DataError) as caught:
-            find_sources([tmp_path / "absent", tmp_path / "empty", bare, other, f"{tmp_path}/*.jsonl"])
+            find_sources([tmp_path / "absent", tmp_path / "empty", bare, other, f"{tmp_path}/*.jsonl", link.parent, ""])
         message = str(caught.value)
-        assert message.startswith("5 faults:")
+        assert message.startswith("7 faults:")
+        assert f"{link}: a link to a file that does not exist" in message
+        assert "'' is not the name of a file or folder" in message  # and not the current folder
         assert f"{tmp_path / 'absent'}: no such file or folder" in message
         assert f"{tmp_path / 'empty'}: no .txt, .jsonl or .parquet file" in message
         assert (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from email.message import EmailMessage
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,6 +108,7 @@ PREHEADER = "font-size:1px;color:#fff;max-height:0px;max-width:0;opacity:0;overf
         ("<div style='max-height:0'>yes</div>", "yes"),
         ("<div style='opacity:0.5;font-size:0.9em'>yes</div>", "yes"),
         ("<style>p{broken</style><p>yes", "yes"),
+        ("a<wbr>b <time>c</time> <label>d</label>", "ab c d"),  # on one line
     ],
 )
 def test_what_is_hidden_is_not_read(tmp_path, html, text):
@@ -114,6 +118,42 @@ def test_what_is_hidden_is_not_read(tmp_path, html, text):
     page.set_content(html, subtype="html")
     (tmp_path / "a.eml").write_bytes(page.as_bytes())
     assert read_document(tmp_path / "a.eml") == f"x\n\n{text}"
+
+
+@pytest.mark.parametrize(("start", "end"), [("<div>", "</div>"), ("<table><tr><td>", "</table>"), ("<font>", "")])
+def test_a_page_of_elements_nested_very_deep_is_refused(tmp_path, start, end):
+    """css-inline calls itself for each: the stack overflowed, which ended the process."""
+    (tmp_path / "a.html").write_text(20_000 * start + "x" + 20_000 * end)
+    with pytest.raises(DataError, match=r"a\.html: its elements are nested more than 2,000 deep"):
+        read_document(tmp_path / "a.html")
+    assert text_of_html("<p>a" * 20_000 + "<svg>" + "<path/>" * 20_000) == "\n".join("a" * 20_000)
+
+
+HEAD = b"Subject: Hi\nContent-Type: text/plain"
+MULTIPART = b"Subject: Hi\nContent-Type: multipart/alternative; boundary=X\n\n--X\nContent-Type: text/plain\n\n"
+
+
+@pytest.mark.parametrize(
+    ("mail", "text"),
+    [
+        (b"Subject: Hi\n\nf\xc3\xbcr", "für"),  # no encoding is declared
+        (HEAD + b"; charset=us-ascii\n\nf\xc3\xbcr", "für"),
+        (HEAD + b"; charset=iso-8859-1\n\nit\x92s", "it’s"),
+        (HEAD + b'; charset="a\0b"\n\nx', "x"),
+        (HEAD + b"; charset=iso-2022-jp\n\n" + "請求書".encode("iso-2022-jp"), "請求書"),
+        (b"\xef\xbb\xbf" + HEAD + b"\n\nx", "x"),
+        (MULTIPART + b" \n--X\nContent-Type: text/html\n\n<p>seen\n--X--\n", "seen"),  # the plain text is blank
+    ],
+)
+def test_the_text_of_a_mail_is_kept(tmp_path, mail, text):
+    (tmp_path / "a.eml").write_bytes(mail)
+    assert read_document(tmp_path / "a.eml") == f"Hi\n\n{text}"
+
+
+def test_a_mail_in_an_unknown_encoding_is_refused(tmp_path):
+    (tmp_path / "a.eml").write_bytes(HEAD + b"; charset=utf-8\n\n" + "счёт слишком большой".encode("koi8-r"))
+    with pytest.raises(DataError, match=r"a\.eml: the body, line 1: not UTF-8"):
+        read_document(tmp_path / "a.eml")
 
 
 def test_other_files_are_not_read_for_styles(tmp_path):
@@ -146,7 +186,7 @@ def test_results_name_their_files(fine_tuned, checkpoint, folder, tmp_path):
 def test_both_readings_are_asked_about(fine_tuned, folder, tmp_path):
     predict_folder = pytest.importorskip("bertkit.features.scaling.folders").predict_folder
     film = fine_tuned("film")
-    with pytest.raises(DataError, match=r"is a folder; give --per-file if .*, or --output-dir DIR"):
+    with pytest.raises(DataError, match=r"is a folder; give --per-file if .*, or one file"):
         predict_stream(film, input_file=folder)
     (tmp_path / "lines").mkdir()
     for name, text in (("a", "one\n"), ("b", "one\ntwo\n")):
@@ -225,8 +265,31 @@ def test_metadata_have_labels(tickets):
     (tickets / "metadata.csv").write_text("\n".join(lines[:-1]))
     with pytest.raises(DataError, match=r"no row for the file 'sales/2024/5\.eml'"):
         read_table(tickets)
+    (tickets / "metadata.csv").write_text("\n".join([*lines, lines[1]]))
+    with pytest.raises(DataError, match=r"metadata\.csv, line 8: a second row for the file 'billing/2024/0\.eml'"):
+        read_table(tickets)
     (tickets / "metadata.csv").write_text("name,queue\na,b\n")
     with pytest.raises(DataError, match=r"no column file_name; it has 'name', 'queue'"):
+        read_table(tickets)
+
+
+def test_names_of_files_with_accents_are_found(tmp_path):
+    """macOS parts the accents from the letters."""
+    (tmp_path / "cafe\u0301.txt").write_text("a film")
+    (tmp_path / "metadata.csv").write_text("file_name,label\ncaf\u00e9.txt,good\n")
+    assert read_table(tmp_path).columns["label"] == ["good"]
+
+
+def test_a_subfolder_that_cannot_be_read_is_a_fault(tickets, monkeypatch):
+    scandir = os.scandir
+
+    def deny(path):
+        if Path(path).name == "sales":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", deny)
+    with pytest.raises(DataError, match=r"sales: cannot be read: Permission denied"):
         read_table(tickets)
 
 

@@ -132,6 +132,10 @@ def test_a_few_numbers_with_decimals_are_asked_for(values):
             [number / 2 for number in range(21)],
             "regression (21 different numbers from 0 to 10), inferred from 21 labels; … --problem single_label if",
         ),
+        (
+            [999_999.75 + number for number in range(21)],
+            "regression (21 different numbers from 999999.75 to 1000019.75)",
+        ),
     ],
 )
 def test_one_line_names_problem_classes_and_counts(values, line):
@@ -296,6 +300,7 @@ def test_fields_of_several_labels_are_parted():
     [
         (["a", {"choices": ["a", "b"]}, None], None, [["a"], ["a", "b"], None]),
         (['{"choices": ["a", "b"]}', '{"choices": '], None, [["a", "b"], ['{"choices": ']]),
+        (['{"choices": []}', {"choices": []}, {"choices": ["a"]}], None, [[], [], ["a"]]),
         ([["a"], ["b"]], None, [["a"], ["b"]]),
         ([["a"], [], ["a", "b"], "c"], "single_label", ["a", None, ["a", "b"], "c"]),
     ],

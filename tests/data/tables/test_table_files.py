@@ -297,6 +297,12 @@ def test_what_stands_in_the_place_of_a_file_is_named(tmp_path, name):
             list(read_table_parts(path, 10, lambda share: None))
 
 
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(written(tmp_path / "a.txt", "a text").parent)
+    with pytest.raises(DataError, match="'' is not the name of a file or folder"):
+        read_table("")
+
+
 def test_a_list_of_json_objects_is_a_table(tmp_path):
     path = written(tmp_path / "x.JSON", '[{"text": "a", "label": ["b"]},\n {"text": "c"}]')
     for table in (read_table(path), *read_table_parts(path, 1, print)):
@@ -342,6 +348,10 @@ def test_the_separator_is_found_and_said(tmp_path, capsys, name, delimiter, said
         ("a, b\tlabel", TAB, TAB),
         ("id;text, original;label\n1;well, well;a\n2;no;b", COMMA, ";"),
         ("id,text; original,label\n1,well; well,a\n2,no,b", COMMA, COMMA),
+        ("id;text, original;label", COMMA, ";"),
+        ("id;text, original;label\n1;well, well;a\n2;no, no;b", COMMA, ";"),
+        # over which csv's sniffer would sit for hours
+        pytest.param("id,text; original\n1,b\n" + "'s " * 1_000_000, COMMA, COMMA, id="apostrophes"),
     ],
 )
 def test_the_header_tells_the_separator(header, usual, delimiter):

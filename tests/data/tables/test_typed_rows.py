@@ -97,6 +97,12 @@ NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one obj
         ("x.json", "", NO_LIST),
         ("x.json", '{"text": "a"}\n{"text": "b"}\n', NO_LIST),
         ("x.json", '{"count": 1, "tickets": [{"a": 1}]}', "x.json: an object, whose 'tickets' is a list of objects"),
+        (
+            "x.json",
+            '{"it\'s": [{"a": 1}]}',
+            """x.json: an object, whose "it's" is a list of objects; save the list: jq '.["it'"'"'s"]' O""",
+        ),
+        ("x.json", '[{"a": 1}]\n[{"a": 2}]', "x.json, line 2: more than one list, or other text behind it; expected"),
         ("x.json", '{"tickets": [1]}', NO_LIST),
         ("x.json", "[]", "x.json: no rows; expected a list"),
         ("x.json", '[{"a": 1},\n 3]', "x.json, line 2: 3 is not an object; expected a list"),

@@ -12,6 +12,8 @@ import bertkit as package
 from bertkit.features.checks.check import codes
 from bertkit.features.checks.command import describe_plan
 from bertkit.features.checks.findings import Finding, Report
+from bertkit.features.checks.plan import _find_available_memory
+from bertkit.runtime.errors import OutputError, RecipeError
 from bertkit.training import progress
 
 from .conftest import WORDS
@@ -40,6 +42,42 @@ def test_both_ways_to_check_are_the_same(bertkit, words, table):
     assert not (table.folder / "run").exists()
     code, out, _ = bertkit("check", *words[:-2])  # the folder of the run can be left out
     assert (code, without_memory(out)) == (one[0], without_memory(bertkit("check", *words)[1]))
+
+
+def test_no_folder_is_asked_for_where_none_can_be_made(bertkit, words, monkeypatch):
+    monkeypatch.setattr("os.access", lambda place, _: Path(place).resolve() != Path.cwd())
+    code, out, _ = bertkit("check", *words[:-2])
+    assert (code, "0 errors" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("folder", "more", "code", "message"),
+    [
+        ("out", {"corpus": "none.txt"}, "data", "none.txt"),
+        # A full disk is met again in any folder.
+        ("out", {"overrides": {"task.pair_objective": "none"}}, "output-dir", "no space"),
+        (None, {"overrides": {"task.pair_objective": "none"}}, "output-dir", "no space"),
+    ],
+)
+def test_a_pre_training_that_is_refused_has_its_own_message_once(corpus, monkeypatch, folder, more, code, message):
+    def refuse(*_, **__):
+        raise OutputError("cache: cannot be written: no space")
+
+    if message == "no space":
+        monkeypatch.setattr("bertkit.features.checks.check.prepare_pretraining", refuse)
+    corpus.write()
+    given = {"model": corpus.model, "corpus": corpus.corpus, **more}
+    [found] = package.check(corpus.recipe, output_dir=folder and corpus.folder / folder, **given).findings
+    assert (found.code, message in found.message) == (code, True)
+
+
+def test_labels_are_asked_for_where_there_are_some(corpus):
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    corpus.write()
+    with pytest.raises(RecipeError, match="--check-labels: a pre-training has no labels"):
+        package.check(corpus.recipe, model=corpus.model, corpus=corpus.corpus, labels=True)
+    with pytest.raises(RecipeError, match=r"--fix: is for finetune classification .*; this is pretraining"):
+        package.check(corpus.recipe, model=corpus.model, corpus=corpus.corpus, fix="out.csv")
 
 
 def test_exit_codes_and_json(bertkit, words, table):
@@ -218,6 +256,20 @@ def test_a_grid_has_the_runs_of_each_setting(bertkit, words):
     assert printed.count("labels: problem: single_label") == 1
     code, as_json, _ = bertkit("check", *words, *grid, "--json")
     assert [plan["runs"] for plan in json.loads(as_json)["plan"].values()] == [2, 2]
+
+
+def test_the_runs_of_a_search_are_those_of_its_trials(bertkit, words):
+    pytest.importorskip("optuna", reason="the extra search is not installed")
+    search = ["--search", "train.weight_decay=0,0.1,0.2", "--trials", 40, "--seeds", 2]
+    code, printed, _ = bertkit(*words, *search, "--check")
+    assert (code, "80 runs of 40 settings" in " ".join(printed.split())) == (0, True)
+
+
+def test_the_copies_of_files_in_a_container_are_free_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertkit.features.checks.plan._CGROUP", tmp_path)
+    for name, text in (("max", "1000"), ("current", "900"), ("stat", "anon 300\ninactive_file 600")):
+        (tmp_path / f"memory.{name}").write_text(f"{text}\n")
+    assert _find_available_memory("cpu") == 700
 
 
 def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):

@@ -55,12 +55,14 @@ def test_rows_of_pairs_and_of_several_labels_are_cleaned():
     ("changes", "message"),
     [
         ({"task.problem": "regression", "task.label_column": "score"}, "is for classes"),
+        ({"task.label_column": "size"}, "is for classes"),
         ({"task.problem": "multi_label", "task.label_column": "tags"}, "'tags' of .* has lists, which CSV has not"),
     ],
 )
 def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, changes, message):
     rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"text": "a", "score": 1.5, "tags": ["x"]}\n{"text": "b", "score": 2.5, "tags": []}\n')
+    content = [{"text": f"a {row}", "score": 1.5 + row % 2, "size": row, "tags": []} for row in range(30)]
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in content))
     overrides = {**table.overrides, "data.train_file": str(rows), "data.validation_file": None, **changes}
     with pytest.raises(RecipeError, match=message):
         bertkit.check(table.recipe, model=table.model, overrides=overrides, fix=tmp_path / "out.csv")

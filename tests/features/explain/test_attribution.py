@@ -187,6 +187,8 @@ def test_tags_are_asked_for_by_word(fine_tuned):
     assert [reason.name.partition(":")[0] for reason in inside.attributions.reasons] == ["plot"]
     with pytest.raises(DataError, match="expected a word of the text: 'a', 'good'"):
         explain(fine_tuned("entities"), TEXTS["entities"][0], label="nowhere")
+    with pytest.raises(DataError, match="leaves nothing of this word"):
+        explain(fine_tuned("entities"), "a good \ufe0f film", label="\ufe0f")
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ def test_every_result_is_json(bertkit, checkpoint, fine_tuned, tmp_path):
     why = result(fine_tuned("film"), "a lovely film", "--label", "good")["attributions"]
     assert (why["words"], why["reasons"][0]["name"]) == (["a", "lovely", "film"], "good")
     assert len(why["reasons"][0]["occlusion"]) == 3
+    for kind, second in (("maybe", "a lovely film"), ("choices", "a film\tthe plot")):
+        assert result(fine_tuned(kind), "the plot", second)["attributions"]["reasons"]
     for model in (fine_tuned("film"), checkpoint):
         refused = bertkit("explain", model, "a film", "--label", "nope")
         assert (refused.code, refused.out) == (2, "")

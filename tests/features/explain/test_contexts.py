@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bertkit import explain, load
-from bertkit.features.explain.contexts import describe_layer
+from bertkit.features.explain.contexts import WordContexts, describe_layer
 
 ROWS = [
     ("the plot is a good film", "one"),
@@ -40,8 +42,9 @@ def test_vectors_are_those_of_embed(checkpoint, table):
 
 
 def test_a_file_of_lines_has_no_labels(checkpoint, tmp_path):
-    (tmp_path / "texts.txt").write_text("\n".join(text for text, _ in ROWS))
+    (tmp_path / "texts.txt").write_text("\n\n".join(text for text, _ in ROWS) + "\n \n")
     contexts = explain(checkpoint, word="plot", texts=tmp_path / "texts.txt")
+    assert contexts.without == 1  # blank lines are no texts
     assert contexts.labels is None
     assert contexts.best_layer is None
     assert contexts.html().count('class="layer"') == 3
@@ -70,6 +73,16 @@ def test_a_probe_has_not_seen_a_copy_of_the_text():
     vectors, labels = np.tile(generator.normal(size=(20, 64)), (5, 1)), list("ab" * 10) * 5
     assert describe_layer(vectors, labels, np.arange(100)).accuracy > 0.95
     assert describe_layer(vectors, labels, np.tile(np.arange(20), 5)).accuracy < 0.8
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "said"), [(0.9, "layer 0 separates the labels best"), (0.5, "no layer separates")]
+)
+def test_a_layer_is_best_if_it_is_better_than_the_most_frequent_label(accuracy, said):
+    layer = replace(describe_layer(np.eye(4), list("aabb"), np.arange(4)), accuracy=accuracy)
+    contexts = WordContexts("model", "plot", list("wxyz"), list("aabb"), np.eye(4)[None], [layer], 0)
+    assert contexts.lines()[-1].startswith(said)
+    assert said.capitalize() in contexts.html().replace("<b>", "").replace("</b>", "")
 
 
 def test_equal_vectors_give_no_directions():

@@ -32,6 +32,8 @@ REFUSED = [
     ({"word": "plot"}, "word needs texts"),
     ({"text": "a plot", "texts": "texts.csv"}, "texts: only with word; give word instead of text"),
     ({"corpus": "."}, "corpus takes no checkpoint"),
+    ({"text": "a film", "text_b": "the plot", "sentences": "none.txt"}, "none.txt: cannot be read"),
+    ({"text": "a film", "sentences": "few.txt"}, "give a second text"),
 ]
 
 

@@ -45,6 +45,24 @@ def test_an_interval_below_zero_is_in_the_drawing(tmp_path):
     assert 20 <= float(line[0]) < float(line[1])
 
 
+def test_large_scores_have_no_exponent_and_errors_one_full_stop(tmp_path, monkeypatch):
+    monkeypatch.setattr("bertkit.features.grids.page.score_range", lambda *_: (None, None))
+    definition = define("finetune/glue/stsb", {}, (), (), None, 2, None)
+    store(definition, tmp_path, {})
+    [setting] = definition.settings()
+    (tmp_path / "records").mkdir()
+    for cell, record in zip(
+        definition.cells(setting),
+        ({"score": 40_000.0, "metrics": {}, "collapsed": False}, {"error": "TrainingError: the loss is nan."}),
+        strict=True,
+    ):
+        (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+    source = report_grid(tmp_path).read_text()
+    assert re.findall(r'text-anchor="middle">([^<]+)<', source) == ["0", "10,000", "20,000", "30,000", "40,000"]
+    assert "the loss is nan.</p>" in source
+    assert "the loss is nan..</p>" not in source
+
+
 def test_what_is_no_grid_is_refused(grid, tmp_path):
     with pytest.raises(OutputError):
         report_grid(tmp_path)

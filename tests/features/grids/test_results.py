@@ -12,6 +12,7 @@ from bertkit.features.grids.definition import define
 from bertkit.features.grids.results import collect, limits
 from bertkit.features.grids.table import grid_table
 from bertkit.recipe.fields import TRAIN_DEFAULTS
+from bertkit.runtime.errors import DataError
 from bertkit.tasks.registry import task_of_recipe
 
 
@@ -69,14 +70,16 @@ def test_collapsed_runs_are_named(collected):
     assert "2 of 2 runs have collapsed: they predict the same for all examples" in note
     text = grid_table(results)
     assert "2 collapsed" in text
-    assert "a copy of 02-learning_rate=2e-05-seed=43, the best of its setting, which has collapsed" in text
+    # There is no copy of it before a grid has ended.
+    assert "best run: 02-learning_rate=2e-05-seed=43, the best of its setting, which has collapsed" in text
 
 
 def test_runs_that_have_not_ended_are_counted(collected, tmp_path):
     results = collected(0.5, 0.6, 0.9, None)
     assert (results.best, results.unfinished) == ("01-learning_rate=1e-05", 1)
-    [note] = limits(results)
+    note, chosen = limits(results)
     assert note.startswith(f"{tmp_path}: this grid is not complete, with 1 run left, so another setting may become the")
+    assert "is the best of 2 settings" in chosen  # also of those with fewer runs
 
 
 def test_trials_that_have_not_begun_are_counted(tmp_path):
@@ -136,7 +139,7 @@ def test_the_best_run_alone_has_a_report(grid, monkeypatch):
     assert (results.output_dir / "best" / "report.html").is_file()
 
 
-def test_an_ensemble_of_an_incomplete_grid_says_so(grid, tmp_path, capsys):
+def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys):
     results = grid(seeds=2)
     next((results.output_dir / "records").glob("*seed=43.json")).unlink()
     ensemble = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
@@ -145,3 +148,7 @@ def test_an_ensemble_of_an_incomplete_grid_says_so(grid, tmp_path, capsys):
     assert f"note: {note}" in capsys.readouterr().err
     assert "this grid is not complete" in (tmp_path / "ensemble" / "README.md").read_text()
     assert len(ensemble.members) == 1
+    table.rename(tmp_path / "moved.csv")
+    with pytest.raises(DataError, match="cannot be read"):
+        bertkit.ensemble(results.output_dir, output_dir=tmp_path / "another")
+    assert not (tmp_path / "another").exists()

@@ -37,3 +37,17 @@ def test_ranges(text, expected):
     key = text.partition("=")[0]
     assert spaces_of("--search", [text], faults) == spaces_of("--search", {key: expected}, faults) == {key: expected}
     assert not faults
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "fault"),
+    [
+        ("--grid", "train.seed=1,,2", "'1,,2' is not a list of values with a comma between two"),
+        ("--search", "train.seed=1,2..3", "expected KEY=LO..HI"),
+    ],
+)
+def test_values_that_cannot_be_read_have_one_fault(option, text, fault):
+    faults = []
+    assert spaces_of(option, [text], faults) == {}
+    assert len(faults) == 1
+    assert faults[0].startswith(f"{option} train.seed: {fault}")

@@ -15,7 +15,7 @@ from bertkit.cli.texts import Texts
 from bertkit.features.scaling.command import Folder
 from bertkit.features.scaling.folders import embed_folder, predict_folder
 from bertkit.features.scaling.output import OutputFolder
-from bertkit.runtime.errors import DataError, OutputError, PlacementError, RecipeError
+from bertkit.runtime.errors import BertkitError, DataError, OutputError, PlacementError, RecipeError
 from bertkit.runtime.locks import RunLock
 from bertkit.runtime.placement.processes import Workers
 
@@ -95,6 +95,43 @@ def test_a_changed_command_is_refused(corpus, film, fine_tuned, tmp_path):
 def test_the_output_may_lie_in_the_input(corpus, film):
     for computed in (12, 0):
         assert predict_folder(film, str(corpus), str(corpus / "out"), shard_rows=8).computed == computed
+
+
+def test_the_output_may_lie_in_the_checkpoint(corpus, film, tmp_path):
+    run = shutil.copytree(film, tmp_path / "run")
+    for computed in (12, 0):
+        assert predict_folder(run, str(corpus), str(run / "labels"), shard_rows=8).computed == computed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"text_columns": ["review"]}, "no column 'review'"),
+        ({"shard_rows": 0}, "--shard-rows 0: expected at least 1"),
+        ({"output_format": "csv"}, "--output-format csv: is not one of jsonl, parquet"),
+        ({"on_error": "ignore"}, "--on-error ignore: is not one of stop, skip"),
+    ],
+)
+def test_a_refused_command_leaves_the_folder_to_the_mended_one(corpus, film, tmp_path, wrong, message):
+    with pytest.raises(BertkitError, match=message):
+        predict_folder(film, str(corpus), str(tmp_path / "out"), **wrong)
+    assert predict_folder(film, str(corpus), str(tmp_path / "out")).rows == 80
+
+
+def test_rows_of_a_shard_of_vectors_are_checked(corpus, film, tmp_path):
+    with pytest.raises(RecipeError, match="--shard-rows 0"):
+        embed_folder(film, str(corpus), str(tmp_path / "out"), shard_rows=0)
+
+
+def test_lines_of_a_folder_are_texts_on_request(film, tmp_path):
+    """However many files it has."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.txt"
+    path.write_text("a\nb\n")
+    for given in (tmp_path / "in", f"{tmp_path}/in/*.txt"):
+        with pytest.raises(DataError, match=r"a\.txt has several lines; give --per-line"):
+            predict_folder(film, given, tmp_path / "out", per_line=False)
+    assert predict_folder(film, path, tmp_path / "out", per_line=False).rows == 2
 
 
 def test_a_folder_with_other_files_is_refused(corpus, film, tmp_path):

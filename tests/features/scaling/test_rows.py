@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import errno
 import gzip
 import io
 import json
@@ -59,7 +60,7 @@ def write_cells(path):
     separator, encoding = path.name.split(".")[:2]
     separator = {"semicolon": ";", "tab": "\t", "comma": ","}[separator]
     written = io.StringIO()
-    csv.writer(written, delimiter=separator).writerows(CELLS)
+    csv.writer(written, delimiter=separator).writerows([["Of May", "", ""]] * ("title" in path.name) + CELLS)
     data = written.getvalue().encode(encoding)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
 
@@ -73,6 +74,7 @@ def write_cells(path):
         "tab.utf-16.txt.csv",
         "comma.cp1252.csv.gz",
         "semicolon.utf-16-be.csv",
+        "semicolon.utf-8.title.csv",
         "a.xlsx",
     ],
 )
@@ -163,6 +165,30 @@ def test_what_is_passed_over_is_counted(corpus, tmp_path):
     )
     with pytest.raises(DataError, match=r"names no file that ends in .*; 1 file passed over: 1 without suffix"):
         find_inputs(f"{corpus}/_SUCC*")
+
+
+def test_a_folder_that_cannot_be_listed_is_a_fault(corpus, monkeypatch):
+    """Else its files would be left out without a word."""
+    scandir = os.scandir
+
+    def deny(path):
+        if path == str(corpus / "part"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", deny)
+    with pytest.raises(DataError, match=r"cannot be listed: .*Permission denied: .*/part"):
+        find_inputs(str(corpus))
+
+
+def test_a_hidden_file_is_read_if_it_is_named(corpus):
+    assert [file.relative for file in find_inputs(f"{corpus}/.hidden.csv")[0]] == [".hidden.csv"]
+
+
+def test_columns_of_parquet_with_one_name(tmp_path):
+    pq.write_table(pa.Table.from_arrays([pa.array(["a"])] * 2, names=["text", "text"]), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"x\.parquet: 2 columns are named 'text'"):
+        cut(tmp_path / "x.parquet", 5)
 
 
 def test_a_link_that_leads_nowhere_is_a_fault(tmp_path):

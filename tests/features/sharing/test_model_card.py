@@ -46,6 +46,11 @@ def test_metadata_names_data_metrics_and_base_model():
     assert (metadata["license"], metadata["language"]) == ("mit", ["en", "de"])
 
 
+def test_the_command_of_the_card_suits_every_task():
+    """Checkpoints of pairs, questions and choices do not take one text."""
+    assert "`bertkit predict PATH_OR_HUB_ID --input FILE`" in card()[1]
+
+
 def test_unknown_things_are_not_in_the_metadata():
     scores = {"metrics": {"eval_masked_lm_loss": 5.0}, "main_metrics": ("eval_masked_lm_loss",)}
     metadata, _ = card(dataset=None, base_model=None, training_sets=(), **scores)

@@ -139,8 +139,12 @@ def test_int8_is_smaller_and_scored_before_and_after(extra, make, tmp_path):
 def test_what_cannot_be_exported_is_refused(extra, fine_tuned, tmp_path):
     with pytest.raises(CheckpointError, match=r"pools the windows of long texts.* export it with --to bert"):
         bertkit.export(fine_tuned("chunks"), tmp_path / "out", to="onnx")
+    with pytest.raises(CheckpointError, match="vectors of several texts; export it with --to sentence-"):
+        bertkit.export(fine_tuned("similar"), tmp_path / "out", to="onnx")
     with pytest.raises(RecipeError, match="--int8 needs --to onnx"):
         bertkit.export(fine_tuned("film"), tmp_path / "out", int8=True)
+    with pytest.raises(RecipeError, match="--validation-file is for the scores of --int8"):
+        bertkit.export(fine_tuned("film"), tmp_path / "out", to="onnx", validation_file="x.csv")
     assert list(tmp_path.iterdir()) == []
 
 

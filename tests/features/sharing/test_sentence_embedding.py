@@ -89,6 +89,8 @@ def test_without_a_record_embed_s_pooling_is_used(checkpoint):
             lambda config: {**config, "pooling_mode_lasttoken": True},
             "mean, lasttoken; expected one",
         ),
+        ("1_Pooling/config.json", lambda config: [1], "config.json in this folder cannot be loaded .expected a dict"),
+        ("sentence_bert_config.json", lambda limits: [1], "expected a dict, got list"),
         ("1_Pooling/config.json", lambda config: {}, "its pooling is none; expected one of cls, mean, max"),
     ],
 )

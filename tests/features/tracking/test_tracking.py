@@ -254,11 +254,12 @@ def test_a_failing_tracker_does_not_end_the_run(tune, broken, capfd):
     assert run.metrics["eval_samples"] == 24
 
 
-def test_a_refused_record_ends_the_run_first(tune, broken, tmp_path, monkeypatch):
+@pytest.mark.parametrize("event", ["__init__", "on_train_begin"])
+def test_a_refused_record_ends_the_run_first(tune, broken, tmp_path, monkeypatch, event):
     def no_login(*args, **kwargs):
         raise ValueError("No API key configured")
 
-    monkeypatch.setattr(broken, "on_train_begin", no_login)
+    monkeypatch.setattr(broken, event, no_login)
     with pytest.raises(TrainingError, match=r"train\.report_to: comet_ml cannot open a record: ValueError: No API key"):
         tune(report_to=["tensorboard", "comet_ml"])
     assert not (tmp_path / "run").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datasets
 import pytest
 from huggingface_hub import constants
 
@@ -18,6 +19,16 @@ def test_libraries_are_offline_where_the_host_has_no_address(monkeypatch, knows)
     with one_attempt():
         assert constants.HF_HUB_OFFLINE is not knows
     assert constants.HF_HUB_OFFLINE is False
+
+
+def test_data_sets_that_are_offline_alone_stay_so(monkeypatch):
+    monkeypatch.setattr("bertkit.runtime.reading.hub.getproxies", dict)
+    monkeypatch.setattr("bertkit.runtime.reading.hub._has_address", lambda host, when: False)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)  # by HF_DATASETS_OFFLINE
+    with one_attempt():
+        pass
+    assert (constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE) == (False, True)
 
 
 def test_a_near_folder_is_named_before_the_hub_is_asked(tmp_path, monkeypatch, capsys):

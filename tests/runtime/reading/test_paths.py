@@ -10,7 +10,7 @@ import pytest
 from bertkit.inference.networks import ENSEMBLE_FILE, members_of
 from bertkit.model.checkpoint.load import load_config, load_model
 from bertkit.runtime.errors import BertkitError, DataError
-from bertkit.runtime.reading.paths import filesystem, is_url, workbook_and_sheet
+from bertkit.runtime.reading.paths import filesystem, find_files, is_url, workbook_and_sheet
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery import MANIFEST, find_fault
 
@@ -85,3 +85,11 @@ def test_existing_files_are_no_urls(tmp_path, monkeypatch):
     (tmp_path / "memory:").mkdir()
     (tmp_path / "memory:" / "store").mkdir()
     assert not is_url("memory://store")
+
+
+def test_a_name_that_is_too_long_for_a_file_is_a_fault(tmp_path):
+    faults: list[str] = []
+    name = str(tmp_path / ("x" * 300))
+    assert find_files(name, faults) == []
+    assert faults == [f"{name}: no such file or folder"]
+    assert is_url(f"https://{'x' * 300}")

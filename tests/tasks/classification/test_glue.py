@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from transformers import BertTokenizer
 
 from bertkit.data.tables import Table, read_table
 from bertkit.recipe.files import list_recipes
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
 from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.registry import load_recipe, task_of_recipe
@@ -103,7 +104,7 @@ def test_each_task_reads_its_own_layout(name, tmp_path):
     for split in splits.values():
         assert [split.examples[column][:] for column in glue.settings.text_columns] == texts
         assert split.examples["labels"][:] == labels
-    assert splits["train"].notes == (("1 broken rows skipped",) if name == "qqp" else ())
+    assert splits["train"].notes == (("1 broken row skipped",) if name == "qqp" else ())
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -168,6 +169,21 @@ def test_a_number_that_is_none_is_named(tmp_path):
     write(tmp_path, train=header + rows.replace("3.250", "much"), dev=header + rows)
     with pytest.raises(DataError, match=r"train\.tsv, line 2: 'score' is 'much'; expected a number"):
         glue_task("stsb", tmp_path).load()
+
+
+@pytest.mark.parametrize("text", [3, None, " "])
+def test_a_row_without_a_text_in_a_table_of_ones_own_is_named(tmp_path, text):
+    header, rows, *_ = LAYOUTS["sst2"]
+    write(tmp_path, dev=header + rows)
+    own = tmp_path / "own.jsonl"
+    own.write_text("".join(json.dumps({"sentence": each, "label": "1"}) + "\n" for each in ("good", text)))
+    with pytest.raises(DataError, match=r"own\.jsonl, line 2: .*sentence"):
+        glue_task("sst2", tmp_path, train_file=str(own)).load()
+
+
+def test_a_task_without_a_validation_set_is_refused():
+    with pytest.raises(RecipeError, match=r"task\.files: expected one of the split validation, got train"):
+        load_recipe("finetune/glue/sst2", {"task.files": {"train": "train.tsv"}, "task.submission": {}})
 
 
 def test_a_table_for_prediction_may_have_either_names():

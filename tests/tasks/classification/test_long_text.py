@@ -97,6 +97,16 @@ def test_an_overlap_that_does_not_go_with_the_length_is_refused(stride):
         fit_length(task(max_seq_length=0, stride=stride), texts, TOKENIZER, 512)
 
 
+def test_other_errors_of_an_encoding_are_no_fault_of_the_length(monkeypatch):
+    def fails(*args):
+        raise ValueError("of the tokenizer")
+
+    open_to_data = task(max_seq_length=0)
+    monkeypatch.setattr(type(open_to_data), "encode", fails)
+    with pytest.raises(ValueError, match="of the tokenizer"):
+        fit_length(open_to_data, {"text": ["a"]}, TOKENIZER, 512)
+
+
 def test_both_texts_of_a_pair_count():
     pair = {"text": [text(100)], "other": [text(60)], "labels": [0]}
     assert (

@@ -16,7 +16,7 @@ from bertkit.data.tables import Table
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import table_data
-from bertkit.tasks.base import task_record
+from bertkit.tasks.base import task_record, with_optional_labels
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.settings import DataSettings, TaskSettings
 from bertkit.tasks.classification.task import ClassificationTask
@@ -298,7 +298,7 @@ def test_a_validation_set_is_held_out_by_class_where_none_is_given(task, tmp_pat
     assert sorted(held.examples["labels"][:]) == [0] * 6 + [1] * 2  # tenths of 60 and of 20
     assert len(splits["train"].examples) == 72
     assert not set(held.examples["text"]) & set(splits["train"].examples["text"])
-    assert held.notes == (f"8 of 80 rows of {tmp_path}/train.csv, drawn with data.split_seed 42",)
+    assert held.notes == (f"8 of 80 examples of {tmp_path}/train.csv, drawn with data.split_seed 42",)
 
 
 def test_the_held_out_rows_do_not_depend_on_what_else_is_asked(task):
@@ -309,6 +309,16 @@ def test_the_held_out_rows_do_not_depend_on_what_else_is_asked(task):
     assert limited["validation"].examples["text"][:] == held
     assert task(train_csv=many(), split_seed=1).load()[1]["validation"].examples["text"][:] != held
     assert len(task(train_csv=many(), max_eval_samples=1).load()[1]["validation"].examples) == 1
+
+
+def test_rows_without_labels_have_the_columns_of_the_validation_set(task):
+    """As for a teacher that bertkit did not write, which records classes and no columns."""
+    known = task(
+        problem="single_label", label_names=["neg", "pos"], train_csv="id,text\n1,a\n", validation_csv=many(count=4)
+    )
+    settled, splits = with_optional_labels(known).load(["train", "validation"])
+    assert (settled.settings.text_columns, settled.settings.label_column) == (["text"], "label")
+    assert splits["train"].examples.column_names == ["text"]
 
 
 def test_a_checkpoint_is_scored_on_the_rows_that_were_held_out_from_it(task, tmp_path):
@@ -327,7 +337,7 @@ def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of, problem
     refused = message(task(**{f"train_{kind}": train}, problem=problem), tmp_path)
     count = 8 if kind == "csv" else 2
     assert refused == (
-        f"train.{kind}: {count} rows are too few to hold out 0.1 of {of}; give --validation-file, or a larger "
+        f"train.{kind}: {count} examples are too few to hold out 0.1 of {of}; give --validation-file, or a larger "
         "data.validation_fraction"
     )
 

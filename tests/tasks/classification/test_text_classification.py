@@ -168,8 +168,8 @@ def test_lines_are_texts_or_pairs_with_a_tab():
     assert settled("regression").read_input(["a\tb", ""]) == {"text": ["a\tb", ""]}
     pair = settled("regression", texts=("first", "second"))
     assert pair.read_input(["a\tb", "c\td"]) == {"first": ["a", "c"], "second": ["b", "d"]}
-    for wrong in ("a", "a\t", "\tb", "a\tb\tc"):
-        with pytest.raises(DataError, match="input 2: expected two texts separated by a tab, none empty, got '"):
+    for wrong in ("a", "a\t", "\tb", "a\tb\tc", "a" * 1000):
+        with pytest.raises(DataError, match=r"input 2: expected two texts .* by a tab, none empty, got '.{1,70}'$"):
             pair.read_input(["a\tb", wrong])
 
 
@@ -195,3 +195,5 @@ def test_test_predictions_are_json_lines_in_order(tmp_path):
         "probabilities": {"no": pytest.approx(0.25), "über": pytest.approx(0.75)},
     }
     assert json.loads(second)["index"] == 1
+    for split, file in (("test_mm", "predictions_mm.jsonl"), ("diagnostic", "predictions_diagnostic.jsonl")):
+        assert task.write_predictions(split, np.zeros((1, 2)), {}, {}, tmp_path).name == file

@@ -240,7 +240,8 @@ def test_rows_left_out_move_neither_places_nor_groups(task):
         ({"text": "Ann", "spans": [[0, 3]]}, "a span is [0, 3]; expected start and end"),
         ({"text": "Ann", "spans": [[0, True, "X"]]}, "a span is [0, True, 'X']; expected"),
         ({"text": "Ann", "spans": [[0, 3, 5]]}, "a span is [0, 3, 5]; expected start and end"),
-        ({"text": " \u200b", "spans": []}, "the text has no words; remove the row"),
+        ({"text": " \u200b", "spans": []}, "the text has no words; leave it out"),
+        ({"text": ANN, "spans": {"start": [0, 4], "end": [3], "label": ["X", "Y"]}}, "the spans are {"),
         ({"text": 7, "spans": []}, "the text is 7; expected text"),
     ],
 )

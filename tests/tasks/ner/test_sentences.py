@@ -272,6 +272,8 @@ def test_words_and_tags_with_their_places(table):
 def test_a_test_set_may_lack_tags(table):
     assert not has_tags(table(tokens=[["a"]]), None)
     assert not has_tags(table(tokens=[["a"], ["b"]], ner_tags=[None, []]), None)
+    assert not has_tags(table(tokens=[["a", "b"], ["c"]], ner_tags=[["", None], [" "]]), None)
+    assert has_tags(table(tokens=[["a", "b"]], ner_tags=[["", "O"]]), None)
     assert not has_tags(table("x.conll", "a\nb\n"), None)
     assert has_tags(table("x.conll", "a O\n"), None)
 
@@ -341,6 +343,13 @@ def test_words_without_a_number_stay_in_their_sentence(missing):
     found = sentences_of_words(Table(words, "x.parquet", ""))
     assert found is not None
     assert found.columns["word"] == [["in", "New", "York"], ["Hi"]]
+
+
+def test_words_name_the_document_of_their_sentence():
+    words = {"sentence_id": [1, 1, 2, 3], "word": ["in", "Oslo", "Hi", "a"], "document_id": ["x", "x", "x", "y"]}
+    found = sentences_of_words(Table(words, "x.csv", ""))
+    assert found is not None
+    assert document_ids(found) == ["x", "x", "y"]
 
 
 def test_words_of_objects_are_sentences_too(tmp_path):

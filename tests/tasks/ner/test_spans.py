@@ -50,7 +50,7 @@ def test_spans_round_trip_in_any_script(text, part):
     [
         ((4, 13, "X"), "span 4:13 (X) is outside of the text, 0:12"),
         ((-1, 3, "X"), "span -1:3 (X) is outside of the text, 0:12"),
-        ((5, 4, "X"), "span 5:4 (X) is outside of the text, 0:12"),
+        ((5, 4, "X"), "span 5:4 (X) ends before it begins"),
         ((3, 4, "X"), "span 3:4 (X, ' ') has no word"),
         ((4, 4, "X"), "span 4:4 (X, '') has no word"),
         ((1, 3, "X"), "span 1:3 (X, 'nn') cuts the word 'Ann'; correct it, or give --snap to extend such spans"),

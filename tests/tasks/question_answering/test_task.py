@@ -11,7 +11,7 @@ import torch
 from transformers import BertTokenizer
 
 from bertkit import BertConfig, load_recipe
-from bertkit.data.tables import Table
+from bertkit.data.tables import Table, read_table
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import DataError
 from bertkit.tasks.base import encoding_notes, task_record
@@ -157,6 +157,7 @@ def test_a_csv_of_questions_is_read(tmp_path):
     task = QuestionAnsweringTask(TaskSettings(), DataSettings(train_file=str(file)))
     [example] = task.load(["train"])[1]["train"].examples
     assert (example["id"], example["answers"]) == ("1", {"text": ["a cat"], "answer_start": [10]})
+    assert task.columns_of(read_table(file)) == {"question": ["who?"], "context": ["a dog and a cat"]}
 
 
 def test_dropped_questions_do_not_move_the_places_of_others(tmp_path):

@@ -185,6 +185,7 @@ def test_text_without_tokens_has_one_window(bert):
     [
         ((20, 12, 5), r"^doc_stride: 12, but windows have 12 tokens .* expected 0 to 11$"),
         ((20, -1, 5), "^doc_stride: -1"),
+        ((4, 0, 1), "^max_seq_length: expected at least 5, 3 of them special tokens, got 4$"),
         ((20, 0, 17), r"^max_query_length: 17 tokens .* leave 0 of max_seq_length 20 for the text; expected 1 to 16$"),
         ((20, 0, 0), "^max_query_length: 0 tokens"),
     ],

@@ -359,6 +359,16 @@ def test_cached_gradients_are_those_of_the_batch(task, network, nested):
         torch.testing.assert_close(cached[1][name], values, rtol=1e-4, atol=1e-6, msg=name)
 
 
+@pytest.mark.parametrize("size", [None, 5])
+def test_whole_vectors_are_trained_beside_their_beginnings(task, network, size):
+    pytest.importorskip("sentence_transformers")
+    of_beginning, of_both = (
+        gradients(task(train_csv=TRIPLETS, mini_batch_size=size, matryoshka_dims=dims), network)[0]
+        for dims in ([8], [32, 8])
+    )
+    assert of_beginning == pytest.approx(of_both, rel=1e-6)
+
+
 @pytest.mark.parametrize(("form", "loss"), [("scored_pairs", "CoSENTLoss"), ("pairs", "MultipleNegativesRankingLoss")])
 def test_losses_are_those_of_sentence_transformers(task, network, checkpoint, tmp_path, form, loss):
     pytest.importorskip("sentence_transformers")

@@ -294,6 +294,13 @@ def test_a_pair_objective_without_a_head_is_refused(of_family, pair_objective, m
     assert not (tmp_path / "run").exists()
 
 
+def test_sizes_that_the_model_refuses_are_one_message(corpus, tmp_path):
+    changes = {"data.vocab_size": 300, "model.hidden_size": 34, "model.num_attention_heads": 4}
+    with pytest.raises(RecipeError, match=r"model: ModernBertForMaskedLM cannot be built: The hidden size \(34\)"):
+        from_scratch("modernbert-small", corpus, tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_new_model_without_a_head_for_pairs_is_refused_before_a_tokenizer_is_trained(corpus, tmp_path, capfd):
     changes = {"data.vocab_size": 300, "task.pair_objective": "sop"}
     with pytest.raises(RecipeError, match="give --pair-objective none"):

@@ -116,6 +116,8 @@ def test_another_tokenizer_is_refused(corpus, store, tmp_path):
         ({}, "give either --tokenizer"),
         ({"vocab_size": 90, "streaming": True}, "--streaming: a store is built"),
         ({"vocab_size": 90, "vocabulary": 1}, "vocabulary: not a setting"),
+        ({"vocab_size": 90, "max_seq_length": 64}, "max_seq_length: not a setting of a token store"),
+        ({"vocab_size": 90, "tokenizer_type": "bpe"}, "tokenizer_type: 'bpe' is not one of wordpiece, byte_level_bpe"),
         ({"vocab_size": 90, "workers": 0}, "--workers 0: expected at least 1"),
         ({"tokenizer": "somewhere", "cased": True}, "--cased needs --vocab-size"),
     ],

@@ -16,11 +16,14 @@ from bertkit.training.runs.record import finite_numbers, write_results
 
 def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"already contains thesis\.txt; give another folder, or --resume"):
+    with pytest.raises(OutputError, match=r"already contains thesis\.txt; give another folder$"):
+        check_output_dir(tmp_path, resume=False)
+    (tmp_path / "recipe.yaml").mkdir()  # cannot be read, as a file without permission
+    with pytest.raises(OutputError, match=r"thesis\.txt; give another folder, or --resume to continue"):
         check_output_dir(tmp_path, resume=False)
     with pytest.raises(OutputError, match=r"give another folder$"):
         check_output_dir(tmp_path, resume=False, can_resume=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_new_or_empty_directory_is_accepted(tmp_path):

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from bertkit import check, compare, evaluate, finetune, load
-from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.evaluation import outcome_of, unsure_on_validation
+from bertkit.inference.outcome import OUT_OF_FOLD
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
 from bertkit.training.recovery import folds_done, how_to_continue
 from bertkit.training.runs.folds import ModelsOfFolds
-from bertkit.training.runs.resolve import FineTuning
+from bertkit.training.runs.resolve import ResolvedFinetuning
 
 FAST = {
     "data.max_seq_length": 16,
@@ -50,13 +51,13 @@ def train(table, tuned):
 
 def watched(patch):
     """A list that gets the rows that each model is trained on, in order, by their lengths and inputs."""
-    made, original = [], FineTuning.build_trainer
+    made, original = [], ResolvedFinetuning.build_trainer
 
     def trainer(self, rows, arguments, what="", **given):
         made.append((what, [tuple(ids) for ids in rows["input_ids"][:]]))
         return original(self, rows, arguments, what, **given)
 
-    patch.setattr(FineTuning, "build_trainer", trainer)
+    patch.setattr(ResolvedFinetuning, "build_trainer", trainer)
     return made
 
 
@@ -107,6 +108,7 @@ def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
     with pytest.raises(DataError, match="has no validation set"):
         evaluate(run.output_dir, max_samples=3)
+    assert unsure_on_validation(run.output_dir, 0.5).startswith(f"unsure below 0.5 on {OUT_OF_FOLD}: ")
     assert evaluate(run.output_dir, validation_file=str(table)).examples == 42
     outcome = outcome_of(run.output_dir)
     logits = [row["logits"] for row in written(run)]
@@ -147,8 +149,9 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeyp
     )
     monkeypatch.setattr(ModelsOfFolds, "_predictions", predictions)
     trainings = watched(monkeypatch)
+    (tmp_path / "run" / "folds" / "1.npy").write_bytes(b"")  # damaged
     run = train("run", resume=True)
-    assert [what for what, _ in trainings] == ["", "fold 4 of 5", "fold 5 of 5"]
+    assert [what for what, _ in trainings] == ["", "fold 2 of 5", "fold 4 of 5", "fold 5 of 5"]
     for name in ("eval_loss", "train_loss"):
         assert run.metrics[name] == pytest.approx(whole[0].metrics[name], rel=1e-3)
 
@@ -164,13 +167,22 @@ def test_the_model_keeps_its_probe_if_training_made_the_folds_worse(train, monke
 
 @pytest.mark.parametrize(
     "given",
-    [{"data__folds": 0}, {"data__validation_fraction": 0.2}, {"train__load_best_model_at_end": True}],
+    [
+        {"data__folds": 0},
+        {"data__validation_fraction": 0.1},  # the usual fraction
+        {"data__max_train_samples": 40},
+        {"train__load_best_model_at_end": True},
+    ],
 )
 def test_rows_are_held_out_where_that_is_asked_for(train, given):
     run = train(**given)
     assert not (run.output_dir / "out_of_fold.jsonl").exists()
     assert run.metrics["eval_samples"] < 42
     assert json.loads((run.output_dir / "run.json").read_text())["estimate"] == "held_out"
+
+
+def test_checkpoints_without_evaluation_need_no_held_out_rows(train):
+    assert train(train__save_strategy="epoch").metrics["eval_samples"] == 42
 
 
 def test_large_tables_hold_rows_out(train, monkeypatch):

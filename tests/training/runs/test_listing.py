@@ -124,11 +124,31 @@ def test_damaged_files_do_not_end_the_list(place, tmp_path):
     assert found["whole"].score == 0.25
 
 
-def test_an_ensemble_is_no_run(place, tmp_path):
+def test_an_ensemble_and_a_recipe_of_the_user_are_no_runs(place, tmp_path):
     (place("ensemble") / "ensemble.json").write_text('{"members": ["members/01"]}')
     place("ensemble/members/01")
+    (place("here/done").parent / "recipe.yaml").write_text("task: {kind: classification}")
+    assert list(rows(tmp_path)) == ["here/done"]
+
+
+def test_a_folder_below_that_cannot_be_read_is_a_warning(place, tmp_path, monkeypatch, capsys):
     place("done")
+    closed, listed = place("closed").parent / "closed", os.scandir
+
+    def scandir(path):
+        if str(path) == str(closed):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
     assert list(rows(tmp_path)) == ["done"]
+    assert f"warning: {closed}: cannot be read, so runs in it are not listed" in capsys.readouterr().err
+
+
+def test_a_run_beside_the_root_of_the_disk(place, tmp_path, monkeypatch):
+    folder = place("killed", finished=False)
+    monkeypatch.setattr(type(folder), "absolute", lambda self: type(self)("/killed"))
+    assert rows(tmp_path)["killed"].state == "interrupted"
 
 
 def test_a_folder_that_is_missing_is_an_error(tmp_path):

@@ -36,6 +36,8 @@ def test_a_run_holds_the_lock_of_its_directory(tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(OutputError, match="is a link to nowhere, which does not exist"):
         written("weights", output_dir=tmp_path / "link" / "run")
+    with pytest.raises(OutputError, match="File name too long; give another folder"):
+        written("weights", output_dir=tmp_path / ("long" * 99) / "run")
 
 
 def test_other_processes_of_a_run_do_not_lock(tmp_path, monkeypatch):

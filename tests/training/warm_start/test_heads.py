@@ -281,12 +281,17 @@ def test_texts_in_several_windows_are_contrasted(tuned, family, tmp_path, capsys
     assert "contrast: 3 steps" in capsys.readouterr().err
 
 
-def test_rows_without_a_partner_are_not_contrasted(tuned, capsys):
-    table = [{"text": f"film {number}", "label": f"c{number}"} for number in range(24)]
-    tuned("classification", {**RUN, "train.contrast_steps": 3}, train_file=table, validation_file=table)
+@pytest.mark.parametrize(
+    ("classes", "batch", "why"),
+    [(24, 8, "two classes have two rows"), (2, 2, "three rows are in a batch")],
+)
+def test_rows_without_others_to_compare_are_not_contrasted(tuned, capsys, classes, batch, why):
+    table = [{"text": f"film {number}", "label": f"c{number % classes}"} for number in range(24)]
+    values = {**RUN, "train.contrast_steps": 3, "train.global_train_batch_size": batch}
+    tuned("classification", values, train_file=table, validation_file=table)
     said = capsys.readouterr().err
-    assert "no contrast: fewer than two classes have two rows" in said
-    assert "steps of contrast" not in said
+    assert f"no contrast: fewer than {why}" in said
+    assert "contrast: 3 steps" not in said
 
 
 def test_a_teacher_goes_with_a_random_head():

@@ -98,6 +98,12 @@ def test_a_table_of_few_pairs_learns_from_its_texts(checkpoint, tmp_path, capsys
     assert said.count("texts apart: 300 steps") == 1  # for the models of all folds
     assert "starts from a linear probe after 300 steps on texts read apart, since there are 40 rows" in said
     assert run.metrics["eval_samples"] == 40
+    predicted = (run.output_dir / "out_of_fold.jsonl").read_text()
+    finetune(
+        "classification", output_dir=run.output_dir, overrides={**small, "data.folds": 2}, **given, resume=True
+    )  # its models of folds are trained again, from the same weights
+    assert (run.output_dir / "out_of_fold.jsonl").read_text() == predicted
+    capsys.readouterr()
     finetune(
         "classification",
         output_dir=tmp_path / "random",

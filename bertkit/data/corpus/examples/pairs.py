@@ -18,6 +18,7 @@ from bertkit.data.corpus.examples.randomness import Stream, words
 from bertkit.data.corpus.settings import PairObjective
 from bertkit.data.corpus.store.token_store import StoreView
 from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import counted
 
 # 25 contiguous bytes per example, so that access to an example touches one place in memory.
 _ROW = np.dtype(
@@ -123,8 +124,9 @@ def plan_epoch(
         size = end
     if not size:
         raise DataError(
-            f"no example can be made from {view.num_documents} documents with {view.num_tokens} tokens in total: give "
-            f"more text (a document of one token cannot be split into two segments)"
+            f"no example can be made from {counted(view.num_documents, 'document')} with "
+            f"{counted(view.num_tokens, 'token')} in total: give more text (a document of one token cannot be split "
+            "into two segments)"
         )
     rows.resize(size, refcheck=False)
     return PairPlan(*(rows[name] for name in _FIELDS))

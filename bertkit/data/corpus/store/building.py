@@ -117,6 +117,7 @@ def join_store(place: Path) -> TokenStore:
     Raises:
         OutputError: there is no such build, or units of it are missing; the message names the shares.
     """
+    place = Path(os.path.abspath(place))  # "." has no name
     work = _work_of(place)
     if place.is_dir() and (place / METADATA_FILE).is_file() and not work.exists():
         return TokenStore.open(place)

@@ -39,8 +39,10 @@ def train_vocabulary(
         texts, vocab_size, lowercase, model_max_length, merge_score, min_frequency: as for `train_tokenizer`.
 
     Raises:
-        RecipeError, DataError: as these functions; or ``merge_score`` does not apply to the type.
+        RecipeError, DataError: as these functions; or the type is unknown, or ``merge_score`` does not apply to it.
     """
+    if tokenizer_type not in get_args(TokenizerType):
+        raise RecipeError(f"tokenizer_type: {tokenizer_type!r} is not one of {', '.join(get_args(TokenizerType))}")
     if tokenizer_type == "byte_level_bpe":
         if merge_score != "frequency":
             raise RecipeError(f"merge_score: {merge_score!r} is for wordpiece; byte_level_bpe merges by frequency")
@@ -111,15 +113,19 @@ def train_tokenizer(
         # between pairs by these numbers. Passing the characters in a fixed order makes it deterministic.
         fixed = _fixed_pieces(set(_library_pieces(texts, 0, lowercase, SPECIAL_TOKENS)), vocab_size)
         pieces = _library_pieces(texts, vocab_size, lowercase, fixed, min_frequency or 1)
-    if min_frequency is not None and len(pieces) < vocab_size:
+    _warn_of_few(len(pieces), vocab_size, min_frequency)
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    return BertTokenizer(vocab=vocabulary, do_lower_case=lowercase, model_max_length=model_max_length)
+
+
+def _warn_of_few(pieces: int, vocab_size: int, min_frequency: int | None) -> None:
+    if min_frequency is not None and pieces < vocab_size:
         logger.warning(
             "the vocabulary has %d of %d pieces: no other pair of pieces occurs %d times in this text (min_frequency)",
-            len(pieces),
+            pieces,
             vocab_size,
             min_frequency,
         )
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    return BertTokenizer(vocab=vocabulary, do_lower_case=lowercase, model_max_length=model_max_length)
 
 
 def _fixed_pieces(alphabet: set[str], vocab_size: int) -> list[str]:
@@ -171,10 +177,10 @@ def train_byte_level(
         texts: strings of any length, such as lines or paragraphs. A word never spans two of them.
         vocab_size: maximum number of pieces, including special tokens; at least 261.
         model_max_length: maximum input length of the model in tokens.
-        min_frequency: minimum count of a pair to be merged, at least 1; None means 1.
+        min_frequency: as for `train_tokenizer`; None means 1.
 
     Raises:
-        RecipeError: ``vocab_size`` is too small.
+        RecipeError: ``vocab_size`` is too small, or ``min_frequency`` is below 1.
         DataError: the texts are empty.
     """
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
@@ -187,6 +193,8 @@ def train_byte_level(
             f"vocab_size: {vocab_size} is too small: the {len(BYTE_LEVEL_TOKENS)} special tokens and the "
             f"{len(alphabet)} bytes of a byte-level vocabulary need {least}"
         )
+    if min_frequency is not None and min_frequency < 1:
+        raise RecipeError(f"min_frequency: {min_frequency} is not at least 1")
     learner = Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     seen = False
@@ -208,6 +216,7 @@ def train_byte_level(
     if not seen:
         raise DataError("no text to train a tokenizer on: the given text is empty or only white space")
     model = json.loads(learner.to_str())["model"]
+    _warn_of_few(len(model["vocab"]), vocab_size, min_frequency)
     merges = [tuple(pair) for pair in model["merges"]]
     # The mask takes the place of a word with the space in front.
     mask = AddedToken(BYTE_LEVEL_TOKENS[-1], lstrip=True, special=True)

@@ -385,6 +385,7 @@ class TestTemplates:
     ("shares", "fault"),
     [
         ({128: 0.9, 512: 0.2}, "add up to 1.1; expected 1"),
+        ({128: 0.9, 512: 0.100002}, "add up to 1.000002; expected 1"),
         ({4: 1.0}, "4 tokens leave no room"),
         ({128: 1.0, 512: 0.0}, "the share of 512 tokens is 0.0"),
     ],

@@ -164,6 +164,12 @@ class TestShares:
         assert contents(join_store(corpus.folder / "store")) == joined
         assert not (corpus.folder / "store.building").exists()
 
+    def test_the_current_folder_is_joined(self, corpus, files, monkeypatch):
+        build(corpus, files, part="1/1")
+        (corpus.folder / "store").mkdir()
+        monkeypatch.chdir(corpus.folder / "store")
+        assert contents(join_store(Path())) == contents(build(corpus, files, "whole"))
+
     def test_a_whole_build_does_what_shares_have_left(self, corpus, files, monkeypatch):
         build(corpus, files, part="1/2")
         built = []

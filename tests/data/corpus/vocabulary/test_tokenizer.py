@@ -201,3 +201,12 @@ def test_what_is_impossible_is_refused():
         train_byte_level([" ", ""], 300)
     with pytest.raises(RecipeError, match="merges by frequency"):
         train_vocabulary("byte_level_bpe", BYTE_LEVEL_TEXTS, 300, merge_score="likelihood")
+    with pytest.raises(RecipeError, match="min_frequency: -1 is not at least 1"):
+        train_byte_level(BYTE_LEVEL_TEXTS, 300, min_frequency=-1)
+    with pytest.raises(RecipeError, match="tokenizer_type: 'bpe' is not one of wordpiece, byte_level_bpe"):
+        train_vocabulary("bpe", BYTE_LEVEL_TEXTS, 300)
+
+
+def test_a_byte_level_vocabulary_that_stays_smaller_is_warned_of(caplog):
+    assert len(train_byte_level(BYTE_LEVEL_TEXTS, 300, min_frequency=100)) == 261
+    assert "the vocabulary has 261 of 300 pieces" in caplog.text
