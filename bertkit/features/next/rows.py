@@ -125,7 +125,8 @@ def _read(given: Any, task: ClassificationTask) -> Table:
     else:
         source, found = "the texts", list_of_texts(given)
     lines = [(number, line) for number, line in enumerate(found, 1) if line.strip()]
-    columns = task.read_input([line for _, line in lines])
+    rows = [task.read_input([line], number) for number, line in lines]  # which faults name
+    columns = {name: [row[name][0] for row in rows] for name in task.settings.text_columns}
     return Table(columns, source, "", [number for number, _ in lines])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.features.reporting.reported import Chart, Section, short, upper_first
+from bertkit.features.reporting.reported import Chart, Section, number, short, upper_first
 from bertkit.metrics import score_range
 from bertkit.runtime.progress import counted, display_name, is_of_class, is_score
 
@@ -183,11 +183,11 @@ def _draw_curves(
     low, high = limits
 
     def draw(axes: Axes) -> None:
-        for number, (key, (steps, values)) in enumerate(known.items()):
+        for place, (key, (steps, values)) in enumerate(known.items()):
             marker = "o" if len(steps) <= _FEW_POINTS else ""
-            axes.plot(steps, values, _STYLES[number % 4], label=key, marker=marker, markersize=4, clip_on=False)
-        for number, (key, value) in enumerate(lines.items(), start=1):
-            axes.axhline(value, color=GREY, linestyle=_STYLES[-number % 4], linewidth=1.2, label=f"{key}, {value:.2f}")
+            axes.plot(steps, values, _STYLES[place % 4], label=key, marker=marker, markersize=4, clip_on=False)
+        for place, (key, value) in enumerate(lines.items(), start=1):
+            axes.axhline(value, color=GREY, linestyle=_STYLES[-place % 4], linewidth=1.2, label=f"{key}, {value:.2f}")
         axes.set(xlabel="step", xlim=(0, None))
         if low is not None:
             axes.set_ylim(low, high if high is not None else 1.05 * max(*drawn, 1e-9))
@@ -200,8 +200,8 @@ def _draw_curves(
         if len(known) + len(lines) + len(phases[1:]) > 1:
             axes.legend()
 
-    last = "; ".join(f"{key} {value[1][-1]:.4g} at step {value[0][-1]:,}" for key, value in known.items())
-    last += "".join(f"; {key} {value:.4g}" for key, value in lines.items())
+    last = "; ".join(f"{key} {number(value[1][-1])} at step {value[0][-1]:,}" for key, value in known.items())
+    last += "".join(f"; {key} {number(value)}" for key, value in lines.items())
     note = "The vertical axis does not begin at 0." if low is None and min(drawn) > 0 else ""
     return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
 
@@ -264,9 +264,9 @@ def confusion_chart(
             text = f"{counts[row, column]:,}"
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fontsize)
 
-    correct, number = int(np.trace(counts)), int(counts.sum())
+    correct, total = int(np.trace(counts)), int(counts.sum())
     classes = counted(len(names), "class", "classes")
-    alt = f"Confusion matrix of {classes}: {correct:,} of {counted(number, *unit, form=',')} on the diagonal."
+    alt = f"Confusion matrix of {classes}: {correct:,} of {counted(total, *unit, form=',')} on the diagonal."
     note = f"Numbers: {unit[1]}. The colour is the share of the true class."
     side = min(3.2 + 0.34 * max(len(names) - 3, 0), 8.5)
     return Chart("confusion", title, alt, draw, (side + 0.5, side), note, for_card=True)

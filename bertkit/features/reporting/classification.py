@@ -19,6 +19,7 @@ from bertkit.features.reporting.reported import (
     Mistake,
     Reported,
     Section,
+    number,
     reported,
     short,
     upper_first,
@@ -76,7 +77,7 @@ class ReportedClassification(Reported):
         if self.task.problem_type == "regression":
             confidence = np.abs(predicted - labels)
             wrong, suspects = confidence > 0, None
-            true, own = ([f"{value:.3f}" for value in values] for values in (labels, predicted))
+            true, own = ([number(float(value)) for value in values] for values in (labels, predicted))
         else:
             probabilities, suspects = self.task.probabilities(one_array(outcome.outputs)), None
             true, own = (
@@ -244,14 +245,14 @@ def _draw_curves(
         values = {c: float(value(true[:, c], probabilities[:, c])) for c in drawn}
 
         def draw(axes: Axes) -> None:
-            for c, number in values.items():
-                label = f"{short(names[c])} · {score} {number:.3f}"
+            for c, area in values.items():
+                label = f"{short(names[c])} · {score} {area:.3f}"
                 curve = display.from_predictions(true[:, c], probabilities[:, c], ax=axes, drop_intermediate=True)
                 curve.line_.set_label(label)
             axes.set(xlabel=labels[0], ylabel=labels[1])
             axes.legend()
 
-        listed = "; ".join(f"{names[c]} {number:.3f}" for c, number in values.items())
+        listed = "; ".join(f"{names[c]} {area:.3f}" for c, area in values.items())
         return Chart(name, title, f"{title}, {score}: {listed}.", draw, (4.3, 3.8), note)
 
     separated = (metrics.RocCurveDisplay, metrics.roc_auc_score)
@@ -267,8 +268,9 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
     from sklearn.metrics import PredictionErrorDisplay, mean_absolute_error, root_mean_squared_error
 
     residuals = predicted - true
-    r, rho = (score(predicted.astype(np.float64), true.astype(np.float64)) for score in (pearson, spearman))
-    rows = [
+    correlations = (score(predicted.astype(np.float64), true.astype(np.float64)) for score in (pearson, spearman))
+    r, rho = ("undefined" if np.isnan(value) else value for value in correlations)
+    rows: list[tuple[Cell, ...]] = [
         ("Pearson's r", r),
         ("Spearman's rho", rho),
         ("mean absolute error", float(mean_absolute_error(true, predicted))),
@@ -284,8 +286,8 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
 
         return Chart(name, title, alt, draw, (4.3, 3.8), for_card=name == "scatter")
 
-    agreement = f"True by predicted number of {examples}: Pearson {r:.4f}, Spearman {rho:.4f}."
-    differences = f"Residuals by predicted number; their mean is {-residuals.mean():.4f}."
+    agreement = f"True by predicted number of {examples}: Pearson {number(r)}, Spearman {number(rho)}."
+    differences = f"Residuals by predicted number; their mean is {number(float((true - predicted).mean()))}."
     charts = [
         chart("scatter", "True and predicted numbers", agreement, "actual_vs_predicted"),
         chart("residuals", "Residuals, true − predicted", differences, "residual_vs_predicted"),

@@ -153,10 +153,10 @@ def _collect_notices(run: RunFiles, outcome: Outcome | None, texts: bool, finish
     """Returns the limits of a report, such as an unfinished run, a sentence each."""
     notices = []
     if not finished:
-        done = f"after step {run.step:,} of {run.max_steps:,}" if run.step and run.max_steps else "before its first log"
-        notices.append(
-            f"This run has not finished: the report shows its last checkpoint, {done}. Continue the run with --resume."
-        )
+        seen = "no score, since it has no checkpoint yet"
+        if run.step and run.max_steps:
+            seen = f"its last checkpoint, after step {run.step:,} of {run.max_steps:,}"
+        notices.append(f"This run has not finished: the report shows {seen}. Continue the run with --resume.")
     if run.changed:
         notices.append(str(without_paths(run.changed)))
     notices += not_finite(run.history)
@@ -282,8 +282,8 @@ def _describe_data(record: Mapping[str, Any]) -> DataTable | None:
         count = facts.get("examples", facts.get("documents"))
         if "documents" in facts:
             count_of = "documents"
-            held_out = facts.get("held_out_documents", 0)
-            note = f"{counted(held_out, 'document is', 'documents are', form=',')} held out, as the validation set."
+            if held_out := facts.get("held_out_documents"):
+                note = f"{counted(held_out, 'document is', 'documents are', form=',')} held out, as the validation set."
         rows.append(
             (name, str(without_paths(source)), count, lost if cut else "–", str(facts.get("fingerprint", ""))[:23])
         )

@@ -80,7 +80,7 @@ def question_sections(
         _score_groups("Scores by length of the shortest answer", "words of the answer", by_length, scores),
     ]
     sections = [Section("Questions", parts)]
-    if threshold is not None and len(answers):
+    if threshold is not None:
         sections.append(Section("No answer", [_draw_thresholds(answers, decoded, threshold)]))
     return sections
 

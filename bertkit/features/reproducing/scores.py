@@ -160,9 +160,11 @@ def row_of(candidate: Candidate, row: PaperRow, grid: GridResults | None, missin
         if "score" in record and name.startswith(of_best)
     ]
     results = [read_json(place / "all_results.json") for place in places]
-    known = [each for each in results if row.key in each]
+    known = [each for each in results if each.get(row.key) is not None]
     if not known:
         why = "every run failed" if not places else f"the runs have no {row.our_set} score"
+        if any(row.key in each for each in results):
+            why = "it is undefined in every run, as a correlation of equal predictions is"
         return replace(empty, note=f"no score: {why}")
     names = [name.partition("_")[2] for name in known[0] if is_score(name)]
     least, most = score_range(row.key.partition("_")[2], names)

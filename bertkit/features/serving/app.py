@@ -30,7 +30,7 @@ from bertkit.features.serving.requests import (
 )
 from bertkit.features.serving.services import Route, Service, not_served
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.progress import say
+from bertkit.runtime.progress import counted, say
 from bertkit.runtime.version import __version__
 
 # All POST routes that some checkpoint answers; those of others are refused with the reason.
@@ -145,7 +145,8 @@ class Server:
         for body in list(self._arriving):
             self._give_up(body, Unavailable(_ENDS))
         if unfinished:
-            say(f"bertkit serve: {unfinished} requests were not done before the end, and get 503")
+            were = counted(unfinished, "request was", "requests were")
+            say(f"bertkit serve: {were} not done before the end: answered with 503")
 
     def _authorize(self, request: Request) -> None:
         if self._token is None:

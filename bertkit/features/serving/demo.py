@@ -18,7 +18,7 @@ from bertkit.inference.abstaining import promise
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.predictor import Predictor
-from bertkit.recipe.files import read_recipe_file, run_name
+from bertkit.recipe.files import run_name
 from bertkit.runtime.errors import BertkitError, importing
 from bertkit.runtime.features import module_about
 from bertkit.runtime.placement.inference import Precision
@@ -197,7 +197,6 @@ def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
     if not path.is_file():
         return []
     try:
-        read_recipe_file(path)
         of_run = task_of_recipe(load_recipe(str(path)))
         if hub_dataset(of_run) is not None and getattr(of_run.data, "data_dir", None) is None:
             return []

@@ -136,6 +136,15 @@ def test_objects_and_lines_are_read(scored, tmp_path):
     assert "guess" in proposal._repr_html_()
 
 
+def test_a_fault_names_the_line_behind_empty_ones(trained, tmp_path):
+    pairs = "".join(f"a {label} film {place},the plot,{label}\n" for place in range(8) for label in ("good", "bad"))
+    (tmp_path / "pairs.csv").write_text(f"text,text_b,label\n{pairs}")
+    (tmp_path / "lines.txt").write_text("a film\tthe plot\n\n\nno pair\n")
+    run = trained(tmp_path / "pairs.csv", data__folds=0, train__pair_steps=0)
+    with pytest.raises(DataError, match="input 4: expected two texts"):
+        package.propose_rows(run, tmp_path / "lines.txt")
+
+
 def test_rows_with_labels_are_left_out_and_columns_named_like_ours_are_kept(scored, capfd):
     given = [
         {"text": "a lovely plot", "label": "", "reason": "asked for"},

@@ -105,7 +105,7 @@ def test_curves_have_baselines_and_phases():
         for step in (1, 2)
     ]
     history += [
-        {"step": step, "eval_loss": 8 - step, "eval_masked_lm_loss": 7.7 - step, "eval_perplexity": 300.0}
+        {"step": step, "eval_loss": 8 - step, "eval_masked_lm_loss": 7.7 - step, "eval_perplexity": 30_522.5}
         for step in (1, 2)
     ]
     baselines = {"masked_lm_loss": {"uniform": 7.6, "unigram": 6.5}}
@@ -113,8 +113,9 @@ def test_curves_have_baselines_and_phases():
     charts = {part.name: part for part in curve_section(history, None, baselines, phases).parts}
     assert set(charts) == {"loss", "masked-lm-loss", "perplexity", "learning-rate", "grad-norm"}
     assert charts["masked-lm-loss"].title == "Masked LM loss"
-    for part in ("training 5.5 at step 2", "validation 5.7 at step 2", "uniform 7.6", "unigram 6.5"):
+    for part in ("training 5.5000 at step 2", "validation 5.7000 at step 2", "uniform 7.6000", "unigram 6.5000"):
         assert part in charts["masked-lm-loss"].alt
+    assert "30,522.5 at step 2" in charts["perplexity"].alt
     once = [entry for entry in history if "eval_perplexity" not in entry or entry["step"] == 2]
     assert "perplexity" not in {part.name for part in curve_section(once, None, baselines, phases).parts}
     assert curve_section([], None, {}, []) is None

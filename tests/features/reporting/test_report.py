@@ -111,6 +111,9 @@ def test_an_unfinished_run_has_a_partial_report(copied, page):
     found = page(report(run))
     assert "This run has not finished: the report shows its last checkpoint, after step 6 of 6" in found.source
     assert "unfinished" in found.source
+    for state in (run / "trainer_state.json", *run.glob("checkpoint-*/trainer_state.json")):
+        state.unlink(missing_ok=True)
+    assert "the report shows no score, since it has no checkpoint yet. Continue" in page(report(run)).source
     assert "Loss" in found.source
     assert "Scores of each class" not in found.tables
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bertkit import metrics
-from bertkit.features.reporting.classification import class_sections
+from bertkit.features.reporting.classification import class_sections, regression_sections
 from bertkit.features.reporting.ner import entity_sections, known_texts, span_mistakes
 from bertkit.features.reporting.question_answering import answer_mistakes, question_sections, threshold_curve
 from bertkit.features.reporting.reported import Mark, pieces
@@ -190,3 +190,9 @@ def test_long_texts_are_cut_around_the_first_mark():
     assert sum(len(piece.text) for piece in shown) < 800
     assert [(piece.text, piece.label) for piece in shown if piece.style] == [("HIT", "X")]
     assert shown[-1].text == " … (9,303 more characters)"
+
+
+def test_undefined_correlations_are_no_nan():
+    [section] = regression_sections(np.array([1.0, 1.0]), np.array([2e-5, 2e-5]))
+    assert "Pearson undefined, Spearman undefined" in section.parts[0].alt
+    assert dict(section.parts[2].rows)["Pearson's r"] == "undefined"

@@ -155,6 +155,15 @@ def test_runs_without_the_score_say_so(configured, scored):
     assert of_row(configured, None, missing="no data").note == "not run: no data"
 
 
+@pytest.mark.parametrize(
+    ("other", "mean", "number", "note"), [(None, None, 0, "undefined in every run"), (0.5, 50, 1, "no difference")]
+)
+def test_an_undefined_score_is_none(configured, scored, other, mean, number, note):
+    row = of_row(configured, scored({"eval_spearmanr": None}, {"eval_spearmanr": other}), name="STS-B")
+    assert (row.mean, row.n) == (mean, number)
+    assert note in row.note
+
+
 def test_collapsed_runs_are_counted(configured, scored):
     row = of_row(configured, scored({"eval_accuracy": 0.5}, {"eval_accuracy": 0.5}, collapsed=True))
     assert row.collapsed == 2
