@@ -44,7 +44,7 @@ def _tokenizer() -> None:
 def train(
     corpus: options.Corpus,
     vocab_size: Annotated[int, options.option(help="Number of pieces in the vocabulary, special tokens included.")],
-    output_dir: options.OutputDir,
+    output_dir: Annotated[Path, options.option(help="Folder of the tokenizer; new or empty.")],
     settings: Settings,
     more: options.MorePaths = None,
     json: options.AsJson = False,

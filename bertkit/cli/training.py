@@ -72,7 +72,7 @@ class FineTuning(Run):
     folds: Annotated[
         int | None,
         options.option(
-            help="Folds of the training set, each of which validates one run; 0 for none.",
+            help="Folds of the training rows: each validates one run, or all score one run; 0 for none.",
             panel=options.GRIDS,
         ),
     ] = None

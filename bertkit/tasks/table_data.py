@@ -93,14 +93,12 @@ class TableData(HubData):
     # The last two ensure that a checkpoint is scored on the same held-out rows, which were not in its training set.
     kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "validation_fraction", "split_seed")
 
-    data_dir: str | None = setting("Not for tables, which are files.", default=None)
+    data_dir: str | None = setting("Folder of GLUE's files; not for tables.", default=None)
     train_file: str | None = option(
         "Table to train on: .csv, .tsv, .jsonl, .parquet, .xlsx (FILE.xlsx#SHEET), or a folder of texts or mails.",
         default=None,
     )
-    validation_file: str | None = option(
-        "Table to evaluate on; without it, some training rows are held out.", default=None
-    )
+    validation_file: str | None = option("Table to evaluate on; without it, held-out rows, or folds.", default=None)
     test_file: str | None = option("Table to predict, with or without labels.", default=None)
     test_split: str | None = option("Split of the Hub data set to predict, or a part of one.", default=None, rare=True)
     validation_fraction: float | None = setting(

@@ -96,8 +96,11 @@ class Rivals:
         if test.difference is None:
             return "undefined"
         scale, digits = (100, 1) if self.metric == "accuracy" else (1, 4)
-        low, high = test.low, test.high
-        ends = "" if low is None or high is None else f", {scale * low:+.{digits}f} to {scale * high:+.{digits}f}"
+        ends = ""
+        if test.low is not None and test.high is not None:
+            most = 2.0 if self.metric == "pearson" else 1.0  # of a difference; few rows have wider intervals
+            low, high = max(test.low, -most), min(test.high, most)
+            ends = f", {scale * low:+.{digits}f} to {scale * high:+.{digits}f}"
         shown = percent(score) if self.metric == "accuracy" else f"{score:.4f}"
         return f"{shown} ({scale * test.difference:+.{digits}f}{ends})"
 

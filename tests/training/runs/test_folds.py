@@ -11,11 +11,13 @@ import pytest
 from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of, unsure_on_validation
 from bertkit.inference.outcome import OUT_OF_FOLD
+from bertkit.metrics.statistics import by_example
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
 from bertkit.training.recovery import folds_done, how_to_continue
 from bertkit.training.runs.folds import ModelsOfFolds
 from bertkit.training.runs.resolve import ResolvedFinetuning
+from bertkit.training.runs.rivals import Rivals
 
 FAST = {
     "data.max_seq_length": 16,
@@ -263,6 +265,11 @@ def test_rivals_of_copies_of_one_text_are_fitted(tuned, tmp_path):
     files = {"train_file": str(rows), "validation_file": str(scored)}
     run = tuned("classification", FAST | {"train.contrast_steps": 0}, **files)
     assert run.metrics["baseline_words_accuracy"] == run.metrics["baseline_frozen_accuracy"] == 0.5
+
+
+def test_accuracies_of_two_rows_differ_by_100_points_at_most():
+    test = by_example([[1, 1]], [[1, 0]], [1, 1], lambda own, true: float(np.mean(np.equal(own, true))))
+    assert Rivals("accuracy", {})._in_words(1.0, test) == "100.0 % (-50.0, -100.0 to +100.0)"
 
 
 @pytest.mark.parametrize(
