@@ -343,5 +343,7 @@ def listing_skipped(
         say(f"skipped: {reason}")
     say(f"{counted(len(skipped), 'input')} skipped, {count:,} done")
     if not count:
-        were = "input was" if len(skipped) == 1 else "inputs were"
-        raise DataError(f"all {len(skipped)} {were} skipped; the first: {skipped[0]}")
+        one = "the only input was skipped:"
+        raise DataError(
+            f"{one if len(skipped) == 1 else f'all {len(skipped)} inputs were skipped; the first:'} {skipped[0]}"
+        )

@@ -182,6 +182,6 @@ def test_texts_without_vectors_are_skipped(checkpoint, tmp_path, capsys, name):
         texts = [json.loads(line)["text"] for line in out.read_text().splitlines()]
         assert texts == ["a good film", "an awful plot"]
     path.write_text("id,text\n1,\n")
-    with pytest.raises(DataError, match="all 1 input was skipped"):
+    with pytest.raises(DataError, match="the only input was skipped"):
         bertkit.embed(checkpoint, tmp_path / "none.jsonl", input_file=path, on_error="skip")
     assert not (tmp_path / "none.jsonl").exists()

@@ -33,7 +33,7 @@ def keep_accepted(table: Table) -> Table:
     if len(rows) == len(answers) or any(answer not in ("accept", None, *REJECTED) for answer in answers):
         return table
     left_out = len(answers) - len(rows)
-    say(f"{table.source}: {left_out:,} of {len(answers):,} rows have the answer {' or '.join(REJECTED)}; left out")
+    say(f"{table.source}: {left_out:,} of {len(answers):,} rows with the answer {' or '.join(REJECTED)} left out")
     if not rows:
         raise DataError(f"{table.source}: no row has the answer accept")
     return table.part(rows)

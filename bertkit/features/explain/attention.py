@@ -25,6 +25,7 @@ from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces
 from bertkit.runtime.errors import CheckpointError
 from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import padded
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Attention:
         counts = ", ".join(f"{count} {name}" for name, count in Counter(self.names.flat).most_common())
         layer, head = self.strongest()
         return [
-            f"attention: {layers} layers × {heads} heads: {counts}",
+            f"attention: {counted(layers, 'layer')} × {counted(heads, 'head')}: {counts}",
             f"  most clearly: layer {layer + 1}, head {head + 1}, {self.names[layer, head]} "
             f"{self.value(layer, head):.2f}; attention describes a head and explains no prediction",
         ]

@@ -225,6 +225,10 @@ def place(
             is not available, or XLA would run in several processes.
     """
     check_processes(settings)
+    if joins_batch and global_train_batch_size < 2:
+        raise PlacementError(
+            "train.global_train_batch_size: the loss compares the examples of a batch with each other; give at least 2"
+        )
     device = find_device(settings)
     num_processes = started_processes()
     whole = (None, global_train_batch_size)

@@ -106,7 +106,7 @@ class PretrainedTeacher(Teacher):
                 break
         else:
             raise fault
-        recorder = OutputRecorder({name: of_layers[-1] for name, of_layers in zip(_RELATED, found, strict=True)})
+        recorder = OutputRecorder({name: each[-1] for name, each in zip(_RELATED, found, strict=True)})
         batch = probe_batch(model.config)
         with torch.no_grad():
             without_dropout(model.base_model, {name: batch[name] for name in model_inputs(model.config)})

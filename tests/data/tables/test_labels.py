@@ -366,7 +366,7 @@ def test_rows_that_an_annotator_rejected_are_left_out(capsys):
     kept = keep_accepted(of_prodigy)
     assert kept.columns["label"] == ["a", "d", "e"]
     assert kept.place(1) == "x.jsonl, line 4"
-    assert capsys.readouterr().err == "x.jsonl: 2 of 5 rows have the answer reject or ignore; left out\n"
+    assert capsys.readouterr().err == "x.jsonl: 2 of 5 rows with the answer reject or ignore left out\n"
     for others in (["accept"] * 5, ["reject", "I reject it", "yes", "no", ["no"]]):  # no answers of Prodigy
         assert len(keep_accepted(Table({"label": list("abcde"), "answer": others}, "x.jsonl", ""))) == 5
     assert message(keep_accepted, Table({"answer": ["reject"]}, "x.jsonl", "")) == [
