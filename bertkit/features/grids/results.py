@@ -249,7 +249,7 @@ def write(definition: Definition, results: GridResults) -> GridResults:
     if results.best_run is not None:  # copied without its intermediate checkpoints, unless it is there already
         run, place = folder / RUNS / results.best_run, folder / BEST
         names = [name for name in contents(run) if not name.startswith("checkpoint-")]
-        is_there = place.is_dir() and contents(place) == names
+        is_there = place.is_dir() and {*names} <= {*contents(place)}  # a user may have put more there
         if not is_there or (place / "run.json").read_bytes() != (run / "run.json").read_bytes():
             if place.is_dir():
                 shutil.rmtree(place)

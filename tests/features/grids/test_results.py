@@ -137,6 +137,9 @@ def test_the_best_run_alone_has_a_report(grid, monkeypatch):
     results = grid(seeds=2)
     assert [path.parent.name for path in results.output_dir.glob("runs/*/report.html")] == [results.best_run]
     assert (results.output_dir / "best" / "report.html").is_file()
+    (results.output_dir / "best" / "notes.txt").write_text("mine")
+    grid(seeds=2)  # what a user has put there stays
+    assert (results.output_dir / "best" / "notes.txt").read_text() == "mine"
 
 
 def test_an_ensemble_of_an_incomplete_grid_says_so(grid, table, tmp_path, capsys):
