@@ -343,7 +343,6 @@ def listing_skipped(
         say(f"skipped: {reason}")
     say(f"{counted(len(skipped), 'input')} skipped, {count:,} done")
     if not count:
-        one = "the only input was skipped:"
-        raise DataError(
-            f"{one if len(skipped) == 1 else f'all {len(skipped)} inputs were skipped; the first:'} {skipped[0]}"
-        )
+        if len(skipped) == 1:
+            raise DataError(f"the only input was skipped: {skipped[0]}")
+        raise DataError(f"all {len(skipped)} inputs were skipped; the first: {skipped[0]}")

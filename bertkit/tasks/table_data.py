@@ -174,8 +174,8 @@ class TableData(HubData):
         if not len(held) and groups is None and copies:
             kept, held = hold_out(classes, np.arange(rows), fraction, self.split_seed)
             copies = (
-                f"warning: {counted(len(np.unique(texts)), 'different text is', 'different texts are')} too few to keep "
-                "copies on one side, so the scores are too high"
+                f"warning: {counted(len(np.unique(texts)), 'different text is', 'different texts are')} too few to "
+                "keep copies on one side, so the scores are too high"
             )
         if not len(held):
             if classes is not None and (names := len(set(classes))) > rows / 2:

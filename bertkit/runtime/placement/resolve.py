@@ -225,10 +225,6 @@ def place(
             is not available, or XLA would run in several processes.
     """
     check_processes(settings)
-    if joins_batch and global_train_batch_size < 2:
-        raise PlacementError(
-            "train.global_train_batch_size: the loss compares the examples of a batch with each other; give at least 2"
-        )
     device = find_device(settings)
     num_processes = started_processes()
     whole = (None, global_train_batch_size)
@@ -372,9 +368,7 @@ def _precision(asked: str, device: str, is_sharded: bool) -> Literal["no", "bf16
         raise PlacementError(
             f"placement.mixed_precision: fp16 needs a GPU; on this {device.upper()} use bf16, no or auto"
         )
-    if asked == "fp16":
-        return "fp16"
-    return "bf16" if asked == "bf16" else "no"
+    return "fp16" if asked == "fp16" else "bf16" if asked == "bf16" else "no"
 
 
 def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:

@@ -183,6 +183,8 @@ def resolve(
     task = task_of_recipe(recipe)
     of_task: dict[str, Any] = {"remove_unused_columns": False, "label_names": list(task.label_columns)}
     check_schedule(recipe)
+    if task.joins_batch and recipe.train["global_train_batch_size"] < 2:
+        raise RecipeError("train.global_train_batch_size: the loss compares the examples of a batch; give at least 2")
     setup = set_up(
         recipe,
         output_dir,

@@ -297,9 +297,11 @@ def test_another_family(stock_models, tmp_path):
     np.testing.assert_allclose(bertkit.load(run.output_dir).embed(TEXTS), theirs, rtol=0, atol=1e-5)
 
 
-def test_a_divided_batch_is_refused(run, tmp_path):
+def test_a_batch_that_cannot_be_compared_is_refused(run, tmp_path):
     with pytest.raises(PlacementError, match="compares all 6 examples of a batch"):
         run("pairs", tmp_path / "run", overrides={"placement.per_device_train_batch_size": 3})
+    with pytest.raises(RecipeError, match="compares the examples of a batch; give at least 2"):
+        run("pairs", tmp_path / "run", overrides={"train.global_train_batch_size": 1})
     assert not (tmp_path / "run").exists()
 
 
