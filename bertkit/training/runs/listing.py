@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,10 +100,16 @@ def _warn(error: OSError) -> None:
 
 
 def _run(folder: Path) -> ListedRun:
-    record = read_record(folder / _RECORD)
-    recipe = _recipe(folder)
-    results = read_record(folder / "all_results.json")
-    metric, score = _score(results, record)
+    record, results = read_record(folder / _RECORD), read_record(folder / "all_results.json")
+    recipe: Mapping[str, Any] = {}
+    with suppress(Exception):  # a damaged recipe is no reason to list no runs
+        recipe = read_recipe_file(folder / _RECIPE)[0]
+    # The main metric, or the first score of the model card.
+    main = [f"eval_{record.get('main_metric')}", *((record.get("card") or {}).get("main_metrics") or ())]
+    known = (
+        (key.removeprefix("eval_"), float(results[key])) for key in main if isinstance(results.get(key), int | float)
+    )
+    metric, score = next(known, (None, None))
     rows = results.get("train_samples")
     of_grid = folder.absolute().parent.parent / RECORDS / f"{folder.name}.json"
     state: State = "finished" if record.get("finished") is True else "interrupted"
@@ -135,22 +142,6 @@ def _of_recipe(recipe: Mapping[str, Any]) -> tuple[str | None, str | None]:
     if source is not None and Path(source).is_absolute():
         source = Path(source).name
     return task.get("name") or task.get("kind"), source
-
-
-def _recipe(folder: Path) -> Mapping[str, Any]:
-    try:
-        return read_recipe_file(folder / _RECIPE)[0]
-    except Exception:  # a damaged recipe is no reason to list no runs
-        return {}
-
-
-def _score(results: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str | None, float | None]:
-    """Returns name and value of the main metric; without one, of the first score of the model card."""
-    main = [f"eval_{record.get('main_metric')}", *((record.get("card") or {}).get("main_metrics") or ())]
-    for key in main:
-        if isinstance(value := results.get(key), int | float):
-            return key.removeprefix("eval_"), float(value)
-    return None, None
 
 
 def _date(folder: Path) -> str:

@@ -161,14 +161,11 @@ def rivals_of(
             found[name] = logits.argmax(axis=-1)
         else:
             found[name] = sigmoid(logits)
-            known = np.asarray(splits[-1].examples["labels"][:])
-            found = {name: _decided(chances, known.astype(np.int64)) for name, chances in found.items()}
+            # Labels by one threshold that is fitted to the scored rows, as that of the run is.
+            known = np.asarray(splits[-1].examples["labels"][:]).astype(np.int64).ravel()
+            found = {name: chances >= best_threshold(known, chances.ravel()) for name, chances in found.items()}
+            found = {name: labels.astype(np.int64) for name, labels in found.items()}
     return Rivals(metric, found)
-
-
-def _decided(chances: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Returns labels by one threshold that is fitted to the scored rows, as that of the run is; all (N, C)."""
-    return (chances >= best_threshold(labels.ravel(), chances.ravel())).astype(np.int64)
 
 
 def _by_words(texts: Sequence[Sequence[Sequence[str]]], labels: np.ndarray, folds: np.ndarray) -> np.ndarray:
