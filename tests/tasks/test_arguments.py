@@ -111,8 +111,8 @@ def test_class_names_of_data_sets_are_kept():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (pandas.DataFrame({"text": ["a", 3]}), "train_file: a column of the pandas.DataFrame holds values of several"),
-        ([{"text": "a"}, {"text": 3}], "train_file: a column of the list of dictionaries holds values of several"),
+        (pandas.DataFrame({"text": ["a", 3]}), "train_file: the pandas.DataFrame cannot be stored: each column"),
+        ([{"text": "a"}, {"text": 3}], "train_file: the list of dictionaries cannot be stored: each column"),
         (polars.DataFrame({"text": []}), "train_file: the polars.DataFrame has no rows"),
     ],
 )

@@ -226,7 +226,7 @@ def store_table(value: Any, folder: Path, name: str) -> str:
     except (pa.ArrowException, ValueError, OverflowError) as error:  # ValueError: names, and half a surrogate pair
         raise DataError(
             f"{name}: the {kind} cannot be stored: each column needs a name of its own, and values of one type that "
-            f"Parquet has ({error})"
+            f"Parquet has ({': '.join(map(str, reversed(error.args)))})"
         ) from error
     if not rows.num_rows:
         raise DataError(f"{name}: the {kind} has no rows")

@@ -13,6 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import evaluate, finetune, load, load_recipe
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
+from bertkit.runtime.progress import counted
 from bertkit.tasks.encoding import encode_split
 from bertkit.training.trainer import BertkitTrainer
 from tests.stock_models import stock_checkpoint
@@ -228,7 +229,8 @@ def test_both_validation_sets_of_mnli_are_scored_and_all_its_test_sets_predicted
         "train": 6, "validation": 6, "validation_mm": 6, "test": 1, "test_mm": 2, "ax": 3
     }  # fmt: skip
     for split, facts in record["data"].items():
-        assert f"- {split}: …/{facts['source'].rpartition('/')[2]}, {facts['examples']} examples\n" in card
+        number = counted(facts["examples"], "example")
+        assert f"- {split}: …/{facts['source'].rpartition('/')[2]}, {number}\n" in card
 
 
 def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path, monkeypatch):
