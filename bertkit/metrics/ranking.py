@@ -29,8 +29,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def ranking_scores(queries: np.ndarray, documents: np.ndarray, relevant: Sequence[Collection[int]]) -> np.ndarray:
     """Computes `SCORES` of each query over all documents, (Q, 4) float64 in [0, 1].
 
-    They are those of sentence-transformers' ``InformationRetrievalEvaluator``. Of documents with the same cosine the
-    first ones have the higher rank.
+    They are those of sentence-transformers' ``InformationRetrievalEvaluator``. Of documents with the same
+    computed cosine the first ones have the higher rank; those of equal vectors may differ in the last digit.
 
     Args:
         queries: (Q, H).

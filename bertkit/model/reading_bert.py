@@ -52,12 +52,16 @@ def takes_few_queries(implementation: str) -> bool:
 
 
 def rows_of_mask(mask: Any, positions: Tensor, states: Tensor, is_causal: bool) -> Any:
-    """Selects the rows of the queries in a mask that broadcasts to (B, A, S, S); None stays None, or is the direction.
+    """Selects the rows of the read tokens in a mask that broadcasts to (B, A, S, S), as (B, 1, P, S) or (B, A, P, S).
+
+    Without a mask, left-to-right attention gets one, (B, 1, P, S) bool, True = attend: a kernel knows which tokens come
+    before a query only if it has all queries. Attention to both sides stays without, None.
 
     Args:
+        mask: Of the kernel; None for no padding.
         positions: (B, P) int64.
         states: (B, S, H).
-        is_causal: Whether None stands for the direction, which a kernel cannot know of selected queries.
+        is_causal: Whether attention is left-to-right.
     """
     if mask is not None:
         index = positions[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3])

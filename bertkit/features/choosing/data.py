@@ -15,7 +15,7 @@ from bertkit.data.corpus.sources import find_sources
 from bertkit.data.tables.folds import classes_of, hold_out
 from bertkit.data.tables.table import copies_in_words
 from bertkit.features.choosing.frozen import FrozenTask, frozen_task
-from bertkit.recipe.files import list_recipes
+from bertkit.recipe.files import GLUE, list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.json_text import dumps
@@ -28,7 +28,6 @@ from bertkit.tasks.splits import ColumnsOf
 SEED = 0
 """Seed of what is drawn, so that the same arguments give the same numbers."""
 
-_GLUE = "finetune/glue/"
 _MOST_PARAGRAPHS = 20_000  # that are read, and drawn from
 
 
@@ -99,21 +98,32 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
 
 
 def recipe_name(task: str) -> str:
-    """Returns the recipe of a task by the name of its command, or by that of a GLUE task.
+    """Returns the recipe of a task by its name below ``finetune/``, of a GLUE task below ``finetune/glue/``.
 
     Raises:
-        RecipeError: there is no such task.
+        RecipeError: there is no such recipe; the message has those of the tasks that frozen encoders are scored on.
     """
     known = [name for name in list_recipes() if name.startswith("finetune/")]
-    names = {name.removeprefix(_GLUE).removeprefix("finetune/"): name for name in known}
+    names = {name.removeprefix(GLUE).removeprefix("finetune/"): name for name in known}
     if task not in names:
-        raise RecipeError(f"--task: no task {task!r}; expected one of {', '.join(names)}{did_you_mean(task, names)}")
+        scored = [name for name, recipe in names.items() if _is_scored(recipe)]
+        raise RecipeError(f"--task {task}: expected one of {', '.join(scored)}{did_you_mean(task, scored)}")
     return names[task]
 
 
+def _is_scored(recipe: str) -> bool:
+    """Returns whether frozen encoders are scored on the task of a recipe."""
+    try:
+        frozen_task(task_of_recipe(load_recipe(recipe)))
+    except RecipeError:
+        return False
+    return True
+
+
 def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
-    if recipe.name.startswith(_GLUE):
-        words = ["finetune", "glue", "--task", recipe.name.removeprefix(_GLUE)]
+    """Returns the words of the command that fine-tunes by a recipe with these values, by options where there are."""
+    if recipe.name.startswith(GLUE):
+        words = ["finetune", "glue", "--task", recipe.name.removeprefix(GLUE)]
     else:
         words = ["finetune", command_of(recipe.kind)]
         words += [] if recipe.name == f"finetune/{recipe.kind}" else ["--recipe", recipe.name]

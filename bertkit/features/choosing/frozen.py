@@ -61,7 +61,7 @@ class FrozenTask(ABC):
         """Converts the logits of the items, (I, C), to outputs of the task's own head, for `Task.decode`."""
 
     def most_frequent(self, references: Sequence[Any]) -> tuple[str, Any] | None:
-        """Returns the name and the value of the most frequent class of examples; None if they have several."""
+        """Returns the name and the value of the most frequent class of examples; None unless each has one."""
         return None
 
 

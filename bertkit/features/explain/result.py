@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from bertkit.inference.facts import percent
 from bertkit.runtime.formats import amount
 from bertkit.runtime.pages.page import frame_page, render_page
 
@@ -40,7 +41,7 @@ class Result(ABC):
         """Returns the page: one HTML file that loads nothing."""
         filters: dict[str, Callable[..., str]] = {
             "number": amount,
-            "percent": lambda share: f"{100 * share:.1f} %",
+            "percent": percent,
             "sentence": lambda words: f"{words[0].upper()}{words[1:]}.",
         }
         values = {"title": self.title, "shown": self, **self.page_values()}

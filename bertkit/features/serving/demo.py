@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from bertkit.features.serving.served import View, served
-from bertkit.features.serving.server import As, default_use, listening, run_app
+from bertkit.features.serving.server import As, listening, run_app, use_of
 from bertkit.inference.abstaining import promise
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.options import PredictOptions
@@ -76,7 +76,7 @@ def demo(
         ready: called with the address when connections are accepted.
 
     Raises:
-        RecipeError: the extra ``demo`` is missing, or the address cannot be listened on.
+        RecipeError: the extra ``demo`` is missing, the address cannot be listened on, or ``as_`` is another word.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
@@ -105,7 +105,7 @@ def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> An
     import gradio
     from fastapi import FastAPI
 
-    use = as_ or default_use(loaded)
+    use = use_of(loaded, as_)
     form = form_of(loaded, use)
     about = module_about(__package__, "explain")
     inside = None if about is None else about.inside_of(loaded, use, form.fields, form.examples)
@@ -146,7 +146,7 @@ def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
 
     Args:
         loaded: the checkpoint.
-        use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.features.serving.server.default_use` decides.
+        use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.features.serving.server.use_of` decides.
     """
     if use == "predict":
         return _describe_task(loaded.predictor)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bertkit.features.serving.requests import Limits
 from bertkit.inference.loaded import load
@@ -73,8 +74,9 @@ def serve(
             by folds.
 
     Raises:
-        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, the token is not printable
-            ASCII, an allowed host is no name, or the rows of the run do not support ``max_error``.
+        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, ``as_`` is another word, the
+            token is not printable ASCII, an allowed host is no name, or the rows of the run do not support
+            ``max_error``.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
@@ -123,13 +125,13 @@ def service_of(
 
     Raises:
         CheckpointError: the checkpoint cannot be served so.
-        RecipeError: it has no such predictions, or does not support the promise.
+        RecipeError: there is no such use, it has no such predictions, or does not support the promise.
     """
     from bertkit.features.serving.pretrained import EmbedService, FillService
     from bertkit.features.serving.services import PredictService
 
     sizes = (limits.max_client_batch_size, limits.max_request_tokens)
-    as_ = as_ or default_use(loaded)
+    as_ = use_of(loaded, as_)
     options = options or PredictOptions()
     service: Service
     if as_ == "predict":
@@ -152,8 +154,16 @@ def service_of(
     return service
 
 
-def default_use(loaded: LoadedCheckpoint) -> As:
-    """Returns what a checkpoint is used for by its head: that of its fine-tuning, masks, or vectors."""
+def use_of(loaded: LoadedCheckpoint, as_: As | None) -> As:
+    """Returns what a checkpoint is used for: ``as_``, or by its head that of its fine-tuning, masks, or vectors.
+
+    Raises:
+        RecipeError: ``as_`` is none of these.
+    """
+    if as_ is not None:
+        if as_ not in get_args(As):
+            raise RecipeError(f"--as {as_}: expected one of {', '.join(get_args(As))}")
+        return as_
     if loaded.is_fine_tuned:
         return "predict"
     return "fill-mask" if loaded.architecture.endswith(_MASKED_LM_HEADS) else "embed"
@@ -179,9 +189,10 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
         except OSError as error:
-            raise RecipeError(
-                f"--host {host} --port {port}: {error.strerror or error}; give another --port, or 0 for a free one"
-            ) from error
+            mend = "another --port, or 0 for a free one"
+            if error.errno == errno.EADDRNOTAVAIL:
+                mend = "an address of this machine with --host"
+            raise RecipeError(f"--host {host} --port {port}: {error.strerror or error}; give {mend}") from error
         yield listener
 
 

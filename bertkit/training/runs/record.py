@@ -37,7 +37,7 @@ Results = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Run(Summarized):
-    """Result of `bertkit.pretrain` and `bertkit.finetune`.
+    """Result of `bertkit.pretrain`, `bertkit.finetune` and `bertkit.distill`.
 
     Attributes:
         output_dir: the run directory; its top level loads with ``AutoModel….from_pretrained``.

@@ -161,6 +161,14 @@ def test_wrong_arguments_are_refused(checkpoint, table, monkeypatch, tmp_path, a
     assert isinstance(raised.value, BertkitError)
 
 
+def test_only_tasks_that_are_scored_are_expected(checkpoint, table):
+    with pytest.raises(RecipeError) as raised:
+        bertkit.choose([checkpoint], train_file=table, task="question-answering")
+    expected = str(raised.value).removeprefix("--task question-answering: expected one of ").split(", ")
+    assert {"classification", "ner", "sst2"} < set(expected)
+    assert not {"multiple-choice", "reranking", "similarity", "squad/v1"} & set(expected)
+
+
 def test_texts_without_words_are_refused(checkpoint, tmp_path):
     (tmp_path / "marks.txt").write_text("... !!!\n")
     with pytest.raises(DataError, match="no word with a letter or a digit"):

@@ -100,6 +100,11 @@ def test_answers_say_what_is_unsure(run, capsys):
             assert given == ([] if row["label"] == "unsure" else [row["label"]])
 
 
+def test_another_use_is_refused(checkpoint):
+    with pytest.raises(RecipeError, match="--as classify: expected one of predict, fill-mask, embed"):
+        service_of(bertkit.load(checkpoint, device="cpu"), "classify", Limits())
+
+
 def test_a_server_refuses_promises_that_it_cannot_keep(run, checkpoint):
     for level, as_, message in ((0.01, None, "do not support it"), (0.05, "embed", "served as embed")):
         with pytest.raises(RecipeError, match=message):

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import bertkit
-from bertkit.features.serving.demo import examples_of_run
+from bertkit.features.serving.demo import build_demo, examples_of_run
+from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 
 TEXT = "the film is lovely, a good story"
@@ -35,6 +36,12 @@ def test_examples_are_texts_of_the_validation_set(tmp_path):
     (tmp_path / "rows.csv").unlink()
     assert examples_of_run(str(tmp_path), task) == []
     assert examples_of_run("owner/name", task) == []
+
+
+def test_another_use_is_refused_before_a_page_is_served(fine_tuned):
+    pytest.importorskip("gradio", reason="the extra demo is not installed")
+    with pytest.raises(RecipeError, match="--as classify: expected one of predict, fill-mask, embed"):
+        build_demo(bertkit.load(fine_tuned("film"), device="cpu"), "film", "classify")
 
 
 def test_similarity_has_a_box_for_each_text(fine_tuned):

@@ -275,6 +275,7 @@ def test_wrong_options_end_with_one_message(forks, fine_tuned, start, tmp_path):
     film = str(fine_tuned("film"))
     for given, message in {
         (film, "--port", str(server.port)): f"--port {server.port}: Address already in use; give another --port",
+        (film, "--host", "192.0.2.1"): "address; give an address of this machine with --host",  # kept free by RFC 5737
         (film, "--port", "70000"): "--port 70000: expected 0 to 65535",
         (film, "--host", "no such host"): "--host no such host: ",
         (film, "--allowed-host", "http://a.example"): "--allowed-host http://a.example: expected the name of a host",

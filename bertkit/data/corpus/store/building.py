@@ -67,7 +67,7 @@ def build_store(
         add: called with the folder of the parts, to write further files of the store.
 
     Returns:
-        The store; None for a share.
+        The store; None for a share, unless the store is there.
 
     Raises:
         DataError: the text cannot be read, or no document is left.
@@ -88,11 +88,11 @@ def build_store(
             raise OutputError(
                 f"--output-dir {place}: not empty and not an intact store; give another folder"
             ) from error
-        is_same = {name: store.metadata.get(name) for name in origin} == origin
-        if not is_same or ("filters" in store.metadata and "filters" not in origin):
+        if not _has_origin(store, origin) or ("filters" in store.metadata and "filters" not in origin):
             raise OutputError(
                 f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
             )
+        _remove_work(place)
         return store
     units = divide_sources(sources, form, origin, is_whole=chosen.deduplicate is not None)
     with _work_folder(place, named, units, share, add) as work:
@@ -119,8 +119,11 @@ def join_store(place: Path) -> TokenStore:
     """
     place = Path(os.path.abspath(place))  # "." has no name
     work = _work_of(place)
-    if place.is_dir() and (place / METADATA_FILE).is_file() and not work.exists():
-        return TokenStore.open(place)
+    if (place / METADATA_FILE).is_file():
+        store = TokenStore.open(place)
+        if not (work / _PLAN_FILE).is_file() or _has_origin(store, read_metadata(work / _PLAN_FILE)["origin"]):
+            _remove_work(place)
+            return store
     if not (work / _PLAN_FILE).is_file():
         raise OutputError(f"{work}: no build in this folder; run bertkit corpus build --part 1/N --output-dir {place}")
     plan = read_metadata(work / _PLAN_FILE)
@@ -168,6 +171,16 @@ def divide_sources(sources: Sequence[Source], form: DocumentForm, origin: dict[s
 
 def _work_of(place: Path) -> Path:
     return place.with_name(f"{place.name}.building")
+
+
+def _has_origin(store: TokenStore, origin: dict[str, Any]) -> bool:
+    """Returns whether a store has the text and the settings of a build."""
+    return {name: store.metadata.get(name) for name in origin} == origin
+
+
+def _remove_work(place: Path) -> None:
+    """Removes the folder of a build whose store is there, also what a kill during this removal has left of it."""
+    shutil.rmtree(_work_of(place), ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -246,7 +259,7 @@ def _assemble(place: Path, work: Path, records: Sequence[Path]) -> None:
         for folder in (path for path in work.iterdir() if path.is_dir() and not path.name.startswith(".")):
             shutil.copytree(folder, draft / folder.name)
         write_manifest(draft, read_metadata(work / _PLAN_FILE)["origin"], parts)
-    shutil.rmtree(work, ignore_errors=True)
+    _remove_work(place)
 
 
 # ---- units -----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from importlib.util import find_spec
@@ -257,6 +258,27 @@ def test_a_finished_store_is_opened(corpus, files):
     (corpus.folder / "full" / "file").touch()
     with pytest.raises(OutputError, match="not empty"):
         build(corpus, files, "full")
+
+
+@pytest.mark.parametrize("is_half_removed", [False, True])
+def test_a_kill_after_the_store_is_complete_is_made_up_for(corpus, files, is_half_removed):
+    """The folder of the build is removed last; what a kill leaves of it neither hides the store nor stays."""
+    for part in ("1/2", "2/2"):
+        assert build(corpus, files, part=part) is None
+    work = corpus.folder / "store.building"
+    kept = shutil.copytree(work, corpus.folder / "kept")
+    expected = contents(join_store(corpus.folder / "store"))
+    if is_half_removed:
+        (kept / "plan.json").unlink()
+    for again in (lambda: join_store(corpus.folder / "store"), lambda: build(corpus, files, part="2/2")):
+        shutil.copytree(kept, work)
+        assert contents(again()) == expected
+        assert not work.exists()
+    build(corpus, files[:1], "other", part="1/1")
+    (corpus.folder / "other.building").rename(work)
+    with pytest.raises(OutputError, match="not empty"):
+        join_store(corpus.folder / "store")  # which has another text
+    assert (work / "plan.json").is_file()
 
 
 def test_one_process_builds_a_store(corpus, files):
