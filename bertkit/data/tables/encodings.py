@@ -17,6 +17,7 @@ _NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, s
     rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„…ˆ˜‰‹›•™–](?=[{_LOWER}])|[¤†‡ˆ˜])"
 )
 _ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöõøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_DOUBLED = re.compile(rb"([\xe4\xf6\xfc\xf5\xc4\xd6\xdc\xd5])\1")  # ä, ö, ü, õ: long vowels of Finnish and Estonian
 _BEGUN = re.compile(rb"(?:\r|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")  # CRLF and characters may go on in the next block
 _SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
 _SHOWN = 60  # characters of the example in the message
@@ -127,7 +128,8 @@ def _is_windows(lines: bytes, place: str) -> bool:
     letters = [each for each in text.lower() if each.isalpha() and not each.isascii()]
     has_no_words = 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()])
     fits = any(10 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
-    if has_no_words or not fits or from_bytes(sample, cp_isolation=["cp1252"]).best() is None:
+    once = _DOUBLED.sub(rb"\1", sample)  # charset-normalizer takes an accent twice in a row for a fault
+    if has_no_words or not fits or from_bytes(once, cp_isolation=["cp1252"]).best() is None:
         raise DataError(f"{place}: not UTF-8, nor UTF-16, UTF-32 or Windows-1252, which were tried; {NO_UTF8}")
     return True
 

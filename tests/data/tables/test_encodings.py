@@ -96,7 +96,15 @@ def test_other_encodings_are_refused_without_a_guess(tmp_path, text, encoding):
 
 
 @pytest.mark.parametrize(
-    "text", ["für", "Þetta er of dýrt, því miður", "«Ça va très bien», l’été dernier – c’est réglé", "Å være på ø"]
+    "text",
+    [
+        "für",
+        "Þetta er of dýrt, því miður",
+        "«Ça va très bien», l’été dernier – c’est réglé",
+        "Å være på ø",
+        "Hyvää päivää, täällä säätä on näin",
+        "Jäääär on õhuke",
+    ],
 )
 def test_western_languages_are_read(tmp_path, text):
     path = tmp_path / "x.tsv"
