@@ -458,9 +458,8 @@ def test_a_probed_head_is_not_said_to_be_random(table, no_trial):
 
 def test_a_new_head_for_numbers_has_no_labels(table, no_trial):
     with_a_head(table)
-    table.train, table.validation = (
-        [{**row, "label": f"{number}.5"} for number, row in enumerate(split)] for split in (table.train, table.validation)
-    )
+    for split in (table.train, table.validation):
+        split[:] = [{**row, "label": f"{number}.5"} for number, row in enumerate(split)]
     table.overrides["train.max_steps"] = 1
     messages = {finding.code: finding.message for finding in table.report().findings}
     assert "for the labels bad, good; the run is for a number, so" in messages["new-head"]
