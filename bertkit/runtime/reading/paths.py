@@ -176,7 +176,7 @@ def filesystem(path: str, name: str) -> tuple[Any, str]:
         name: name of the path in messages.
 
     Raises:
-        DataError: the protocol is unknown, its package is not installed, or a server, an archive or a setting is missing.
+        DataError: the protocol is unknown, or its package, its server, the archive or a setting is missing.
     """
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
