@@ -16,7 +16,8 @@ _LOWER = "a-zß-öø-ÿœšž"
 _NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, se¤or, dzia³a
     rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„…ˆ˜‰‹›•™–](?=[{_LOWER}])|[¤†‡ˆ˜])"
 )
-_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöõøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_DOUBLED = re.compile(rb"([\xe4\xf6\xfc\xf5\xc4\xd6\xdc\xd5])\1")  # ä, ö, ü, õ: long vowels of Finnish and Estonian
 _BEGUN = re.compile(rb"(?:\r|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")  # CRLF and characters may go on in the next block
 _SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
 _SHOWN = 60  # characters of the example in the message
@@ -113,9 +114,9 @@ def _find_wide_encoding(block: bytes) -> str:
 def _is_windows(lines: bytes, place: str) -> bool:
     """Returns whether lines, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
 
-    charset-normalizer finds Polish, Turkish and texts of Mac OS plausible too, whose letters become others: so the text
-    has to have the letters of a language that is written in cp1252. ``place`` is that of the first line, for the
-    DataError about those that are neither.
+    charset-normalizer finds Polish, Hungarian, Turkish and texts of Mac OS plausible too, whose letters become others:
+    so the text has to have the letters of a language that is written in cp1252. ``place`` is that of the first line,
+    for the DataError about those that are neither.
     """
     from charset_normalizer import from_bytes
 
@@ -124,10 +125,12 @@ def _is_windows(lines: bytes, place: str) -> bool:
     if read_as_utf8.count("\ufffd") <= len(read_as_utf8) / 2:
         return False
     text = sample.decode("cp1252", "replace")
-    letters = [each for each in text.lower() if each.isalpha() and not each.isascii()]
+    lower = text.lower().replace("õe", "oe")  # Portuguese; other õ are Estonian, or were the ő of Hungarian
+    letters = [each for each in lower if each.isalpha() and not each.isascii()]
     has_no_words = 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()])
-    fits = any(10 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
-    if has_no_words or not fits or from_bytes(sample, cp_isolation=["cp1252"]).best() is None:
+    fits = any(20 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
+    once = _DOUBLED.sub(rb"\1", sample)  # charset-normalizer takes an accent twice in a row for a fault
+    if has_no_words or not fits or from_bytes(once, cp_isolation=["cp1252"]).best() is None:
         raise DataError(f"{place}: not UTF-8, nor UTF-16, UTF-32 or Windows-1252, which were tried; {NO_UTF8}")
     return True
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from bertkit.features.checks.findings import Finding, error, note, rule, warning
 from bertkit.features.checks.subject import Subject, checked
@@ -23,6 +24,7 @@ _LOWER_CASED = 0.001  # share of capitalized words
 _RATES = ((50e6, 1e-5, 5e-4), (200e6, 1e-5, 1e-4), (float("inf"), 1e-5, 5e-5))
 _FEW_STEPS = 100
 _SMALL_SET = 10_000
+_NEVER_WARM = ("constant", "reduce_lr_on_plateau", "greedy")  # schedules without a warm-up; they ignore warmup_steps
 _MANY_PASSES = 40  # BERT §A.2: "approximately 40 epochs over the 3.3 billion word corpus"
 
 
@@ -133,18 +135,21 @@ def new_head(subject: Subject) -> Iterator[Finding]:
     new = [name for name in subject.new_weights if "pooler" not in name]
     if not new or not saved.endswith(head):
         return
-    before = [str(name) for name in subject.stored.id2label.values()]
-    after = subject.task.config().get("id2label", {}).values()
+    before, after = _name_outputs(subject.stored.to_dict()), _name_outputs(subject.task.config())
     yield warning(
         "model.name_or_path",
-        f"{subject.checkpoint} was fine-tuned with a head of this kind, for the labels {_name_few(before)}; the run "
-        f"has the labels {_name_few([str(name) for name in after])}, so the head is initialized at random",
+        f"{subject.checkpoint} was fine-tuned with a head of this kind, for {before}; the run is for {after}, so the "
+        "head is initialized at random",
         "use the label names of the checkpoint to keep its head, or the checkpoint it was fine-tuned from",
     )
 
 
-def _name_few(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+def _name_outputs(config: Mapping[str, Any]) -> str:
+    """Returns in words what a head predicts: a number, or the first labels."""
+    if config.get("problem_type") == "regression":
+        return "a number"
+    names = [str(name) for name in config.get("id2label", {}).values()]
+    return f"the labels {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 @rule("learning-rate", "trainer", "task", "stored")
@@ -214,7 +219,8 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
             consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
         elif steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
             remedy = "add examples, or set a smaller --global-train-batch-size: the examples are seen often as it is"
-        yield warning("train", f"{steps} optimizer steps of {batch} sequences; {consequence}", remedy)
+        taken = f"{counted(steps, 'optimizer step')} of {counted(batch, 'sequence')}"
+        yield warning("train", f"{taken}; {consequence}", remedy)
 
 
 def _steps_of_epoch(subject: Subject) -> int:
@@ -225,16 +231,20 @@ def _steps_of_epoch(subject: Subject) -> int:
 @rule("warmup", "trainer")
 def warmup(subject: Subject) -> Iterator[Finding]:
     """Checks that the learning rate has a warm-up."""
-    if subject.arguments.get_warmup_steps(subject.total_steps) == 0:
-        share, part = "0.1", "a tenth"
-        consequence = (
-            "the first steps change the pre-trained weights at the full learning rate while the new weights are random"
-        )
-        if subject.task is None:
-            share, part = "0.01", "a hundredth"
-            consequence = (
-                "the first steps have the full learning rate; BERT §A.2 warms up for 10,000 of 1,000,000 steps"
-            )
-        yield warning(
-            "train.warmup_steps", f"no warm-up: {consequence}", f"set train.warmup_steps={share}, {part} of the steps"
-        )
+    arguments = subject.arguments
+    is_never_warm = arguments.lr_scheduler_type in _NEVER_WARM
+    if not is_never_warm and arguments.get_warmup_steps(subject.total_steps) > 0:
+        return
+    share, part, reason = "0.1", "a tenth", ""
+    if subject.task is None:
+        share, part, reason = "0.01", "a hundredth", "; BERT §A.2 warms up for 10,000 of 1,000,000 steps"
+    elif subject.new_weights and subject.recipe.train.get(HEAD) != "probe":
+        reason = " while the new weights are random"
+    where, schedule = "train.warmup_steps", ""
+    if is_never_warm:
+        where, schedule = "train.lr_scheduler_type", "train.lr_scheduler_type=constant_with_warmup and "
+    yield warning(
+        where,
+        f"no warm-up: the first steps have the full learning rate{reason}",
+        f"set {schedule}train.warmup_steps={share}, {part} of the steps",
+    )

@@ -176,7 +176,7 @@ def filesystem(path: str, name: str) -> tuple[Any, str]:
         name: name of the path in messages.
 
     Raises:
-        DataError: the protocol is unknown, or its package is not installed.
+        DataError: the protocol is unknown, or its package, its server, the archive or a setting is missing.
     """
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
@@ -185,6 +185,8 @@ def filesystem(path: str, name: str) -> tuple[Any, str]:
         return LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
     try:
         files: tuple[Any, str] = url_to_fs(path)
-    except (ImportError, ValueError, OSError) as error:
+    except (ImportError, ValueError) as error:
         raise DataError(f"{name}: {error}; install the package of this protocol, or copy the files") from error
+    except Exception as error:  # file systems raise what their clients raise, and TypeError without their settings
+        raise DataError(f"{name}: cannot be opened: {str(error) or type(error).__name__}; copy the files") from error
     return files

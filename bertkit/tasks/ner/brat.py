@@ -23,7 +23,8 @@ def read_brat(folder: Path) -> Table:
     """Reads a folder of brat, with its subfolders, as a table of ``file``, ``text`` and ``spans``, a row per document.
 
     Hidden files are left out, see `files_below`. Offsets count characters, and a span in several parts, which tags of
-    words cannot express, keeps its offsets as a text, so that it is reported as every malformed span.
+    words cannot express, keeps its offsets as a text, so that it is reported as every malformed span; a line without
+    offsets keeps the line.
 
     Raises:
         DataError: there is no ``.ann`` file, or a file cannot be read; the message names all such files.
@@ -60,7 +61,7 @@ def _span(line: str) -> dict[str, Any]:
     start, _, end = offsets.partition(" ")
     are_numbers = start.isdecimal() and end.isdecimal()
     return {
-        "start": int(start) if are_numbers else offsets,
+        "start": int(start) if are_numbers else offsets or line,
         "end": int(end) if are_numbers else None,
         "label": label,
         "text": text,

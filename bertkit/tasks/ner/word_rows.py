@@ -34,8 +34,8 @@ def sentence_column(names: Iterable[str]) -> str | None:
 def sentences_of_words(table: Table) -> Table | None:
     """Returns a table of one word per row as one of sentences, with lists of words; None for other tables.
 
-    A sentence is words that follow each other with one value in the column of sentences, or with none (`is_missing`)
-    after the first word. Its place and its `DOCUMENT_ID` are those of its first word.
+    A sentence is words of one `DOCUMENT_ID` that follow each other with one value in the column of sentences; either
+    may be missing (`is_missing`) after the first word. Its place and its `DOCUMENT_ID` are those of its first word.
 
     >>> words = {"Sentence #": ["Sentence: 1", "", "Sentence: 2"], "Word": ["in", "Oslo", "Hi"]}
     >>> sentences_of_words(Table(words, "x.csv", "")).columns
@@ -44,17 +44,19 @@ def sentences_of_words(table: Table) -> Table | None:
     column, words = sentence_column(table.columns), usual_column(list(table.columns), TOKENS)
     if column is None or words is None or any(isinstance(word, list) for word in table.columns[words]):
         return None
+    keys = {column, DOCUMENT_ID} & table.columns.keys()  # a document may number its sentences anew
     starts: list[int] = []
-    last = None
-    for row, sentence in enumerate(table.columns[column]):
-        if not starts or (not is_missing(sentence) and sentence != last):
+    last: dict[str, Any] = {}
+    for row in range(len(table)):
+        given = {name: value for name in keys if not is_missing(value := table.columns[name][row])}
+        if not starts or any(last.get(name) != value for name, value in given.items()):
             starts.append(row)
-            last = sentence
+        last |= given
     columns: dict[str, list[Any]] = {
         name: [list(values[start:end]) for start, end in pairwise([*starts, len(table)])]
         for name, values in table.columns.items()
     }
-    for name in {column, DOCUMENT_ID} & columns.keys():
+    for name in keys:
         columns[name] = [table.columns[name][start] for start in starts]
     numbers: list[Any] = [table.numbers_of_rows[row] for row in starts]
     return replace(table, columns=columns, lines=numbers)

@@ -77,6 +77,7 @@ OTHERS = {
     "Счёт за март слишком высок": ("cp1251", "koi8_r", "cp866"),
     "za mało, proszę zapłacić": ("cp1250", "iso8859_2"),
     "Účet za březen je příliš vysoký": ("cp1250", "iso8859_2"),
+    "Kitűnő könyv, őszintén ajánlom. A számla összege túl magas": ("cp1250", "iso8859_2"),
     "Mart faturası çok yüksek değil": ("cp1254",),
     "Ο λογαριασμός είναι πολύ υψηλός": ("cp1253",),
     "החשבון גבוה מדי": ("cp1255",),
@@ -96,7 +97,16 @@ def test_other_encodings_are_refused_without_a_guess(tmp_path, text, encoding):
 
 
 @pytest.mark.parametrize(
-    "text", ["für", "Þetta er of dýrt, því miður", "«Ça va très bien», l’été dernier – c’est réglé", "Å være på ø"]
+    "text",
+    [
+        "für",
+        "Þetta er of dýrt, því miður",
+        "«Ça va très bien», l’été dernier – c’est réglé",
+        "Å være på ø",
+        "As opções são boas, põe mais informações",
+        "Hyvää päivää, täällä säätä on näin",
+        "Jäääär on õhuke",
+    ],
 )
 def test_western_languages_are_read(tmp_path, text):
     path = tmp_path / "x.tsv"

@@ -442,6 +442,30 @@ def test_advice_for_a_corpus_names_no_head(corpus, no_trial, change_name, value)
     assert "new weights" not in finding.message
 
 
+def test_a_warm_up_that_the_schedule_ignores_is_none(table, no_trial):
+    table.overrides["train.lr_scheduler_type"] = "constant"
+    [finding] = table.report().findings
+    assert (finding.code, finding.where) == ("warmup", "train.lr_scheduler_type")
+    assert "while the new weights are random" in finding.message
+    assert "constant_with_warmup" in finding.remedy
+
+
+def test_a_probed_head_is_not_said_to_be_random(table, no_trial):
+    table.overrides |= {"train.warmup_steps": 0, "train.head": "probe"}
+    [finding] = table.report().findings
+    assert (finding.code, finding.message) == ("warmup", "no warm-up: the first steps have the full learning rate")
+
+
+def test_a_new_head_for_numbers_has_no_labels(table, no_trial):
+    with_a_head(table)
+    for split in (table.train, table.validation):
+        split[:] = [{**row, "label": f"{number}.5"} for number, row in enumerate(split)]
+    table.overrides["train.max_steps"] = 1
+    messages = {finding.code: finding.message for finding in table.report().findings}
+    assert "for the labels bad, good; the run is for a number, so" in messages["new-head"]
+    assert messages["few-steps"].startswith("1 optimizer step of ")
+
+
 def test_too_many_texts_for_near_duplicates_are_named(table, no_trial, monkeypatch):
     monkeypatch.setattr("bertkit.features.checks.duplicate_rules._MOST_TEXTS", 439)
     repeat(10, " .")(table)

@@ -75,6 +75,13 @@ def test_urls_have_the_file_system_of_their_protocol():
         filesystem("qq://a", "--input qq://a")
 
 
+@pytest.mark.parametrize("url", ["github://owner/name/a.csv", "zip://a.csv::no.zip", "dir://a"])
+def test_urls_that_cannot_be_opened_are_said_without_a_package_to_install(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=rf"^--input {url}: cannot be opened: .+; copy the files$"):
+        filesystem(url, f"--input {url}")
+
+
 def test_a_sheet_is_found_after_letters_that_lower_case_makes_longer():
     assert workbook_and_sheet("İzmir.XLSX#May") == ("İzmir.XLSX", "May")
 

@@ -128,6 +128,8 @@ def test_a_folder_of_brat_gives_words_and_tags(task, tmp_path):
     refused = message(task(train_file=str(tmp_path)), tmp_path.parent)
     assert refused.startswith(f"{tmp_path.name}/a.txt: a span is {{")
     assert "'start': '0 2;3 5'" in refused
+    (tmp_path / "a.ann").write_text("T1 PER 0 3 Ann")  # an editor has replaced the tabs
+    assert "'start': 'T1 PER 0 3 Ann'" in message(task(train_file=str(tmp_path)), tmp_path.parent)
 
 
 def test_hidden_files_in_a_folder_of_brat_are_left_out(tmp_path):

@@ -352,6 +352,14 @@ def test_words_name_the_document_of_their_sentence():
     assert document_ids(found) == ["x", "x", "y"]
 
 
+def test_a_document_that_numbers_its_sentences_anew_begins_one():
+    words = {"sentence_id": [0, 0, 0, 1], "word": ["in", "Oslo", "Hi", "a"], "document_id": ["x", None, "y", "y"]}
+    found = sentences_of_words(Table(words, "x.csv", ""))
+    assert found is not None
+    assert found.columns["word"] == [["in", "Oslo"], ["Hi"], ["a"]]
+    assert document_ids(found) == ["x", "y", "y"]
+
+
 def test_words_of_objects_are_sentences_too(tmp_path):
     rows = [{"sentence_id": 1, "word": "a", "tag": "O"}, {"sentence_id": 2, "word": "b", "tag": "B-X"}]
     (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
