@@ -81,7 +81,10 @@ def runs(folder: str | Path) -> list[ListedRun]:
 
 
 def _below(root: Path) -> Iterator[ListedRun]:
-    for place, folders, files in os.walk(root, onerror=_warn):
+    unread = "cannot be read, so runs in it are not listed"
+    for place, folders, files in os.walk(
+        root, onerror=lambda error: say(f"warning: {error.filename}: {unread}: {error.strerror}")
+    ):
         folder = Path(place)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "checkpoint-")))
         if GRID_FILE in files:
@@ -93,10 +96,6 @@ def _below(root: Path) -> Iterator[ListedRun]:
         elif _RECIPE in files and _RECORD in files:  # a recipe alone may be a user's, beside folders of runs
             folders[:] = []
             yield _run(folder)
-
-
-def _warn(error: OSError) -> None:
-    say(f"warning: {error.filename}: cannot be read, so runs in it are not listed: {error.strerror}")
 
 
 def _run(folder: Path) -> ListedRun:
