@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.features.choosing.conclusions import conclude
-from bertkit.features.choosing.data import SEED, read_labelled, read_texts, recipe_name
+from bertkit.features.choosing.data import SEED, Labelled, read_labelled, read_texts, recipe_name
 from bertkit.features.choosing.measuring import measure
 from bertkit.features.choosing.result import Choice, short_names
 from bertkit.features.choosing.wording import draw_words
@@ -16,7 +16,7 @@ from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.model.checkpoint.load import load_config
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.runtime.files import check_new_file, write_whole
+from bertkit.runtime.files import check_new_file, read_record, write_whole
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import inference_device
 from bertkit.runtime.progress import counted, say
@@ -61,7 +61,8 @@ def choose(
             ``text_columns``, ….
 
     Raises:
-        RecipeError: the arguments do not go together, or frozen vectors cannot be scored on the task.
+        RecipeError: the arguments do not go together, frozen vectors cannot be scored on the task, or a checkpoint was
+            trained on the examples.
         DataError: the data cannot be read, or are too few.
         CheckpointError: a checkpoint cannot be loaded.
         OutputError: the file exists or cannot be written.
@@ -85,6 +86,8 @@ def choose(
     for place in places:
         load_config(place, any_encoder=True)  # reports a wrong name before anything is computed
     labelled = None if texts is not None else read_labelled(task, values, examples, folds)
+    if labelled is not None:
+        _check_training(named, labelled)
     rows = read_texts(texts, examples) if texts is not None else labelled.texts() if labelled is not None else []
     source = labelled.source if labelled is not None else str(texts)
     words = draw_words(rows, _WORDS, SEED)
@@ -116,6 +119,17 @@ def choose(
     if target is not None:
         write_whole(target, choice.html())
     return choice
+
+
+def _check_training(models: Sequence[str], labelled: Labelled) -> None:
+    """Checks that no checkpoint has learned the labels that it is scored on; RecipeError if its run says so."""
+    for model in models:
+        data = read_record(Path(model) / "run.json").get("data") or {}
+        if (data.get("train") or {}).get("fingerprint") == labelled.fingerprint:
+            raise RecipeError(
+                f"--models: {model} was trained on {labelled.source}, so its score would be too high; leave it out, or "
+                "give rows that it has not seen"
+            )
 
 
 def _check_arguments(

@@ -41,6 +41,7 @@ class Labelled:
         folds: fold of each example, (N,) int64, ascending; copies are in one fold.
         same_texts: number of the text of each example, (N,) int64, the same for copies.
         source: file or data set.
+        fingerprint: of its content, as in ``run.json``.
         command: words of the command that fine-tunes on these data, without a checkpoint.
     """
 
@@ -49,6 +50,7 @@ class Labelled:
     folds: np.ndarray
     same_texts: np.ndarray
     source: str
+    fingerprint: str
     command: list[str]
 
     def texts(self) -> list[tuple[str, ...]]:
@@ -94,7 +96,8 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     texts = text_numbers(loaded, split.examples)
     order = np.argsort(of_each, kind="stable")
     examples = ColumnsOf(split.select(order.tolist()).examples)
-    return Labelled(kind, examples, of_each[order], texts[order], split.source, _write_command(recipe, overrides))
+    of_file = split.source, split.fingerprint
+    return Labelled(kind, examples, of_each[order], texts[order], *of_file, _write_command(recipe, overrides))
 
 
 def recipe_name(task: str) -> str:

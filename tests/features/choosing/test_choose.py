@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import bertkit
+from bertkit.data.tables import read_table
 from bertkit.features.choosing.conclusions import name_fastest
 from bertkit.features.choosing.result import Candidate, FrozenScore
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError, OutputError, RecipeError
@@ -113,6 +116,14 @@ def test_texts_beyond_the_maximum_are_counted(checkpoint, tmp_path):
     choice = bertkit.choose([checkpoint], texts=tmp_path / "long.txt")
     assert choice.candidates[0].wording.too_long == 0.5
     assert any("Texts with more tokens than the checkpoint reads" in line for line in choice.sentences)
+
+
+def test_a_checkpoint_is_not_scored_on_its_training_rows(checkpoint, table, tmp_path):
+    run = shutil.copytree(checkpoint, tmp_path / "run")
+    of_rows = {"source": str(table), "fingerprint": read_table(table).fingerprint}
+    (run / "run.json").write_text(json.dumps({"data": {"train": of_rows}}))
+    with pytest.raises(RecipeError, match=r"run was trained on .*, so its score would be too high"):
+        bertkit.choose([checkpoint, run], train_file=table, examples=40)
 
 
 def test_two_calls_give_the_same(checkpoint, table):
