@@ -26,6 +26,7 @@ from bertkit.model.checkpoint.load import load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.recipe.files import absolute, read_recipe_file
 from bertkit.runtime.errors import BertkitError, CheckpointError, DataError
+from bertkit.runtime.files import read_record
 from bertkit.runtime.options import several
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import EVALUATION_PRECISION, Precision
@@ -123,7 +124,7 @@ def evaluate(
 
     Examples:
         ```python
-        result = bertkit.evaluate("my-reviews", validation_file="reviews.csv")
+        result = bertkit.evaluate("my-reviews", validation_file="more-reviews.csv")
         result.metrics["eval_accuracy"]
         ```
     """
@@ -154,6 +155,9 @@ def evaluate(
         raise DataError(f"--split {split}: the data have no such split")
     for note in labelled.notes:
         say(f"{split}: {note}")
+    # Without a file they are the rows that the run has held out of its own.
+    if split == "validation" and getattr(task.data, "validation_file", None) and learned_from(name, labelled):
+        say(f"warning: {name} was trained on {labelled.source}: its scores on other rows are lower")
     predictor = build_predictor(name, task, config, precision=precision)
     if not set(task.label_columns) <= set(task.encode(labelled.examples[:1], predictor.tokenizer)):
         raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
@@ -161,6 +165,12 @@ def evaluate(
         outputs, features, cut = _compute_outputs(predictor, labelled, bar)
     outcome = Outcome(task, outputs, features, ColumnsOf(labelled.examples), labelled.source, labelled.fingerprint)
     return _score(outcome, further, asdict(cut))
+
+
+def learned_from(checkpoint: str, split: Split) -> bool:
+    """Returns whether a checkpoint is a run that was trained on the data of a split, by the record of the run."""
+    data = read_record(Path(checkpoint) / "run.json").get("data") or {}
+    return (data.get("train") or {}).get("fingerprint") == split.fingerprint
 
 
 def _score(outcome: Outcome, further: FurtherMetrics | None, truncation: Mapping[str, int] | None = None) -> Evaluation:

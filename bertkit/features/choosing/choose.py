@@ -12,11 +12,12 @@ from bertkit.features.choosing.data import SEED, Labelled, read_labelled, read_t
 from bertkit.features.choosing.measuring import measure
 from bertkit.features.choosing.result import Choice, short_names
 from bertkit.features.choosing.wording import draw_words
+from bertkit.inference.evaluation import learned_from
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.model.checkpoint.load import load_config
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.runtime.files import check_new_file, read_record, write_whole
+from bertkit.runtime.files import check_new_file, write_whole
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import inference_device
 from bertkit.runtime.progress import counted, say
@@ -124,8 +125,7 @@ def choose(
 def _check_training(models: Sequence[str], labelled: Labelled) -> None:
     """Checks that no checkpoint has learned the labels that it is scored on; RecipeError if its run says so."""
     for model in models:
-        data = read_record(Path(model) / "run.json").get("data") or {}
-        if (data.get("train") or {}).get("fingerprint") == labelled.fingerprint:
+        if learned_from(model, labelled.split):
             raise RecipeError(
                 f"--models: {model} was trained on {labelled.source}, so its score would be too high; leave it out, or "
                 "give rows that it has not seen"

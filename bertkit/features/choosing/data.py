@@ -23,7 +23,7 @@ from bertkit.runtime.options import descriptions
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.folds import fold_of_each, strata, text_numbers
 from bertkit.tasks.registry import command_of, load_recipe, task_of_recipe
-from bertkit.tasks.splits import ColumnsOf
+from bertkit.tasks.splits import ColumnsOf, Split
 
 SEED = 0
 """Seed of what is drawn, so that the same arguments give the same numbers."""
@@ -40,8 +40,7 @@ class Labelled:
         examples: columns of N examples.
         folds: fold of each example, (N,) int64, ascending; copies are in one fold.
         same_texts: number of the text of each example, (N,) int64, the same for copies.
-        source: file or data set.
-        fingerprint: of its content, as in ``run.json``.
+        split: the whole training set.
         command: words of the command that fine-tunes on these data, without a checkpoint.
     """
 
@@ -49,9 +48,13 @@ class Labelled:
     examples: ColumnsOf
     folds: np.ndarray
     same_texts: np.ndarray
-    source: str
-    fingerprint: str
+    split: Split
     command: list[str]
+
+    @property
+    def source(self) -> str:
+        """File or data set."""
+        return self.split.source
 
     def texts(self) -> list[tuple[str, ...]]:
         """Returns the texts of each example, one, or two of a pair."""
@@ -96,8 +99,7 @@ def read_labelled(task: str, overrides: Mapping[str, Any], number: int, folds: i
     texts = text_numbers(loaded, split.examples)
     order = np.argsort(of_each, kind="stable")
     examples = ColumnsOf(split.select(order.tolist()).examples)
-    of_file = split.source, split.fingerprint
-    return Labelled(kind, examples, of_each[order], texts[order], *of_file, _write_command(recipe, overrides))
+    return Labelled(kind, examples, of_each[order], texts[order], splits["train"], _write_command(recipe, overrides))
 
 
 def recipe_name(task: str) -> str:

@@ -183,6 +183,15 @@ def test_rows_are_held_out_where_that_is_asked_for(train, given):
     assert json.loads((run.output_dir / "run.json").read_text())["estimate"] == "held_out"
 
 
+def test_scores_on_the_rows_of_the_training_have_a_warning(train, table, capsys):
+    run = train(data__folds=0)
+    capsys.readouterr()
+    evaluate(run.output_dir)
+    assert "was trained on" not in capsys.readouterr().err
+    evaluate(run.output_dir, validation_file=str(table))
+    assert f"was trained on {table}: its scores on other rows are lower" in capsys.readouterr().err
+
+
 def test_checkpoints_without_evaluation_need_no_held_out_rows(train):
     assert train(train__save_strategy="epoch").metrics["eval_samples"] == 42
 
