@@ -187,6 +187,7 @@ def by_example(
     measure: Measure,
     terms: TermsOf | None = None,
     texts: np.ndarray | None = None,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Test:
     """Compares models on the same examples: does the difference hold for other examples of the kind, given the models?
 
@@ -202,6 +203,7 @@ def by_example(
         terms: the metric as a function of means, see `score_interval`.
         texts: number of the text of each example, (N,); None if all differ. The unit is a text: copies, whose values
             depend on each other, are exchanged together. The test has McNemar's form only without copies.
+        bounds: the lowest and the highest value of a metric without terms, as for `score_interval`.
     """
     units = (len(references) if texts is None else len(np.unique(texts)),)
     scores = [[measure(run, references) for run in side] for side in (a, b)]
@@ -237,8 +239,8 @@ def by_example(
     interval = t_interval(differences)
     low, high = None, None
     if interval is not None:  # a difference is not larger than the range of the score
-        largest = math.inf if first is None else first.bounds[1] - first.bounds[0]
-        low, high = max(interval[0], -largest), min(interval[1], largest)
+        least, most = bounds if first is None else first.bounds
+        low, high = max(interval[0], least - most), min(interval[1], most - least)
     has_copies = units[0] < len(references)
     are_right_or_wrong = first is not None and first.is_mean_of_successes and len(a) == len(b) == 1 and not has_copies
     p, smallest, method = _test_exchanges(differences, flipped, are_right_or_wrong)

@@ -45,7 +45,7 @@ def test_guesses_stand_in_the_given_text(bert):
 
 
 def test_a_mask_may_be_the_first_token(checkpoint):
-    """Of a tokenizer that adds no special tokens."""
+    """The tokenizer adds no special tokens."""
     filler = bertkit.load(checkpoint).mask_filler
     filler.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     [[[guess]]] = filler.fill(["[MASK] film a"], 1, ["plot"])

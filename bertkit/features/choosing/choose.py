@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.features.choosing.conclusions import conclude
-from bertkit.features.choosing.data import SEED, Labelled, read_labelled, read_texts, recipe_name
+from bertkit.features.choosing.data import SEED, read_labelled, read_texts, recipe_name
 from bertkit.features.choosing.measuring import measure
 from bertkit.features.choosing.result import Choice, short_names
 from bertkit.features.choosing.wording import draw_words
@@ -87,8 +87,11 @@ def choose(
     for place in places:
         load_config(place, any_encoder=True)  # reports a wrong name before anything is computed
     labelled = None if texts is not None else read_labelled(task, values, examples, folds)
-    if labelled is not None:
-        _check_training(named, labelled)
+    if labelled is not None and (trained := [model for model in named if learned_from(model, labelled.split)]):
+        raise RecipeError(
+            f"--models: {trained[0]} was trained on {labelled.source}, so its score would be too high; leave it out, "
+            "or give rows that it has not seen"
+        )
     rows = read_texts(texts, examples) if texts is not None else labelled.texts() if labelled is not None else []
     source = labelled.source if labelled is not None else str(texts)
     words = draw_words(rows, _WORDS, SEED)
@@ -120,16 +123,6 @@ def choose(
     if target is not None:
         write_whole(target, choice.html())
     return choice
-
-
-def _check_training(models: Sequence[str], labelled: Labelled) -> None:
-    """Checks that no checkpoint has learned the labels that it is scored on; RecipeError if its run says so."""
-    for model in models:
-        if learned_from(model, labelled.split):
-            raise RecipeError(
-                f"--models: {model} was trained on {labelled.source}, so its score would be too high; leave it out, or "
-                "give rows that it has not seen"
-            )
 
 
 def _check_arguments(

@@ -202,14 +202,13 @@ def _files_below(fs: Any, folder: str) -> dict[str, dict[str, Any]]:
     from fsspec.implementations.local import LocalFileSystem
 
     if isinstance(fs, LocalFileSystem):  # whose `find` leaves out such folders without a word
-        for _, folders, _ in os.walk(folder, onerror=_fail):
+        unreadable: list[OSError] = []
+        for _, folders, _ in os.walk(folder, onerror=unreadable.append):
             folders[:] = [name for name in folders if not is_hidden(name)]
+        if unreadable:
+            raise unreadable[0]
     found: dict[str, dict[str, Any]] = fs.find(folder, detail=True)
     return found
-
-
-def _fail(error: OSError) -> None:
-    raise error
 
 
 def shards_of(file: InputFile, rows_of_a_shard: int, note: Callable[[str], object] = say) -> list[Shard]:

@@ -21,8 +21,8 @@ EVALUATION_PRECISION: Precision = "float32"
 def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     """Returns the device for inference in one process: the (first) accelerator, else the CPU.
 
-    On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape. For the same reason
-    oneDNN is told to keep few kernels, which has an effect before its first use only.
+    On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape. For the same reason,
+    oneDNN keeps only a few kernels; this works only if oneDNN has not been used before.
 
     Raises:
         PlacementError: the name is another one, or a launcher has started several processes, which would all compute

@@ -19,6 +19,7 @@ from bertkit.data.tables.table import same_texts
 from bertkit.inference.facts import percent
 from bertkit.inference.outcome import Outcome, task_inference
 from bertkit.inference.verdict import Verdict
+from bertkit.metrics import score_limits
 from bertkit.metrics.statistics import Test, by_example
 from bertkit.runtime.progress import display_name
 from bertkit.tasks.base import Task, per_example, texts_of
@@ -81,7 +82,8 @@ class Rivals:
         parts, better = [], []
         for name, given in self.predictions.items():
             sides = [given.tolist()], [own], references
-            test = by_example(*sides, partial(self._score, outcome), lambda *sides: terms(*sides), outcome.same_texts)
+            measure, bounds = partial(self._score, outcome), score_limits(self.metric)
+            test = by_example(*sides, measure, lambda *sides: terms(*sides), outcome.same_texts, bounds)
             parts.append(f"{_TITLES[name]}: {self._in_words(self._score(outcome, given, references), test)}")
             if test.difference is not None and test.difference <= 0:
                 better.append(name)
@@ -96,11 +98,8 @@ class Rivals:
         if test.difference is None:
             return "undefined"
         scale, digits = (100, 1) if self.metric == "accuracy" else (1, 4)
-        ends = ""
-        if test.low is not None and test.high is not None:
-            most = 2.0 if self.metric == "pearson" else 1.0  # of a difference; few rows have wider intervals
-            low, high = max(test.low, -most), min(test.high, most)
-            ends = f", {scale * low:+.{digits}f} to {scale * high:+.{digits}f}"
+        low, high = test.low, test.high
+        ends = "" if low is None or high is None else f", {scale * low:+.{digits}f} to {scale * high:+.{digits}f}"
         shown = percent(score) if self.metric == "accuracy" else f"{score:.4f}"
         return f"{shown} ({scale * test.difference:+.{digits}f}{ends})"
 

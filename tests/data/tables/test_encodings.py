@@ -54,7 +54,7 @@ def test_a_character_cut_by_a_block_is_no_fault(capsys):
 
 @pytest.mark.parametrize("text", ["name\nMarie\nRené", "name\r\nMarie\r\nRené\r\nJosé et André\r\n"])
 def test_windows_letters_at_the_end_of_a_block_or_of_the_text_are_read(capsys, text):
-    """There they may begin a character of UTF-8."""
+    """The last byte of a block may begin a UTF-8 character."""
     data = text.encode("cp1252")
     for block in (data.index(b"\xe9") + 1, 1 << 20):
         assert converted(data, block) == text

@@ -11,6 +11,7 @@ import pytest
 from bertkit import check, compare, evaluate, finetune, load
 from bertkit.inference.evaluation import outcome_of, unsure_on_validation
 from bertkit.inference.outcome import OUT_OF_FOLD
+from bertkit.metrics import score_limits
 from bertkit.metrics.statistics import by_example
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks import folds as tasks_folds
@@ -277,7 +278,8 @@ def test_rivals_of_copies_of_one_text_are_fitted(tuned, tmp_path):
 
 
 def test_accuracies_of_two_rows_differ_by_100_points_at_most():
-    test = by_example([[1, 1]], [[1, 0]], [1, 1], lambda own, true: float(np.mean(np.equal(own, true))))
+    sides = [[1, 1]], [[1, 0]], [1, 1]
+    test = by_example(*sides, lambda own, true: float(np.mean(np.equal(own, true))), bounds=score_limits("accuracy"))
     assert Rivals("accuracy", {})._in_words(1.0, test) == "100.0 % (-50.0, -100.0 to +100.0)"
 
 
