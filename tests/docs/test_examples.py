@@ -52,6 +52,7 @@ def materials(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("reviews.csv", "tables/reviews.csv"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(table)
+    (folder / "more-reviews.csv").write_text('text,label\n"a lovely story",good\n"an awful story",bad\n')
     (folder / "unlabelled.csv").write_text("text\n" + "".join(f"a {word} story\n" for word in ("funny", "sad", "long")))
     (folder / "pairs.csv").write_text("query,passage\na film,a film\nthe plot,the plot\n")
     (folder / "texts").mkdir()
