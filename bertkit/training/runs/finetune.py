@@ -212,7 +212,10 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         folds={} if folds is None else folds.facts(),
     )
     splits = run.splits if folds is None else run.splits | {"validation": folds.split}
-    return finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)
+    finished = finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)
+    if folds is not None:
+        folds.remove_files()
+    return finished
 
 
 def _before_first_step(

@@ -225,9 +225,11 @@ class ModelsOfFolds:
         numbers = units(self.task, self.rows.examples).tolist()
         if len(set(numbers)) < len(numbers):
             rows = [{**row, "unit": number} for row, number in zip(rows, numbers, strict=True)]
-        folder = self.run.setup.directory.path
-        write_json_lines(folder / OUT_OF_FOLD_FILE, rows)
-        shutil.rmtree(folder / FOLDS_FOLDER, ignore_errors=True)
+        write_json_lines(self.run.setup.directory.path / OUT_OF_FOLD_FILE, rows)
+
+    def remove_files(self) -> None:
+        """Removes what a resumed run would read in place of training these models again."""
+        shutil.rmtree(self.run.setup.directory.path / FOLDS_FOLDER, ignore_errors=True)
 
     def facts(self) -> dict[str, Any]:
         """Returns how the predictions were made, for ``run.json``."""

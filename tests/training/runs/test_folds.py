@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -157,6 +158,18 @@ def test_a_killed_run_goes_on_with_the_fold_it_had_reached(train, whole, monkeyp
     assert [what for what, _ in trainings] == ["", "fold 2 of 5", "fold 4 of 5", "fold 5 of 5"]
     for name in ("eval_loss", "train_loss"):
         assert run.metrics[name] == pytest.approx(whole[0].metrics[name], rel=1e-3)
+
+
+@pytest.mark.numeric
+def test_a_run_that_is_killed_while_it_is_scored_trains_no_fold_again(train, monkeypatch):
+    scored = Mock(side_effect=[KeyboardInterrupt, {}])  # killed, then no test sets
+    monkeypatch.setattr("bertkit.training.runs.finetune.score_other_splits", scored)
+    with pytest.raises(KeyboardInterrupt):
+        train("run", data__folds=2)
+    trainings = watched(monkeypatch)
+    run = train("run", data__folds=2, resume=True)
+    assert [what for what, _ in trainings if what] == []
+    assert not (run.output_dir / "folds").exists()
 
 
 @pytest.mark.parametrize(("best", "steps", "when"), [(0, 1, "no step"), (1, 8, "all steps")])
