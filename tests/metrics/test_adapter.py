@@ -50,6 +50,13 @@ def test_unknown_metric_is_refused():
         metrics.load("glue/sst3")
 
 
+def test_what_a_metric_does_not_take_is_refused():
+    with pytest.raises(TypeError, match="accuracy has no argument 'normalize'"):
+        metrics.compute("accuracy", [0], [0], normalize=False)
+    with pytest.raises(ValueError, match="squad: a prediction or a reference has no 'prediction_text'"):
+        metrics.compute("squad", [{"id": "p"}], inputs("squad")["references"])
+
+
 def test_the_names_are_known_without_loading_a_library():
     libraries = {"evaluate", "datasets", "scipy", "sklearn"}
     code = f"import sys; import bertkit.metrics as m; m.names(); print({libraries} & {{*sys.modules}})"
