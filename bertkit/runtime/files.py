@@ -73,14 +73,19 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
     """Yields a temporary folder to write to; renames it to ``place`` at the end, or removes it on an exception.
 
     Args:
-        place: a new or empty folder; parent folders are created.
+        place: a new or empty folder, or a link to one; parent folders are created. It is replaced, so it cannot be a
+            mount point; if it is the current folder of this process, the new one is that too.
         is_there: called if ``place`` exists at the end; returns whether another process has written the same content,
             so that the temporary folder is discarded.
 
     Raises:
-        OutputError: a write fails, or ``place`` exists at the end and ``is_there()`` is False.
+        OutputError: a write fails, ``place`` cannot be replaced, or it exists at the end and ``is_there()`` is False.
     """
+    place = Path(os.path.realpath(place))
+    if os.path.ismount(place):
+        raise OutputError(f"{place}: is a mount point, which cannot be replaced; give a folder in it")
     try:
+        is_current = place.exists() and place.samefile(os.curdir)
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise output_error(place, error) from error
@@ -95,6 +100,8 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
                 exists = error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
                 hint = "; another process has written it in the meantime; give another folder" if exists else ""
                 raise OutputError(f"{place}: cannot be written: {error.strerror}{hint}") from error
+        if is_current:
+            os.chdir(place)
         _sync_folder(place.parent)
 
 
@@ -375,10 +382,10 @@ def output_error(path: Path, error: OSError, needed: int | None = None) -> Outpu
 def readable_size(size: int) -> str:
     """Formats a number of bytes for display.
 
-    >>> readable_size(0), readable_size(12_345), readable_size(999_999), readable_size(1_300_000_000)
-    ('0 bytes', '12.3 kB', '1.0 MB', '1.3 GB')
+    >>> readable_size(1), readable_size(12_345), readable_size(999_999), readable_size(1_300_000_000)
+    ('1 byte', '12.3 kB', '1.0 MB', '1.3 GB')
     """
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= 0.99995 * unit:  # else it would be 1000.0 of the smaller unit
             return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
+    return "1 byte" if size == 1 else f"{size} bytes"

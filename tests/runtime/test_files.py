@@ -44,6 +44,20 @@ def test_a_folder_appears_when_it_is_whole(tmp_path):
     plain = tmp_path / "plain"
     plain.mkdir()
     assert place.stat().st_mode == plain.stat().st_mode
+    (tmp_path / "link").symlink_to(plain)
+    with new_folder(tmp_path / "link") as draft:
+        (draft / "file").write_text("content")
+    assert (plain / "file").read_text() == (tmp_path / "link" / "file").read_text() == "content"
+
+
+def test_the_current_folder_is_replaced_and_a_mount_point_is_not(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with new_folder(Path()) as draft:
+        (draft / "file").write_text("content")
+    assert Path("file").read_text() == "content"
+    with pytest.raises(OutputError, match="is a mount point, which cannot be replaced"), new_folder(Path("/")):
+        pass
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
