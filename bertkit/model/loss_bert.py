@@ -20,6 +20,7 @@ from .labels_bert import IGNORE_INDEX
 # which occupy any GPU. Up to three such pieces are in memory.
 _LOGITS_AT_ONCE = {"cpu": 1 << 19}
 _LOGITS_AT_ONCE_ELSEWHERE = 1 << 23
+_PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
 _FEW_CLASSES = 1024  # whose copies are small; torch's function then takes a fifth of the kernels
 
 
@@ -128,10 +129,12 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
         "single_label_classification", "multi_label_classification" or "regression".
 
     Raises:
-        ValueError: The labels are ambiguous or invalid.
+        ValueError: The labels are ambiguous or invalid, or ``config.problem_type`` is another text.
     """
-    if config.problem_type is not None:
+    if config.problem_type in _PROBLEM_TYPES:
         return config.problem_type
+    if config.problem_type is not None:
+        raise ValueError(f"config.problem_type is {config.problem_type!r}; expected {', '.join(_PROBLEM_TYPES)} or None")
     given = f"labels of {labels.dtype} and shape {tuple(labels.shape)} with num_labels={config.num_labels}"
     if labels.is_floating_point():
         if config.num_labels == 1:
@@ -168,7 +171,7 @@ def sequence_classification_loss(
         0-d, the mean.
 
     Raises:
-        ValueError: The problem type is not set and cannot be derived from the labels.
+        ValueError: As `problem_type`.
     """
     return loss_of_problem(problem_type(config, labels), logits, labels, num_items_in_batch)
 

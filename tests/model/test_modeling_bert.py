@@ -277,16 +277,17 @@ def test_problem_type_follows_from_labels(num_labels: int, labels: Tensor, kind:
 
 
 @pytest.mark.parametrize(
-    ("num_labels", "labels", "said"),
+    ("fields", "labels", "said"),
     [
-        (1, torch.tensor([0, 1]), "num_labels=2"),
-        (3, torch.tensor([0.5, 2.0]), "config.problem_type"),
-        (3, torch.tensor([[0, 1, 1], [1, 0, 0]]), "give floats"),
+        ({"num_labels": 1}, torch.tensor([0, 1]), "num_labels=2"),
+        ({"num_labels": 3}, torch.tensor([0.5, 2.0]), "config.problem_type"),
+        ({"num_labels": 3}, torch.tensor([[0, 1, 1], [1, 0, 0]]), "give floats"),
+        ({"problem_type": "single_label"}, torch.tensor([0, 1]), "is 'single_label'; expected single_label_classi"),
     ],
 )
-def test_ambiguous_labels_are_refused(num_labels: int, labels: Tensor, said: str) -> None:
+def test_ambiguous_labels_are_refused(fields: Any, labels: Tensor, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        problem_type(BertConfig(num_labels=num_labels), labels)
+        problem_type(BertConfig(**fields), labels)
 
 
 def test_integer_labels_of_regression_are_numbers() -> None:

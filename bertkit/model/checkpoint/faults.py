@@ -74,9 +74,11 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
     """Checks local paths before a Hub client would report them after several network retries.
 
     Raises:
-        CheckpointError: the path does not exist, is a file, or is a folder without any of ``files``.
+        CheckpointError: the path is empty, does not exist, is a file, or is a folder without any of ``files``.
     """
     path = Path(name_or_path)
+    if not str(name_or_path):  # an unset variable of a shell; as a path it would be the current folder
+        raise CheckpointError("'' is not the name of a checkpoint; give its folder, or a Hub id")
     if path.is_file():
         raise CheckpointError(f"{name_or_path}: is a file; expected the folder that contains {files[0]}, or a Hub id")
     if path.is_dir():
@@ -171,7 +173,7 @@ def check_tokenizer(
         name_or_path: name of the checkpoint, for error messages.
 
     Raises:
-        CheckpointError: it does not, or there is no padding token for the model's batches.
+        CheckpointError: it does not, or there is no padding token or no attention mask for the model's batches.
     """
     with reading(name_or_path, "tokenizer"):
         encoded = tokenizer(_ANY_TEXT, _ANY_TEXT, return_token_type_ids=True)
@@ -190,6 +192,11 @@ def check_tokenizer(
         raise CheckpointError(
             f"{name_or_path}: the tokenizer gives the segment {segments}, but the model has embeddings for "
             f"{config.type_vocab_size} segments, from 0; the tokenizer belongs to another checkpoint"
+        )
+    if "attention_mask" not in encoded:
+        raise CheckpointError(
+            f"{name_or_path}: the tokenizer gives no attention_mask, which batches need; add it to model_input_names in "
+            "tokenizer_config.json"
         )
     if tokenizer.pad_token_id is None:
         raise CheckpointError(

@@ -385,7 +385,7 @@ def longest_of_tokenizer(name_or_path: str) -> int:
     """
     longest = tokenizer_settings(name_or_path).get("model_max_length")
     # transformers writes 1e30 if there is no limit; a limit without room for a token is no limit either.
-    return int(longest) if isinstance(longest, int | float) and longest >= 3 else sys.maxsize
+    return int(min(longest, sys.maxsize)) if isinstance(longest, int | float) and longest >= 3 else sys.maxsize
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
