@@ -220,7 +220,7 @@ def regression(predictions: Floats, references: Floats) -> dict[str, float]:
 
 
 def glue(task: str, predictions: Any, references: Any) -> dict[str, float]:
-    """Computes the scores of a GLUE task, named as in the evaluate library's ``glue``.
+    """Computes the scores of a task of `GLUE_SCORES`.
 
     If there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's average over
     its tasks.
