@@ -134,7 +134,9 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
     if config.problem_type in _PROBLEM_TYPES:
         return config.problem_type
     if config.problem_type is not None:
-        raise ValueError(f"config.problem_type is {config.problem_type!r}; expected {', '.join(_PROBLEM_TYPES)} or None")
+        raise ValueError(
+            f"config.problem_type is {config.problem_type!r}; expected {', '.join(_PROBLEM_TYPES)} or None"
+        )
     given = f"labels of {labels.dtype} and shape {tuple(labels.shape)} with num_labels={config.num_labels}"
     if labels.is_floating_point():
         if config.num_labels == 1:
