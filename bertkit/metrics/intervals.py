@@ -319,7 +319,7 @@ def _number_units(units: np.ndarray | None, number: int) -> np.ndarray:
 
 
 def t_interval(values: np.ndarray) -> tuple[float, float] | None:
-    """Returns the interval of Student's t for the mean of (N,) values; None for fewer than two, equal or infinite ones."""
+    """Returns the interval of Student's t for the mean of (N,) values; None for one, equal or infinite ones."""
     from scipy.stats import ttest_1samp
 
     if len(values) < 2 or not np.isfinite(values).all() or is_constant(values):

@@ -11,8 +11,8 @@
     └── OtherProcessError   another process of the run failed
 
 The command line prints the message of these exceptions without a traceback and exits with code 2, and so it does with
-an `OSError` of the system, such as a missing permission. Any other exception is a bug in bertkit and keeps its traceback
-(exit code 1). A message states the value, its place and a remedy.
+an `OSError` of the system, such as a missing permission. Any other exception is a bug in bertkit and keeps its
+traceback (exit code 1). A message states the value, its place and a remedy.
 """
 
 from __future__ import annotations

@@ -89,7 +89,6 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise output_error(place, error) from error
-    remove_unfinished(place.parent, place.name)
     with disk_faults(place), _draft(place, Path.mkdir) as draft:
         yield draft
         _settle(draft)
@@ -196,22 +195,26 @@ def read_record(path: Path) -> dict[str, Any]:
 def _draft(place: Path, create: Callable[[Path], None], within: Path | None = None) -> Iterator[Path]:
     """Creates a temporary file or folder and locks it; at the end it is removed, unless it was renamed.
 
+    Those of killed processes that wrote the same are removed first.
+
     Args:
         place: the file or folder to be written.
         create: creates the temporary one.
         within: folder of the temporary one; by default that of ``place``.
     """
+    remove_unfinished(within or place.parent, place.name)
     while True:
         draft = (within or place.parent) / f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}"
         try:
             create(draft)
-            descriptor = os.open(draft, os.O_RDONLY)
         except OSError as error:
             raise output_error(place, error) from error
-        lock(descriptor)
-        if draft.exists():
-            break
-        os.close(descriptor)  # removed by `remove_unfinished` of another process before it was locked
+        with suppress(FileNotFoundError):  # removed by `remove_unfinished` of another process before it was locked
+            descriptor = os.open(draft, os.O_RDONLY)
+            lock(descriptor)
+            if draft.exists():
+                break
+            os.close(descriptor)
     try:
         yield draft
     finally:

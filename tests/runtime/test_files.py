@@ -22,6 +22,7 @@ from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.recipe.files import copy_recipe
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import (
+    UNFINISHED,
     clean_run_folder,
     into_folder,
     is_temporary,
@@ -269,12 +270,21 @@ def test_only_leftovers_of_killed_processes_are_removed(kind, tmp_path):
         process.kill()
     remove_unfinished(folder, "another")
     assert draft.exists()
-    if kind == "new_folder":
-        with new_folder(place):
-            assert not draft.exists()
-    else:
-        clean_run_folder(place)
-        assert list(place.iterdir()) == []
+    with {"new_folder": new_folder, "into_folder": into_folder}[kind](place):
+        assert not draft.exists()
+
+
+def test_a_write_outlasts_the_removal_of_its_new_draft(tmp_path, monkeypatch):
+    really_open, removed = os.open, []
+
+    def open_late(path, *args):
+        if UNFINISHED in str(path) and not removed:
+            removed.append(Path(path).unlink())
+        return really_open(path, *args)
+
+    monkeypatch.setattr(os, "open", open_late)
+    write_whole(tmp_path / "file", "content")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["content"]
 
 
 def test_run_folder_loses_only_temporary_files(tmp_path):

@@ -195,8 +195,8 @@ def check_tokenizer(
         )
     if "attention_mask" not in encoded:
         raise CheckpointError(
-            f"{name_or_path}: the tokenizer gives no attention_mask, which batches need; add it to model_input_names in "
-            "tokenizer_config.json"
+            f"{name_or_path}: the tokenizer gives no attention_mask, which batches need; add it to model_input_names "
+            "in tokenizer_config.json"
         )
     if tokenizer.pad_token_id is None:
         raise CheckpointError(
