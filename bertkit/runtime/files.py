@@ -48,12 +48,16 @@ def check_new_file(path: Path, name: str) -> None:
         name: name of the file in messages, such as ``--output FILE``.
 
     Raises:
-        OutputError: the file exists, or its folder does not.
+        OutputError: the file exists, or its folder does not, or is closed.
     """
     check_links(path, name)
-    if path.exists():
+    try:
+        is_there, has_folder = path.exists(), path.parent.is_dir()
+    except OSError as error:  # a folder on the way is closed, or the name is too long
+        raise OutputError(f"{name}: cannot be written: {error.strerror}") from error
+    if is_there:
         raise OutputError(f"{name}: already exists; give another name")
-    if not path.parent.is_dir():
+    if not has_folder:
         raise OutputError(f"{name}: the folder {path.parent} does not exist")
 
 
