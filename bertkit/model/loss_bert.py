@@ -14,13 +14,12 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .configuration_bert import BertConfig
-from .labels_bert import IGNORE_INDEX
+from .labels_bert import IGNORE_INDEX, PROBLEM_TYPES
 
 # Logits that `_SummedCrossEntropy` takes in float32 at once: on a CPU 2 MiB, which stay in its cache, else 32 MiB,
 # which occupy any GPU. Up to three such pieces are in memory.
 _LOGITS_AT_ONCE = {"cpu": 1 << 19}
 _LOGITS_AT_ONCE_ELSEWHERE = 1 << 23
-_PROBLEM_TYPES = ("single_label_classification", "multi_label_classification", "regression")
 _FEW_CLASSES = 1024  # whose copies are small; torch's function then takes a fifth of the kernels
 
 
@@ -131,12 +130,10 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
     Raises:
         ValueError: The labels are ambiguous or invalid, or ``config.problem_type`` is another text.
     """
-    if config.problem_type in _PROBLEM_TYPES:
+    if config.problem_type in PROBLEM_TYPES:
         return config.problem_type
     if config.problem_type is not None:
-        raise ValueError(
-            f"config.problem_type is {config.problem_type!r}; expected {', '.join(_PROBLEM_TYPES)} or None"
-        )
+        raise ValueError(f"config.problem_type is {config.problem_type!r}; expected {', '.join(PROBLEM_TYPES)} or None")
     given = f"labels of {labels.dtype} and shape {tuple(labels.shape)} with num_labels={config.num_labels}"
     if labels.is_floating_point():
         if config.num_labels == 1:

@@ -268,7 +268,7 @@ def test_problem_type_follows_from_labels(num_labels: int, labels: Tensor, kind:
         ({"num_labels": 1}, torch.tensor([0, 1]), "num_labels=2"),
         ({"num_labels": 3}, torch.tensor([0.5, 2.0]), "config.problem_type"),
         ({"num_labels": 3}, torch.tensor([[0, 1, 1], [1, 0, 0]]), "give floats"),
-        ({"problem_type": "single_label"}, torch.tensor([0, 1]), "is 'single_label'; expected single_label_classi"),
+        ({"problem_type": "single_label"}, torch.tensor([0, 1]), "is 'single_label'; expected regression, single"),
     ],
 )
 def test_ambiguous_labels_are_refused(fields: Any, labels: Tensor, said: str) -> None:
