@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -407,22 +406,3 @@ def test_untied_matrices_stay_apart(tiny_sizes: dict[str, Any], tmp_path: Path) 
     for either in (model, loaded):
         assert either.get_output_embeddings().weight is not either.get_input_embeddings().weight
     assert torch.equal(loaded.get_output_embeddings().weight, model.get_output_embeddings().weight)
-
-
-def test_saved_config_names_every_auto_class(tiny_config: Any, tmp_path: Path) -> None:
-    BertForPreTraining(tiny_config).save_pretrained(tmp_path)
-    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
-    assert auto_map == {
-        "AutoConfig": "configuration_bert.BertkitConfig",
-        "AutoModel": "modeling_bert.BertModel",
-        "AutoModelForTextEncoding": "modeling_bert.BertModel",
-        "AutoModelForPreTraining": "modeling_bert.BertForPreTraining",
-        "AutoModelForMaskedLM": "modeling_bert.BertForMaskedLM",
-        "AutoModelForNextSentencePrediction": "modeling_bert.BertForNextSentencePrediction",
-        "AutoModelForSequenceClassification": "modeling_bert.BertForSequenceClassification",
-        "AutoModelForTokenClassification": "modeling_bert.BertForTokenClassification",
-        "AutoModelForQuestionAnswering": "modeling_bert.BertForQuestionAnswering",
-        "AutoModelForMultipleChoice": "modeling_bert.BertForMultipleChoice",
-    }
-    files = {path.name for path in tmp_path.iterdir()}
-    assert {"configuration_bert.py", "modeling_bert.py", "loss_bert.py", "labels_bert.py"} <= files
