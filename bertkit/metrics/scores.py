@@ -108,7 +108,7 @@ def compute(name: str, predictions: Any, references: Any, **options: Any) -> dic
         try:
             return dict(getattr(squad, name)(predictions, references, **options))
         except KeyError as error:
-            raise ValueError(f"{name}: a prediction or a reference has no {error}") from error
+            raise ValueError(f"{name}: an example has no {error}") from error
     if options:
         raise TypeError(f"{name} has no argument {quoted(options)}")
     arrays = checked(predictions, references, INPUTS[name])

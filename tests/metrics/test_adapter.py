@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import datasets
 import evaluate
@@ -53,8 +54,10 @@ def test_unknown_metric_is_refused():
 def test_what_a_metric_does_not_take_is_refused():
     with pytest.raises(TypeError, match="accuracy has no argument 'normalize'"):
         metrics.compute("accuracy", [0], [0], normalize=False)
-    with pytest.raises(ValueError, match="squad: a prediction or a reference has no 'prediction_text'"):
-        metrics.compute("squad", [{"id": "p"}], inputs("squad")["references"])
+    rows = inputs("squad") | {"predictions": [{"id": "p"}] * 3}
+    for compute in (partial(metrics.compute, "squad"), metrics.load("squad").compute):
+        with pytest.raises(ValueError, match="an example has no 'prediction_text'"):
+            compute(**rows)
 
 
 def test_the_names_are_known_without_loading_a_library():
