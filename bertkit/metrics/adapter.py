@@ -83,7 +83,10 @@ class Metric(evaluate.Metric):
                     raise ValueError(
                         f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
                     )
-        super().add_batch(**columns, **kwargs)
+        try:
+            super().add_batch(**columns, **kwargs)
+        except KeyError as error:
+            raise ValueError(f"an example has no {error}; expected {self.inputs_description}") from error
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
         """Adds one example; ValueError if the values do not match the features."""

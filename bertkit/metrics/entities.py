@@ -171,8 +171,8 @@ def seqeval(
 ) -> dict[str, Any]:
     """Computes precision, recall and F1 of entities, and the fraction of words with the right tag, all in [0, 1].
 
-    Arguments and results are those of the evaluate library's ``seqeval``, with two differences: a score whose divisor
-    is 0 is 0 without a warning, and a tag without a prefix is an error.
+    Results are those of the evaluate library's ``seqeval``, with three differences: a score whose divisor is 0 is 0
+    without a warning, a tag without a prefix is an error, and L and U are read as E and S.
 
     Args:
         predictions, references: the tags of each sentence.
@@ -183,12 +183,14 @@ def seqeval(
         dictionary of ``precision``, ``recall``, ``f1`` and ``number`` (of entities in the references).
 
     Raises:
-        ValueError: a sentence differs in its number of tags between predictions and references; or ``mode`` and
-            ``scheme`` are neither both omitted nor ``strict`` and ``IOB2``.
+        ValueError: predictions and references differ in their number of sentences, or a sentence in its number of tags;
+            or ``mode`` and ``scheme`` are neither both omitted nor ``strict`` and ``IOB2``.
         DataError: a tag has no prefix, or there are no words.
     """
     if (mode, scheme) not in ((None, None), ("strict", "IOB2")):
         raise ValueError(f"mode {mode!r} with scheme {scheme!r}; expected neither, or 'strict' with 'IOB2'")
+    if len(predictions) != len(references):
+        raise ValueError(f"{len(predictions)} sentences are predicted for {len(references)}")
     for number, (tags, expected) in enumerate(zip(predictions, references, strict=True)):
         if len(tags) != len(expected):
             raise ValueError(f"sentence {number}: {len(tags)} tags are predicted for {len(expected)} words")

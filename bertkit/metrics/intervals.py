@@ -262,7 +262,8 @@ def score_interval(
         bounds: the lowest and the highest value of a metric without terms, as `bertkit.metrics.score_limits` has them.
 
     Returns:
-        The ends; None for fewer than two units, an undefined score, or examples that all have the same value.
+        The ends; None for fewer than two units, and for a score that is undefined, with all examples or without some.
+        A score that is no proportion has none at an end of its range, and where all units add the same to it.
     """
     from scipy.special import expit, logit
 
@@ -318,7 +319,7 @@ def _number_units(units: np.ndarray | None, number: int) -> np.ndarray:
 
 
 def t_interval(values: np.ndarray) -> tuple[float, float] | None:
-    """Returns the interval of Student's t for the mean of (N,) values; None if it would have no width."""
+    """Returns the interval of Student's t for the mean of (N,) values; None for one, equal or infinite ones."""
     from scipy.stats import ttest_1samp
 
     if len(values) < 2 or not np.isfinite(values).all() or is_constant(values):

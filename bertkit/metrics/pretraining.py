@@ -75,7 +75,8 @@ def score(reduced: np.ndarray, pair_objective: str = "nsp", token_objective: str
         token_objective: ``masked_lm`` or ``next_token``.
 
     Returns:
-        Losses in nats, where ``loss`` is their sum; accuracies in [0, 1]; ``perplexity`` = exp of the tokens' loss.
+        Losses in nats, where ``loss`` is their sum; accuracies in [0, 1]; ``perplexity`` = exp of the tokens' loss, or
+        exp(700) of a larger one, which has no float.
 
     >>> scores = score(np.array([[2.0, 1, 2, 0.2, 1], [1.0, 0, 1, 0.6, 0]]))
     >>> [round(float(value), 3) for value in scores.values()]

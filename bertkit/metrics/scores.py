@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
+from bertkit.runtime.errors import DataError, RecipeError, did_you_mean, quoted
 from bertkit.runtime.options import option
 
 Integers = NDArray[np.int64]
@@ -87,13 +87,15 @@ def compute(name: str, predictions: Any, references: Any, **options: Any) -> dic
 
     Args:
         name: as for `load`.
-        predictions, references: in the form of the metric; numbers as arrays or lists of any precision.
-        options: further arguments of the metric.
+        predictions, references: in the form of the metric: arrays or lists of any precision, or dictionaries of SQuAD;
+            class ids and labels are integers or bools, where `load` takes floats without a fraction too.
+        options: further arguments of ``seqeval`` and ``squad_v2``.
 
     Raises:
         RecipeError: the name is unknown.
         DataError: there are no examples.
         ValueError: the shapes differ, or the values are not what the metric expects.
+        TypeError: the metric has no such argument.
     """
     check_name(name)
     if name == "seqeval":
@@ -103,13 +105,19 @@ def compute(name: str, predictions: Any, references: Any, **options: Any) -> dic
     if name in _OF_LISTS:
         from bertkit.metrics import squad
 
-        return dict(getattr(squad, name)(predictions, references, **options))
+        try:
+            return dict(getattr(squad, name)(predictions, references, **options))
+        except KeyError as error:
+            raise ValueError(f"{name}: an example has no {error}") from error
+    if options:
+        raise TypeError(f"{name} has no argument {quoted(options)}")
     arrays = checked(predictions, references, INPUTS[name])
     family, _, task = name.partition("/")
     return glue(task, *arrays) if family == "glue" else _SCORES[name](*arrays)
 
 
 def check_name(name: str) -> None:
+    """Raises RecipeError if there is no metric of that name."""
     if name not in names():
         raise RecipeError(f"unknown metric {name!r}; expected one of {', '.join(names())}{did_you_mean(name, names())}")
 
@@ -170,11 +178,15 @@ def counted_pairs(references: Integers, predictions: Integers) -> tuple[Integers
     Args:
         references, predictions: (N,), class ids.
 
-    >>> [values.tolist() for values in counted_pairs(np.array([0, 1, 1, 0]), np.array([0, 2, 2, 2]))]
-    [[0, 0, 1], [0, 2, 2], [1, 1, 2]]
+    >>> [values.tolist() for values in counted_pairs(np.array([0, 1, 1, 0]), np.array([0, 2**40, 2**40, 0]))]
+    [[0, 1], [0, 1099511627776], [2, 2]]
     """
-    lowest = min(references.min(), predictions.min())
-    classes = max(references.max(), predictions.max()) - lowest + 1
+    lowest = int(min(references.min(), predictions.min()))
+    classes = int(max(references.max(), predictions.max())) - lowest + 1
+    if classes**2 > np.iinfo(np.int64).max:  # a pair would have no number of its own
+        ids, places = np.unique([references, predictions], return_inverse=True)
+        rows, columns, counts = counted_pairs(*places.reshape(2, -1))
+        return ids[rows], ids[columns], counts
     pairs, counts = np.unique((references - lowest) * classes + (predictions - lowest), return_counts=True)
     return pairs // classes + lowest, pairs % classes + lowest, counts
 
@@ -208,7 +220,7 @@ def regression(predictions: Floats, references: Floats) -> dict[str, float]:
 
 
 def glue(task: str, predictions: Any, references: Any) -> dict[str, float]:
-    """Computes the scores of a GLUE task, named as in the evaluate library's ``glue``.
+    """Computes the scores of a task of `GLUE_SCORES`.
 
     If there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's average over
     its tasks.

@@ -100,7 +100,8 @@ def squad_v2(
 ) -> dict[str, float]:
     """Computes SQuAD 2.0's scores in per cent, as its official scorer does.
 
-    A question without answers is unanswerable, and an empty text predicts that.
+    A question without answers is unanswerable, and an empty text predicts that. One without a prediction is left out;
+    the official scorer leaves it out too, but counts it as right in its best scores if it is unanswerable.
 
     Args:
         predictions: ``{"id", "prediction_text", "no_answer_probability"}``, in any order. The "probability" may be any
@@ -118,8 +119,8 @@ def squad_v2(
     """
     texts = {each["id"]: each["prediction_text"] for each in predictions}
     odds = {each["id"]: each["no_answer_probability"] for each in predictions}
-    answerable = {each["id"]: bool(each["answers"]["text"]) for each in references}
     _check_ids(texts, references, "they are left out")
+    answerable = {each["id"]: bool(each["answers"]["text"]) for each in references if each["id"] in texts}
     raw: dict[str, Scores] = {"exact": {}, "f1": {}}
     for each in references:
         if each["id"] in texts:

@@ -106,7 +106,7 @@ def by_run(
 ) -> Test:
     """Compares two settings by the scores of their runs: does the difference hold for other seeds?
 
-    Unpaired runs have the exact permutation test of the difference of means where it can use the level: two or more
+    Unpaired runs have the exact permutation test of the difference of means where it can use the level: four or more
     orders of the runs have a p-value of at most the level. Otherwise they have Welch's t-test, except where one setting
     has more than twice the runs of the other: there Welch's test rejects in up to 10 % without a difference, and the
     permutation test stays. Paired scores have the paired t-test. The interval is that of the t-test.

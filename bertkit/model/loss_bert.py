@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .configuration_bert import BertConfig
-from .labels_bert import IGNORE_INDEX
+from .labels_bert import IGNORE_INDEX, PROBLEM_TYPES
 
 # Logits that `_SummedCrossEntropy` takes in float32 at once: on a CPU 2 MiB, which stay in its cache, else 32 MiB,
 # which occupy any GPU. Up to three such pieces are in memory.
@@ -128,10 +128,12 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
         "single_label_classification", "multi_label_classification" or "regression".
 
     Raises:
-        ValueError: The labels are ambiguous or invalid.
+        ValueError: The labels are ambiguous or invalid, or ``config.problem_type`` is another text.
     """
-    if config.problem_type is not None:
+    if config.problem_type in PROBLEM_TYPES:
         return config.problem_type
+    if config.problem_type is not None:
+        raise ValueError(f"config.problem_type is {config.problem_type!r}; expected {', '.join(PROBLEM_TYPES)} or None")
     given = f"labels of {labels.dtype} and shape {tuple(labels.shape)} with num_labels={config.num_labels}"
     if labels.is_floating_point():
         if config.num_labels == 1:
@@ -168,7 +170,7 @@ def sequence_classification_loss(
         0-d, the mean.
 
     Raises:
-        ValueError: The problem type is not set and cannot be derived from the labels.
+        ValueError: As `problem_type`.
     """
     return loss_of_problem(problem_type(config, labels), logits, labels, num_items_in_batch)
 

@@ -10,8 +10,9 @@
     ├── TrainingError       a training that failed with its settings, for example diverged
     └── OtherProcessError   another process of the run failed
 
-The command line prints the message of these exceptions without a traceback and exits with code 2. Any other exception
-is a bug in bertkit and keeps its traceback (exit code 1). A message states the value, its place and a remedy.
+The command line prints the message of these exceptions without a traceback and exits with code 2, and so it does with
+an `OSError` of the system, such as a missing permission. Any other exception is a bug in bertkit and keeps its
+traceback (exit code 1). A message states the value, its place and a remedy.
 """
 
 from __future__ import annotations
@@ -132,17 +133,25 @@ def collected(function: Callable[[str, Value], Result], items: Mapping[str, Valu
 
 @contextmanager
 def importing(what: str, extra: str, kind: type[BertkitError] = RecipeError) -> Iterator[None]:
-    """Context of the imports of an extra: raises ``kind`` with the command that installs it if a package is missing.
+    """Context of the imports of an extra: raises ``kind`` with the command that installs it if a package is missing, or
+    with the reason if one that is there cannot be imported.
 
     Args:
         what: the option or the command that needs the extra.
         extra: its name.
         kind: class of the error.
+
+    >>> with importing("--to onnx", "onnx"):
+    ...     raise ImportError("libgomp.so.1: no such file")
+    Traceback (most recent call last):
+    bertkit.runtime.errors.RecipeError: --to onnx: the extra onnx cannot be imported: libgomp.so.1: no such file
     """
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise kind(f"{what} needs the extra {extra}: pip install 'bertkit[{extra}]'") from error
+    except ImportError as error:
+        raise kind(f"{what}: the extra {extra} cannot be imported: {error}") from error
 
 
 def raise_all(faults: Sequence[str]) -> None:

@@ -48,12 +48,16 @@ def check_new_file(path: Path, name: str) -> None:
         name: name of the file in messages, such as ``--output FILE``.
 
     Raises:
-        OutputError: the file exists, or its folder does not.
+        OutputError: the file exists, or its folder does not, or is closed.
     """
     check_links(path, name)
-    if path.exists():
+    try:
+        is_there, has_folder = path.exists(), path.parent.is_dir()
+    except OSError as error:  # a folder on the way is closed, or the name is too long
+        raise OutputError(f"{name}: cannot be written: {error.strerror}") from error
+    if is_there:
         raise OutputError(f"{name}: already exists; give another name")
-    if not path.parent.is_dir():
+    if not has_folder:
         raise OutputError(f"{name}: the folder {path.parent} does not exist")
 
 
@@ -73,18 +77,22 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
     """Yields a temporary folder to write to; renames it to ``place`` at the end, or removes it on an exception.
 
     Args:
-        place: a new or empty folder; parent folders are created.
+        place: a new or empty folder, or a link to one; parent folders are created. It is replaced, so it cannot be a
+            mount point; if it is the current folder of this process, the new one is that too.
         is_there: called if ``place`` exists at the end; returns whether another process has written the same content,
             so that the temporary folder is discarded.
 
     Raises:
-        OutputError: a write fails, or ``place`` exists at the end and ``is_there()`` is False.
+        OutputError: a write fails, ``place`` cannot be replaced, or it exists at the end and ``is_there()`` is False.
     """
+    place = Path(os.path.realpath(place))
+    if os.path.ismount(place):
+        raise OutputError(f"{place}: is a mount point, which cannot be replaced; give a folder in it")
     try:
+        is_current = place.exists() and place.samefile(os.curdir)
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise output_error(place, error) from error
-    remove_unfinished(place.parent, place.name)
     with disk_faults(place), _draft(place, Path.mkdir) as draft:
         yield draft
         _settle(draft)
@@ -95,6 +103,8 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
                 exists = error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
                 hint = "; another process has written it in the meantime; give another folder" if exists else ""
                 raise OutputError(f"{place}: cannot be written: {error.strerror}{hint}") from error
+        if is_current:
+            os.chdir(place)
         _sync_folder(place.parent)
 
 
@@ -189,22 +199,26 @@ def read_record(path: Path) -> dict[str, Any]:
 def _draft(place: Path, create: Callable[[Path], None], within: Path | None = None) -> Iterator[Path]:
     """Creates a temporary file or folder and locks it; at the end it is removed, unless it was renamed.
 
+    Those of killed processes that wrote the same are removed first.
+
     Args:
         place: the file or folder to be written.
         create: creates the temporary one.
         within: folder of the temporary one; by default that of ``place``.
     """
+    remove_unfinished(within or place.parent, place.name)
     while True:
         draft = (within or place.parent) / f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}"
         try:
             create(draft)
-            descriptor = os.open(draft, os.O_RDONLY)
         except OSError as error:
             raise output_error(place, error) from error
-        lock(descriptor)
-        if draft.exists():
-            break
-        os.close(descriptor)  # removed by `remove_unfinished` of another process before it was locked
+        with suppress(FileNotFoundError):  # removed by `remove_unfinished` of another process before it was locked
+            descriptor = os.open(draft, os.O_RDONLY)
+            lock(descriptor)
+            if draft.exists():
+                break
+            os.close(descriptor)
     try:
         yield draft
     finally:
@@ -375,10 +389,10 @@ def output_error(path: Path, error: OSError, needed: int | None = None) -> Outpu
 def readable_size(size: int) -> str:
     """Formats a number of bytes for display.
 
-    >>> readable_size(0), readable_size(12_345), readable_size(999_999), readable_size(1_300_000_000)
-    ('0 bytes', '12.3 kB', '1.0 MB', '1.3 GB')
+    >>> readable_size(1), readable_size(12_345), readable_size(999_999), readable_size(1_300_000_000)
+    ('1 byte', '12.3 kB', '1.0 MB', '1.3 GB')
     """
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= 0.99995 * unit:  # else it would be 1000.0 of the smaller unit
             return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
+    return "1 byte" if size == 1 else f"{size} bytes"

@@ -42,6 +42,7 @@ _TO_LATEX = str.maketrans(
         "^": r"\textasciicircum{}",
         "<": r"\textless{}",
         ">": r"\textgreater{}",
+        "|": r"\textbar{}",
         "±": r"$\pm$",
         "−": "$-$",
         "–": "--",
@@ -205,8 +206,8 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 def latex_escape(text: str) -> str:
     r"""Returns text as one line that LaTeX prints unchanged.
 
-    >>> latex_escape("50 % of a_b")
-    '50 \\% of a\\_b'
+    >>> latex_escape("50 % of a_b|c")
+    '50 \\% of a\\_b\\textbar{}c'
     """
     return _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
 

@@ -6,26 +6,17 @@ Python writes these as bare words, which are not JSON: other readers refuse the 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from typing import Any
 
 
 def dumps(content: Any, **options: Any) -> str:
     """Serializes as `json.dumps` with the same options; NaN and infinities become ``null``.
 
-    >>> dumps({"pearson": float("nan"), "accuracy": 0.5})
-    '{"pearson": null, "accuracy": 0.5}'
+    >>> dumps({"pearson": float("nan"), "accuracy": 0.5, "runs": {float("nan")}}, default=list)
+    '{"pearson": null, "accuracy": 0.5, "runs": [null]}'
     """
     try:
         return json.dumps(content, allow_nan=False, **options)
-    except ValueError:  # rare, so that other content is walked through only once
-        return json.dumps(_replace_non_finite(content), allow_nan=False, **options)
-
-
-def _replace_non_finite(content: Any) -> Any:
-    if isinstance(content, Mapping):
-        return {key: _replace_non_finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_replace_non_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    except ValueError:  # rare, so that other content is converted only once
+        words = json.dumps(content, **options)
+        return json.dumps(json.loads(words, parse_constant=lambda word: None), **options)

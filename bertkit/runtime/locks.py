@@ -115,7 +115,7 @@ class RunLock:
 def is_locked(folder: Path) -> bool:
     """Returns whether a process holds the lock of a run directory; False where it cannot be seen."""
     path = folder / LOCK_FILE
-    if not path.is_file():
+    if not os.path.isfile(path):
         return False
     try:
         with FileLock(path, blocking=False, fallback_to_soft=False):

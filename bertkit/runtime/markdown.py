@@ -9,16 +9,17 @@ from collections.abc import Sequence
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 # An underscore between two letters or digits is plain text.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![^\W_])_|_(?![^\W_])")
-_STARTS_LIST = re.compile(r"^(\d{0,9})([-+.)])(?=\s|$)")
+# That of a list, or a rule.
+_STARTS_BLOCK = re.compile(r"^(\d{0,9})([-+.)])(?=\s|-*$)")
 
 
 def escape(text: str) -> str:
     r"""Returns text as one line that Markdown shows unchanged, in a paragraph, a heading or a table.
 
-    >>> escape("f1_ORG of a.csv"), escape("<b>|[x](y)\n# z")
-    ('f1_ORG of a.csv', '\\<b\\>\\|\\[x\\](y) \\# z')
+    >>> escape("f1_ORG of a.csv"), escape("<b>|[x](y)\n# z"), escape("---")
+    ('f1_ORG of a.csv', '\\<b\\>\\|\\[x\\](y) \\# z', '\\---')
     """
-    return _STARTS_LIST.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", _SPACE.sub(" ", text).strip()))
+    return _STARTS_BLOCK.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", _SPACE.sub(" ", text).strip()))
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

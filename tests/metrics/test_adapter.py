@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import datasets
 import evaluate
@@ -48,6 +49,15 @@ def test_unknown_metric_is_refused():
         RecipeError, match=r"unknown metric 'glue/sst3'; expected one of .*; did you mean 'glue/sst2'\?"
     ):
         metrics.load("glue/sst3")
+
+
+def test_what_a_metric_does_not_take_is_refused():
+    with pytest.raises(TypeError, match="accuracy has no argument 'normalize'"):
+        metrics.compute("accuracy", [0], [0], normalize=False)
+    rows = inputs("squad") | {"predictions": [{"id": "p"}] * 3}
+    for compute in (partial(metrics.compute, "squad"), metrics.load("squad").compute):
+        with pytest.raises(ValueError, match="an example has no 'prediction_text'"):
+            compute(**rows)
 
 
 def test_the_names_are_known_without_loading_a_library():

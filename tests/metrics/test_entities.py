@@ -103,6 +103,7 @@ def test_batches_add_up():
     ("predictions", "references", "options", "error", "expected"),
     [
         ([["O"]], [["O", "O"]], {}, ValueError, "sentence 0: 1 tags are predicted for 2 words"),
+        ([["O"]], [], {}, ValueError, "1 sentences are predicted for 0"),
         ([["NN"]], [["O"]], {}, DataError, "tag 'NN'; expected O, or one of B,"),
         ([[]], [[]], {}, DataError, "nothing to score: there is no word"),
         ([["O"]], [["O"]], {"mode": "strict"}, ValueError, "mode 'strict' with scheme None; expected neither"),
@@ -111,7 +112,7 @@ def test_batches_add_up():
 )
 def test_invalid_tags_are_refused(predictions, references, options, error, expected):
     with pytest.raises(error, match=expected):
-        score(predictions, references, **options)
+        metrics.compute("seqeval", predictions, references, **options)
 
 
 TAGS = st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("A", "B"))])

@@ -83,14 +83,6 @@ def test_articles_alone_are_equal_without_common_word():
     assert score(("the", ["a"])) == {"exact_match": 100.0, "f1": 0.0}
 
 
-def test_the_order_of_predictions_does_not_matter():
-    predictions = [{"id": key, "prediction_text": key} for key in ("y", "x")]
-    found = metrics.load("squad").compute(
-        predictions=predictions, references=[reference("x", ["x"]), reference("y", ["y"])]
-    )
-    assert found == {"exact_match": 100.0, "f1": 100.0}
-
-
 def test_missing_prediction_counts_as_wrong():
     predictions = [{"id": "0", "prediction_text": "x"}, {"id": "9", "prediction_text": "x"}]
     with pytest.warns(UserWarning, match=r"1 of 2 questions have no prediction, they count as wrong; .* '1'"):

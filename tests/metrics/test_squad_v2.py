@@ -94,8 +94,8 @@ def test_missing_prediction_is_left_out():
     metric = metrics.load("squad_v2")
     predictions = [{"id": key, "prediction_text": "x", "no_answer_probability": 0.0} for key in ("0", "9")]
     with pytest.warns(UserWarning, match=r"1 of 2 questions have no prediction, they are left out; .* '1'"):
-        found = metric.compute(predictions=predictions, references=[reference(0, ["x"]), reference(1, ["x"])])
-    assert (found["exact"], found["total"]) == (100.0, 1)
+        found = metric.compute(predictions=predictions, references=[reference(0, ["x"]), reference(1, [])])
+    assert (found["exact"], found["best_exact"], found["total"]) == (100.0, 100.0, 1)
     with pytest.raises(DataError, match="no prediction has the id of a question"):
         metric.compute(predictions=predictions[1:], references=[reference(1, ["x"])])
 

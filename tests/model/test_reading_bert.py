@@ -144,8 +144,11 @@ def test_recomputed_activations_give_the_same_gradients(is_reentrant: bool, tiny
     inputs = {**batch(BertForPreTraining, True), **HEADS[BertForPreTraining]}
     _, expected = loss_and_gradients(model, inputs)
     model.activation_checkpointing_enable({"use_reentrant": is_reentrant})
+    calls: list[Any] = []
+    model.bert.encoder.layer[0].attention.register_forward_hook(lambda *_: calls.append(_))
     for name, gradient in loss_and_gradients(model, inputs)[1].items():
         torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-6, msg=name)
+    assert len(calls) == 2  # once forward, once more for the gradient
 
 
 def test_fast_dropout_of_few_queries_computes_the_same(tiny_sizes: dict[str, Any]) -> None:

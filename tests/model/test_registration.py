@@ -51,6 +51,9 @@ def test_every_auto_class_builds_ours_or_refuses(name: str, tiny_config: Any) ->
 def test_auto_classes_load_a_checkpoint_as_ours(tiny_config: Any, tmp_path: Path) -> None:
     model = bertkit.BertForPreTraining(tiny_config).eval()
     model.save_pretrained(tmp_path)
+    auto_map = {"AutoConfig": "configuration_bert.BertkitConfig"}
+    auto_map |= {name: f"modeling_bert.{model}" for name, model in SUPPORTED.items()}
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == auto_map
     assert type(transformers.AutoConfig.from_pretrained(tmp_path)) is bertkit.BertConfig
     loaded = transformers.AutoModelForPreTraining.from_pretrained(tmp_path)
     assert type(loaded) is bertkit.BertForPreTraining

@@ -22,6 +22,7 @@ from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.recipe.files import copy_recipe
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import (
+    UNFINISHED,
     clean_run_folder,
     into_folder,
     is_temporary,
@@ -44,6 +45,20 @@ def test_a_folder_appears_when_it_is_whole(tmp_path):
     plain = tmp_path / "plain"
     plain.mkdir()
     assert place.stat().st_mode == plain.stat().st_mode
+    (tmp_path / "link").symlink_to(plain)
+    with new_folder(tmp_path / "link") as draft:
+        (draft / "file").write_text("content")
+    assert (plain / "file").read_text() == (tmp_path / "link" / "file").read_text() == "content"
+
+
+def test_the_current_folder_is_replaced_and_a_mount_point_is_not(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with new_folder(Path()) as draft:
+        (draft / "file").write_text("content")
+    assert Path("file").read_text() == "content"
+    with pytest.raises(OutputError, match="is a mount point, which cannot be replaced"), new_folder(Path("/")):
+        pass
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
@@ -255,12 +270,21 @@ def test_only_leftovers_of_killed_processes_are_removed(kind, tmp_path):
         process.kill()
     remove_unfinished(folder, "another")
     assert draft.exists()
-    if kind == "new_folder":
-        with new_folder(place):
-            assert not draft.exists()
-    else:
-        clean_run_folder(place)
-        assert list(place.iterdir()) == []
+    with {"new_folder": new_folder, "into_folder": into_folder}[kind](place):
+        assert not draft.exists()
+
+
+def test_a_write_outlasts_the_removal_of_its_new_draft(tmp_path, monkeypatch):
+    really_open, removed = os.open, []
+
+    def open_late(path, *args):
+        if UNFINISHED in str(path) and os.path.exists(path) and not removed:
+            removed.append(Path(path).unlink())
+        return really_open(path, *args)
+
+    monkeypatch.setattr(os, "open", open_late)
+    write_whole(tmp_path / "file", "content")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["content"]
 
 
 def test_run_folder_loses_only_temporary_files(tmp_path):

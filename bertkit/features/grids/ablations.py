@@ -17,7 +17,7 @@ from bertkit.metrics.statistics import Test, adjust_tests
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, did_you_mean, listed, noted
-from bertkit.runtime.files import read_json, remove_unfinished, write_json, write_whole
+from bertkit.runtime.files import read_json, write_json, write_whole
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text, to_csv
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import counted, say
@@ -240,7 +240,6 @@ def _conclude(
         tasks[variant][task] = TaskResult(grid.metric, grid.settings[0], differences.get((variant, task)))
     results = Ablations(folder, pretraining, documents, tasks, failed, _notes_of(first, documents[first], tasks, tests))
     with grid_lock(folder):
-        remove_unfinished(folder)
         write_json(folder / RESULTS, asdict(results), default=str)
         write_whole(folder / TABLE, to_csv(ablation_rows(results)))
     return results

@@ -22,7 +22,7 @@ from bertkit.features.grids.workers import grid_lock, main_score, metrics_of
 from bertkit.recipe.files import GLUE, recipes_in
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError, RecipeError, listed
-from bertkit.runtime.files import remove_unfinished, write_json, write_whole
+from bertkit.runtime.files import write_json, write_whole
 from bertkit.runtime.formats import Format, ResultTable, score_text
 from bertkit.runtime.options import several
 from bertkit.runtime.placement.processes import is_main_process
@@ -268,7 +268,6 @@ def _find_submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Pat
 
 def _write(runs: Mapping[Path, Recipe], output_dir: Path, results: Mapping[str, Any]) -> None:
     """Writes ``glue_results.json``, and the zip file for the leaderboard if there are prediction files."""
-    remove_unfinished(output_dir)
     if files := _find_predictions(runs):
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:

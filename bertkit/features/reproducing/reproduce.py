@@ -23,7 +23,7 @@ from bertkit.features.reproducing.scores import (
     row_of,
 )
 from bertkit.runtime.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed, noted
-from bertkit.runtime.files import remove_unfinished, write_json, write_whole
+from bertkit.runtime.files import write_json, write_whole
 from bertkit.runtime.formats import WIDEST, Format
 from bertkit.runtime.options import several
 from bertkit.runtime.progress import say
@@ -107,7 +107,6 @@ def reproduce(
         _collect_notes(paper, candidates, rows, seeds),
     )
     with grid_lock(folder):
-        remove_unfinished(folder)
         write_json(folder / f"{table}.json", asdict(results), default=str)
         for ending, form in _FORMS.items():
             write_whole(folder / f"{table}.{ending}", reproduction_table(results, WIDEST, form) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -74,14 +75,21 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
     """Checks local paths before a Hub client would report them after several network retries.
 
     Raises:
-        CheckpointError: the path does not exist, is a file, or is a folder without any of ``files``.
+        CheckpointError: the path is empty, does not exist, is a file, cannot be read, or is a folder without any of
+            ``files``.
     """
     path = Path(name_or_path)
-    if path.is_file():
+    if not str(name_or_path):  # an unset variable of a shell; as a path it would be the current folder
+        raise CheckpointError("'' is not the name of a checkpoint; give its folder, or a Hub id")
+    try:
+        is_file, names = path.is_file(), sorted(os.listdir(path)) if path.is_dir() else None
+    except OSError as error:  # a folder on the way is closed, or the name is too long
+        raise CheckpointError(f"{name_or_path}: cannot be read: {error.strerror}") from error
+    if is_file:
         raise CheckpointError(f"{name_or_path}: is a file; expected the folder that contains {files[0]}, or a Hub id")
-    if path.is_dir():
-        if not any((path / name).exists() for name in files):
-            content = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
+    if names is not None:
+        if not {*files} & {*names}:
+            content = ", ".join(names[:6]) or "nothing"
             remedy = "give the folder of a checkpoint"
             steps = [entry for entry in path.glob("checkpoint-*") if entry.name.removeprefix("checkpoint-").isdigit()]
             steps = [entry for entry in steps if (entry / files[0]).exists()]
@@ -171,7 +179,7 @@ def check_tokenizer(
         name_or_path: name of the checkpoint, for error messages.
 
     Raises:
-        CheckpointError: it does not, or there is no padding token for the model's batches.
+        CheckpointError: it does not, or there is no padding token or no attention mask for the model's batches.
     """
     with reading(name_or_path, "tokenizer"):
         encoded = tokenizer(_ANY_TEXT, _ANY_TEXT, return_token_type_ids=True)
@@ -190,6 +198,11 @@ def check_tokenizer(
         raise CheckpointError(
             f"{name_or_path}: the tokenizer gives the segment {segments}, but the model has embeddings for "
             f"{config.type_vocab_size} segments, from 0; the tokenizer belongs to another checkpoint"
+        )
+    if "attention_mask" not in encoded:
+        raise CheckpointError(
+            f"{name_or_path}: the tokenizer gives no attention_mask, which batches need; add it to model_input_names "
+            "in tokenizer_config.json"
         )
     if tokenizer.pad_token_id is None:
         raise CheckpointError(

@@ -30,13 +30,13 @@ from bertkit.model.checkpoint.faults import (
     reading,
     reason,
 )
+from bertkit.model.labels_bert import PROBLEM_TYPES
 from bertkit.runtime.errors import CheckpointError, RecipeError, listed
 from bertkit.runtime.progress import logging_errors_alone
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-_PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 # Fields that every configuration accepts in addition to those of its family.
 _OF_THE_TASK = ("num_labels", "id2label", "label2id", "problem_type", "bertkit_task")
 # Fields of a stored configuration that do not describe the network: kernels, which transformers may fetch from the Hub,
@@ -138,8 +138,8 @@ class StoredConfig:
             raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
         with reading(name_or_path, "config.json"):
             check_encoder(config, name_or_path)
-        if config.problem_type not in (None, *_PROBLEM_TYPES):
-            fault = f"problem_type is {config.problem_type!r}; expected {', '.join(_PROBLEM_TYPES)} or null"
+        if config.problem_type not in (None, *PROBLEM_TYPES):
+            fault = f"problem_type is {config.problem_type!r}; expected {', '.join(PROBLEM_TYPES)} or null"
             if "problem_type" in changes:
                 raise RecipeError(f"model.{fault}")
             raise CheckpointError(f"{name_or_path}: config.json: {fault}")
@@ -385,7 +385,7 @@ def longest_of_tokenizer(name_or_path: str) -> int:
     """
     longest = tokenizer_settings(name_or_path).get("model_max_length")
     # transformers writes 1e30 if there is no limit; a limit without room for a token is no limit either.
-    return int(longest) if isinstance(longest, int | float) and longest >= 3 else sys.maxsize
+    return int(min(longest, sys.maxsize)) if isinstance(longest, int | float) and longest >= 3 else sys.maxsize
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:

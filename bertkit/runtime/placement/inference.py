@@ -47,8 +47,8 @@ def inference_dtype(precision: Precision, device: str) -> torch.dtype:
     """Returns the type of weights and activations for inference.
 
     Args:
-        precision: ``auto`` is float32 on CPUs and fp16 on GPUs: its logits are nearer to those of float32 than those of
-            bf16, which has 8 significant bits instead of 11.
+        precision: ``auto`` is fp16 on CUDA GPUs, whose logits are nearer to those of float32 than those of bf16, which
+            has 8 significant bits instead of 11; float32 on all other devices.
         device: from `inference_device`.
 
     Raises:

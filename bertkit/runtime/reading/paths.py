@@ -90,12 +90,18 @@ def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
     if os.path.isdir(path):
         before = len(faults)
         files = [file for file in files_below(path, faults) if file_kind(file.name) is not None]
-        faults += [f"{file}: a link to a file that does not exist" for file in files if not file.exists()]
+        broken = [file for file in files if os.path.islink(file) and not os.path.exists(file)]
+        faults += [f"{file}: a link to a file that does not exist" for file in broken]
         if not files and len(faults) == before:
             faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
-        return [file for file in files if file.exists()]
+        return [file for file in files if file not in broken]
     if not os.path.exists(path):
-        faults.append(f"{path}: no such file or folder")
+        try:
+            os.stat(path)
+        except PermissionError as error:
+            faults.append(f"{path}: cannot be read: {error.strerror}")
+        except (OSError, ValueError):
+            faults.append(f"{path}: no such file or folder")
     elif file_kind(path.name) is not None:
         return [path]
     elif path.suffix.lower() in COMPRESSIONS:

@@ -49,7 +49,7 @@ def test_latex_by_eye():
         r"\toprule",
         r"run\_name & mean $\pm$ sd & median \\",
         r"\midrule",
-        r"a\_b \& 50 \% | \{x\} & 0.3333 $\pm$ 0.1 & 0.3 \\",
+        r"a\_b \& 50 \% \textbar{} \{x\} & 0.3333 $\pm$ 0.1 & 0.3 \\",
         r"c & - & - \\",
         r"\bottomrule",
         r"\end{tabular}",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import bertkit
+from bertkit.model.checkpoint.load import longest_of_tokenizer
 from bertkit.runtime.errors import CheckpointError
 
 TEXTS = ["the plot is lovely", "a good film"]
@@ -69,9 +72,12 @@ def test_files_that_do_not_belong_together(copied, use):
     assert "the tokenizer gives 'further' the id 4000, but the model has embeddings for" in refusal(copied, use)
 
 
-def test_a_tokenizer_without_padding(copied):
-    edit(copied / "tokenizer_config.json", lambda config: config.update(pad_token=None))
+def test_a_tokenizer_without_padding_or_masks(copied):
+    edit(copied / "tokenizer_config.json", lambda config: config.update(pad_token=None, model_max_length=math.inf))
     assert "the tokenizer has no padding token" in refusal(copied)
+    assert longest_of_tokenizer(str(copied)) == sys.maxsize
+    edit(copied / "tokenizer_config.json", lambda config: config.update(model_input_names=["input_ids"]))
+    assert "the tokenizer gives no attention_mask" in refusal(copied)
 
 
 @pytest.mark.parametrize(

@@ -130,17 +130,13 @@ def test_layers_are_changed_within_the_context_only(monkeypatch):
     assert [type(each) for each in layers] == [nn.Linear, nn.Linear, nn.Bilinear]
 
 
-def test_layers_are_as_before_after_an_error(monkeypatch):
+def test_layers_are_as_before_after_an_error_and_where_onednn_is_slower(monkeypatch):
     monkeypatch.setattr(module, "outruns_mkl", lambda: True)
     layer = nn.Linear(5, 7)
     with pytest.raises(RuntimeError, match="shapes"), fast_products([layer]):
         nn.functional.linear(torch.ones(2, 3), layer.weight)
     assert type(layer) is nn.Linear
-
-
-def test_layers_stay_where_onednn_is_slower(monkeypatch):
     monkeypatch.setattr(module, "outruns_mkl", lambda: False)
-    layer = nn.Linear(5, 7)
     with fast_products([layer]):
         assert type(layer) is nn.Linear
 

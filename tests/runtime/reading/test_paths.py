@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from bertkit.inference.networks import ENSEMBLE_FILE, members_of
 from bertkit.model.checkpoint.load import load_config, load_model
-from bertkit.runtime.errors import BertkitError, DataError
+from bertkit.runtime.errors import BertkitError, DataError, OutputError
+from bertkit.runtime.files import check_new_file
 from bertkit.runtime.reading.paths import filesystem, find_files, is_url, workbook_and_sheet
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery import MANIFEST, find_fault
@@ -99,4 +101,6 @@ def test_a_name_that_is_too_long_for_a_file_is_a_fault(tmp_path):
     name = str(tmp_path / ("x" * 300))
     assert find_files(name, faults) == []
     assert faults == [f"{name}: no such file or folder"]
+    with pytest.raises(OutputError, match="--output: cannot be written: File name too long"):
+        check_new_file(Path(name), "--output")
     assert is_url(f"https://{'x' * 300}")
