@@ -199,7 +199,8 @@ def limits(results: GridResults) -> list[str]:
         notes.append(f"{folder}: {results.best} is {results.note}")
     if (row := results.best_setting) and row.collapsed:
         notes.append(
-            f"{folder}: {len(row.collapsed)} of {row.n} runs have collapsed: they predict the same for all examples"
+            f"{folder}: collapsed, with the same prediction for all examples: {len(row.collapsed)} of "
+            f"{counted(row.n, 'run')}"
         )
     return notes
 

@@ -100,7 +100,7 @@ def test_a_failed_cell_is_recorded(grid, monkeypatch, capfd):
     assert results.failed == {"02-learning_rate=0.002-seed=42": "OutOfMemoryError: out of memory"}
     assert [row.n for row in results.settings] == [1, 0]
     assert results.best == "01-learning_rate=0.001"
-    assert "1 of 2 runs failed; repeat the command to try them again" in grid_table(results)
+    assert "1 of 2 runs failed; repeat the command to try again" in grid_table(results)
     assert "failed: OutOfMemoryError: out of memory" in capfd.readouterr().err
     record = json.loads((results.output_dir / "records" / "02-learning_rate=0.002-seed=42.json").read_text())
     assert "diverging" in record["traceback"]
@@ -188,10 +188,7 @@ def test_out_of_fold_predictions_are_of_unseen_rows(grid, table):
 REFUSED = {
     "an unknown key": ({"grid": ["train.lerning_rate=1,2"]}, "train.lerning_rate: unknown key"),
     "a key without a block": ({"grid": ["nope=1"]}, "error: --grid nope: expected block.key"),
-    "a range without a block": (
-        {"search": ["nope=1..2"], "trials": 2},
-        "error: --search nope: expected block.key",
-    ),
+    "a range without a block": ({"search": ["nope=1..2"], "trials": 2}, "error: --search nope: expected block.key"),
     "a value of the wrong type": ({"grid": ["train.learning_rate=fast"]}, "train.learning_rate: expected a number"),
     "a value out of range": ({"grid": ["train.global_train_batch_size=0,4"]}, "expected 1 to 1048576, got 0"),
     "no values": ({"grid": ["train.learning_rate="]}, "--grid train.learning_rate: no values"),
@@ -209,10 +206,10 @@ REFUSED = {
     "a range without end": ({"search": ["train.weight_decay=0.."], "trials": 2}, "expected a number, got '0..'"),
     "no trials": ({"search": ["train.learning_rate=1e-5..1e-4"]}, "--trials"),
     "trials alone": ({"trials": 3}, "--trials: is for --search"),
-    "both": (
-        {"grid": ["train.weight_decay=0"], "search": ["train.adam_beta1=0..0.9"], "trials": 2},
-        "give one of them",
-    ),
+    "both": ({"grid": ["train.weight_decay=0"], "search": ["train.adam_beta1=0..1"], "trials": 2}, "give one of them"),
+    "part of a trial": ({"search": ["train.weight_decay=0..1"], "trials": 1.5}, "expected integers, of seeds also a"),
+    "a part of a fold": ({"folds": 2.0}, "expected integers, of seeds also a list; got None, 2.0, 1"),
+    "None for seeds": ({"seeds": None}, "expected integers, of seeds also a list; got None, None, None"),
     "no seeds": ({"seeds": 0}, "--seeds: expected 1 to"),
     "too many runs": ({"seeds": 10_000, "folds": 20}, "the grid has 200000 runs"),
     "one fold": ({"folds": 1}, "--folds: expected at least 2"),
