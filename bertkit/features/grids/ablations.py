@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.features.grids.compare import compare
+from bertkit.features.grids.definition import check_stored, define
 from bertkit.features.grids.glue import check_tasks
 from bertkit.features.grids.grid import all_values, check_run, finetune_grid
 from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
@@ -205,7 +206,13 @@ def _prepare(
         with noted(faults, BertkitError):
             recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
             check_run(recipe, folder)
-            load_splits(task_of_recipe(recipe))
+            _, splits = load_splits(task_of_recipe(recipe))
+            data = {name: split.fingerprint for name, split in splits.items()}
+            for variant in VARIANTS:  # grids of an earlier call
+                model, grid = folder / PRETRAINED / variant, folder / FINETUNED / variant / task
+                if is_finished(model):
+                    given = all_values(finetuning, str(model), data_dir)
+                    check_stored(define(GLUE + task, given, (), (), None, seeds, None), grid, data)
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes
