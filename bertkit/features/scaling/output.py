@@ -108,12 +108,14 @@ class OutputFolder:
             raise OutputError(f"{self.path}/{name}: cannot be written: {str(error) or type(error).__name__}") from error
 
     def read(self, name: str) -> bytes | None:
-        """Returns the content of a file; None if it does not exist."""
+        """Returns the content of a file; None if it does not exist, OutputError if it cannot be read."""
         fs, place = self._place
         try:
             content: bytes = fs.cat_file(f"{place}/{name}")
         except FileNotFoundError:
             return None
+        except Exception as error:  # clients of object stores have exceptions of their own
+            raise OutputError(f"{self.path}/{name}: cannot be read: {str(error) or type(error).__name__}") from error
         return content
 
     def remove_records(self) -> None:

@@ -92,9 +92,10 @@ def test_a_changed_command_is_refused(corpus, film, fine_tuned, tmp_path):
         predict_folder(film, str(corpus), out, shard_rows=8)
 
 
-def test_the_output_may_lie_in_the_input(corpus, film):
+@pytest.mark.parametrize("protocol", ["", "file://"])
+def test_the_output_may_lie_in_the_input(corpus, film, protocol):
     for computed in (12, 0):
-        assert predict_folder(film, str(corpus), str(corpus / "out"), shard_rows=8).computed == computed
+        assert predict_folder(film, f"{protocol}{corpus}", corpus / "out", shard_rows=8).computed == computed
 
 
 def test_the_output_may_lie_in_the_checkpoint(corpus, film, tmp_path):
@@ -107,7 +108,8 @@ def test_the_output_may_lie_in_the_checkpoint(corpus, film, tmp_path):
     ("wrong", "message"),
     [
         ({"text_columns": ["review"]}, "no column 'review'"),
-        ({"shard_rows": 0}, "--shard-rows 0: expected at least 1"),
+        ({"shard_rows": 2.5}, "--shard-rows 2.5: expected an integer of at least 1"),
+        ({"workers": 2}, r"workers: expected a Workers, such as Workers\(number=2\), got 2"),
         ({"output_format": "csv"}, "--output-format csv: is not one of jsonl, parquet"),
         ({"on_error": "ignore"}, "--on-error ignore: is not one of stop, skip"),
     ],
@@ -118,9 +120,10 @@ def test_a_refused_command_leaves_the_folder_to_the_mended_one(corpus, film, tmp
     assert predict_folder(film, str(corpus), str(tmp_path / "out")).rows == 80
 
 
-def test_rows_of_a_shard_of_vectors_are_checked(corpus, film, tmp_path):
-    with pytest.raises(RecipeError, match="--shard-rows 0"):
-        embed_folder(film, str(corpus), str(tmp_path / "out"), shard_rows=0)
+def test_rows_of_a_shard_and_places_are_checked(corpus, film, tmp_path):
+    for given, rows, message in ((corpus, 0, "--shard-rows 0"), ("", 8, "--input ''"), (corpus, 8, "--output-dir ''")):
+        with pytest.raises(RecipeError, match=message):
+            embed_folder(film, given, "" if "output" in message else tmp_path / "out", shard_rows=rows)
 
 
 def test_lines_of_a_folder_are_texts_on_request(film, tmp_path):
@@ -141,6 +144,9 @@ def test_a_folder_with_other_files_is_refused(corpus, film, tmp_path):
         predict_folder(film, str(corpus / "b.csv"), str(tmp_path / "used"))
     with pytest.raises(OutputError, match="holds the input"):
         predict_folder(film, str(corpus), str(corpus))
+    (tmp_path / "odd" / "command.json").mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"command\.json: cannot be read: .*Is a directory"):
+        predict_folder(film, str(corpus), str(tmp_path / "odd"))
 
 
 BAD = '{"id": 1, "text": "a film"}\n{"id": 2}\n{"id": 3, "text": 5}\nno json\n{"id": 5, "text": "a plot"}\n'
@@ -195,7 +201,7 @@ def test_a_shard_without_readable_rows_is_finished(film, tmp_path):
         found = predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), on_error="skip", shard_rows=2)
         assert (found.computed, found.rows, found.rejected) == (computed, 1, 2)
     (tmp_path / "y.jsonl").write_text("1\n")
-    with pytest.raises(DataError, match="all 1 rows were rejected"):
+    with pytest.raises(DataError, match="every row was rejected, 1 in all"):
         predict_folder(film, str(tmp_path / "y.jsonl"), str(tmp_path / "out y"), on_error="skip")
 
 
@@ -419,10 +425,7 @@ def test_parts_beside_one_another_give_the_whole(corpus, film, tmp_path, content
     assert not (tmp_path / "parts" / "finished.json").exists()
     with RunLock(tmp_path / "parts" / ".part-2-of-5"), pytest.raises(OutputError, match="another run is writing here"):
         predict("parts", part="2/5")
-    with (
-        RunLock(tmp_path / "parts" / ".part-2-of-5"),
-        pytest.raises(OutputError, match="with --part is computing"),
-    ):
+    with RunLock(tmp_path / "parts" / ".part-2-of-5"), pytest.raises(OutputError, match="with --part is computing"):
         predict("parts")
     with RunLock(tmp_path / "parts"), pytest.raises(OutputError, match="without --part is computing all of it"):
         predict("parts", part="2/5")
