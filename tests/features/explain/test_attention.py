@@ -59,7 +59,7 @@ def test_a_long_pair_is_cut_and_it_is_said(checkpoint):
     inside = explain(checkpoint, "a good film " * 20, "the plot " * 30)
     assert len(inside.pieces.tokens) == 64
     assert inside.pieces.left_out == 123 - 64
-    assert "and 59 more are left out" in str(inside)
+    assert "64 tokens read, 59 more left out" in str(inside)
     assert inside.attention is not None
 
 

@@ -109,13 +109,16 @@ def test_next_sentence_is_the_heads(checkpoint, tmp_path):
     assert len(part.others) == 5
     for sentence, probability in part.others:
         assert probability == pytest.approx(follows("the plot is lovely", sentence), abs=1e-5)
-    assert part.others[0][0] == "A good film."
+    spaced = ["A good film.", "The story is lovely.", "A good film.", "It is awful.", "A bad plot."]
+    assert [sentence for sentence, _ in part.others] == spaced  # of twelve the numbers 0, 2, 4, 7 and 9
 
 
 def test_one_text_has_no_next_sentence(checkpoint):
     inside = explain(checkpoint, "the plot is lovely")
     assert inside.next_sentence is None
     assert "give a second text" in inside.missing["next_sentence"]
+    assert "no head has most of its attention on one kind of token" in str(inside)
+    assert "leaves no word" in explain(checkpoint, "\u200b", "a film").missing["attention"]
 
 
 def test_albert_tells_the_order(tmp_path):

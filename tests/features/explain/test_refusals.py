@@ -12,6 +12,9 @@ FILES = {
     "texts.csv": "text,label\na plot,one\nthe plot,two\nplot,\nplot lovely,two\n",
     "other.csv": "passage,author\na,b\n",
     "few.txt": "a film\nthe plot\n",
+    "long.txt": "a film\n\n" + "a good film " * 21,
+    "long.tsv": "good\tbad\na film\tfilm a\na\t" + "a good film " * 21,
+    "none.tsv": "text\na film\n\u200b\n",
     "kept.html": "kept",
 }
 # Arguments, of which those with the name of a file are files, and what the message says.
@@ -24,8 +27,12 @@ REFUSED = [
     ({"text": "a film", "output": "a.pdf"}, "a.pdf: expected a name that ends in .html or .htm"),
     ({"text": "a film", "label": "god"}, "expected one of the labels 'bad', 'fair', 'good'; did you mean 'good'"),
     ({"text": "a film", "unit": "odds"}, "unit: expected 'logit' or 'probability', got 'odds'"),
-    ({"rank": ["a film", "a good film " * 40]}, "text 2: "),
+    ({"text": "a film", "label": 1}, "label: expected a text, got int"),
+    ({"rank": ["a film", "a good film " * 40]}, "text 2: 58 tokens more than the 64"),
+    ({"rank": "long.txt"}, "long.txt, line 3: 1 token more than the 64"),
     ({"pairs": "pairs.tsv"}, "bad"),
+    ({"pairs": "long.tsv"}, "long.tsv, line 3: bad: 1 token more than the 64"),
+    ({"word": "film", "texts": "none.tsv"}, "none.tsv, line 3: the tokenizer leaves no word of it"),
     ({"word": "plot", "texts": "texts.csv"}, "texts.csv, line 4: no value for 'label'"),
     ({"word": "plot", "texts": "other.csv"}, "no column 'text'; available: 'passage', 'author'; give the column of"),
     ({"word": "film", "texts": "few.txt"}, "1 occurrence of 'film' as a word; expected three or more"),
