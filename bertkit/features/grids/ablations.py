@@ -209,9 +209,9 @@ def _prepare(
             _, splits = load_splits(task_of_recipe(recipe))
             data = {name: split.fingerprint for name, split in splits.items()}
             for variant in VARIANTS:  # grids of an earlier call
-                model, grid = folder / PRETRAINED / variant, folder / FINETUNED / variant / task
-                if is_finished(model):
-                    given = all_values(finetuning, str(model), data_dir)
+                place, grid = folder / PRETRAINED / variant, folder / FINETUNED / variant / task
+                if is_finished(place):
+                    given = all_values(finetuning, str(place), data_dir)
                     check_stored(define(GLUE + task, given, (), (), None, seeds, None), grid, data)
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))

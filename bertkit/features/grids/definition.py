@@ -133,7 +133,9 @@ def define(
     faults: list[str] = []
     try:  # integers of NumPy too
         trials, folds = (each if each is None else operator.index(each) for each in (trials, folds))
-        seeds = operator.index(seeds) if isinstance(seeds, Integral) else [operator.index(each) for each in seeds]
+        seeds = (
+            operator.index(seeds) if isinstance(seeds, (int, Integral)) else [operator.index(each) for each in seeds]
+        )
     except TypeError as error:
         got = ", ".join(map(shown, (trials, folds, seeds)))
         raise RecipeError(f"--trials, --folds, --seeds: expected integers, of seeds also a list; got {got}") from error
