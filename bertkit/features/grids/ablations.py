@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,8 @@ def _prepare(
 
     with noted(faults, BertkitError):
         check_contents(folder, (PRETRAINED, FINETUNED, RESULTS, TABLE))
-    if seeds < 1:
-        faults.append(f"seeds: {seeds} is not at least 1")
+    if not isinstance(seeds, Integral) or seeds < 1:
+        faults.append(f"seeds: {seeds!r} is not an integer of at least 1")
     with noted(faults, BertkitError):
         check_tasks(tasks)
     values: dict[str, Any] = {}
@@ -202,8 +203,9 @@ def _prepare(
             check_repeated_run(recipes[variant], folder / PRETRAINED / variant)
         if len(faults) > number:
             break  # the other variants have the same faults
+    of_tasks: list[str] = []
     for task in tasks:
-        with noted(faults, BertkitError):
+        with noted(of_tasks, BertkitError):
             recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
             check_run(recipe, folder)
             _, splits = load_splits(task_of_recipe(recipe))
@@ -213,6 +215,7 @@ def _prepare(
                 if is_finished(place):
                     given = all_values(finetuning, str(place), data_dir)
                     check_stored(define(GLUE + task, given, (), (), None, seeds, None), grid, data)
+    faults += [fault.replace("--set ", "--finetune-set ") for fault in of_tasks]
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes

@@ -164,7 +164,11 @@ def test_all_faults_are_told_at_once(tmp_path, corpus):
 
 @pytest.mark.parametrize(
     ("finetuning", "message"),
-    [({"placement.strategy": "ddp"}, "each run in one process"), ({"task.metrics": ["odd"]}, "'odd' cannot be loaded")],
+    [
+        ({"placement.strategy": "ddp"}, "each run in one process"),
+        ({"task.metrics": ["odd"]}, "'odd' cannot be loaded"),
+        ({"lr": 1}, "--finetune-set lr: expected block.key"),
+    ],
 )
 def test_a_fine_tuning_that_cannot_run_is_refused_before_the_pre_training(tmp_path, data, corpus, finetuning, message):
     given = {"tasks": ["sst2"], "overrides": PRETRAINING, "finetuning": finetuning}
