@@ -74,9 +74,11 @@ def test_a_cell_is_the_single_command_s_run(grid, tmp_path, checkpoint, table, q
     assert bertkit.load(best).predict("a lovely film")[0]["label"] in ("good", "bad")
     assert "no score of a test set was used" in stored["note"]
 
-    # Repeating the command runs nothing, and a changed grid is refused.
+    # Repeating the command runs nothing, and a changed grid is refused; a killed process may have left half a record.
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    (results.output_dir / "records" / ".unfinished-01").touch()
     assert grid(grid=RATES, seeds=2) == results
+    assert not (results.output_dir / "records" / ".unfinished-01").exists()
     assert before == {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
     with pytest.raises(RecipeError) as refused:
         grid(grid=["train.learning_rate=1e-3,3e-3"], seeds=3, overrides={"train.weight_decay": 0.1})
