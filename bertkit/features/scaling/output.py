@@ -158,7 +158,7 @@ class OutputFolder:
         finished = {}
         for shard in shards:
             result, rejection = self.result_name(shard), self.rejected_name(shard)
-            stored = {name: sizes[name] for name in (result, rejection) if name in sizes}
+            stored = {name: sizes[name] for name in (rejection, result) if name in sizes}  # as they were written
             if known and shard.name in known:
                 if self._are_unchanged(known[shard.name].files, stored):
                     finished[shard] = known[shard.name]

@@ -284,12 +284,13 @@ def test_cut_results_at_a_url_are_computed_again(corpus, film):
 
 def test_results_without_a_record_are_complete(corpus, film, tmp_path, contents):
     """Those of a run that was killed before it wrote the record."""
-    out = tmp_path / "out"
-    predict_folder(film, str(corpus), str(out), shard_rows=8)
-    before = contents(out)
-    (out / "finished.json").unlink()
-    assert predict_folder(film, str(corpus), str(out), shard_rows=8).computed == 0
-    assert contents(out) == before
+    (corpus / "x.jsonl").write_text(BAD)
+    given = (film, corpus, tmp_path / "out")
+    predict_folder(*given, on_error="skip")
+    before = contents(tmp_path / "out")
+    (tmp_path / "out" / "finished.json").unlink()
+    assert predict_folder(*given, on_error="skip").computed == 0
+    assert contents(tmp_path / "out") == before
 
 
 @pytest.mark.parametrize("name", ["command.json", "shards.json", "finished.json"])
