@@ -173,7 +173,7 @@ def test_rows_of_folds_decide_what_is_answered(corpus, film, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_bad_rows_are_skipped_with_their_reasons(film, tmp_path):
+def test_bad_rows_are_skipped_with_their_reasons(film, fine_tuned, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.jsonl").write_text(BAD)
     out = tmp_path / "out"
@@ -185,6 +185,10 @@ def test_bad_rows_are_skipped_with_their_reasons(film, tmp_path):
     assert all("x.jsonl" not in row["reason"] for row in rejected)
     again = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
     assert (again.computed, again.rows, again.rejected) == (0, 2, 3)
+    (tmp_path / "y.jsonl").write_text('{"question": "a", "context": "b"}\n{"id": 1}\n')
+    predict_folder(fine_tuned("answers"), tmp_path / "y.jsonl", tmp_path / "two", on_error="skip")
+    [row] = lines(tmp_path / "two" / "rejected" / "y.jsonl.000000.rejected.jsonl")
+    assert row["reason"] == "2 faults:\n  - no value for 'question'\n  - no value for 'context'"
 
 
 def test_a_bad_row_stops_the_run(film, tmp_path):
@@ -482,11 +486,8 @@ def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatc
     ("given", "message"),
     [
         ({"ray_address": "auto"}, "--ray-address: is for --engine ray"),
-        ({"number": 0}, "--workers 0: expected at least 1"),
         ({"threads": 0}, "--threads 0: expected at least 1"),
         ({"engine": "spark"}, "--engine spark: is not one of local, ray"),
-        ({"part": "5/4"}, "--part 5/4: expected I/N"),
-        ({"part": "a"}, "--part a: expected I/N"),
     ],
 )
 def test_wrong_options_of_workers_are_refused(given, message):
