@@ -54,7 +54,8 @@ class Pieces:
         words: in order; special tokens are no words.
         word_of: (S,) int64, index into ``words``; -1 for special tokens.
         summands: name of an embedding, such as ``position_embeddings`` → (S,) float32, length of the vector that it
-            adds at each position. A family that encodes positions inside of its attention has none for them.
+            adds at each position. A family that encodes positions inside of its attention has none for them, one that
+            pads its inputs none at all.
         left_out: number of tokens that are not read, as the input is longer than the model or its task reads.
         window: number of the window of a long text, from 0.
         windows: their number; 1 for a text that fits.

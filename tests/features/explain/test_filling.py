@@ -82,7 +82,6 @@ def test_minimal_pairs_are_compared(checkpoint, tmp_path):
 
 def test_a_fine_tuned_checkpoint_fills_nothing(fine_tuned):
     inside = explain(fine_tuned("film"), "a good film")
-    assert inside.masked is None
     assert "has no masked-LM head" in inside.missing["masked"]
     assert inside.attention is not None
     with pytest.raises(CheckpointError, match="has no masked-LM head"):
@@ -115,7 +114,6 @@ def test_next_sentence_is_the_heads(checkpoint, tmp_path):
 
 def test_one_text_has_no_next_sentence(checkpoint):
     inside = explain(checkpoint, "the plot is lovely")
-    assert inside.next_sentence is None
     assert "give a second text" in inside.missing["next_sentence"]
     assert "no head has most of its attention on one kind of token" in str(inside)
     assert "leaves no word" in explain(checkpoint, "\u200b", "a film").missing["attention"]
@@ -147,6 +145,7 @@ def test_albert_tells_the_order(tmp_path):
 def test_a_masked_lm_has_no_next_sentence(of_family):
     inside = explain(of_family, "the plot", "a film")
     assert "no head for the next sentence" in inside.missing["next_sentence"]
+    assert ("Tinted: the second text" in inside.html()) == (1 in inside.pieces.segments)
 
 
 @pytest.mark.parametrize(
@@ -175,3 +174,4 @@ def test_parts_that_do_not_fit_are_left_out(tmp_path, family, head, parts, missi
     assert inside.parts().keys() == parts
     assert any(missing in reason for reason in inside.missing.values())
     assert "Not shown" in inside.html()
+    assert ("vectors that are added up there" in inside.html()) == (family != "Longformer")
