@@ -147,5 +147,5 @@ The outputs (logits) of the members are averaged. They are the runs of the setti
 {members}
 
 `bertkit predict`, `evaluate` and `compare` and `bertkit.load` take this folder as a checkpoint. It cannot be exported
-or pushed as a whole; each member is an ordinary model without tokenizer, which is that of this folder.
+or pushed. A member has the weights and the configuration of its run; the tokenizer of all is in this folder.
 {limits_of_scores}"""

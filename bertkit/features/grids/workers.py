@@ -98,7 +98,7 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
 
 
 def metrics_of(place: Path) -> dict[str, float]:
-    """Returns the scores of a finished run on its validation sets, ``eval_…``."""
+    """Returns the scores of a finished run on its validation sets, ``eval_…``, and of its rivals, ``baseline_…``."""
     return {key: value for key, value in read_json(place / "eval_results.json").items() if is_score(key)}
 
 
