@@ -21,7 +21,6 @@ FILES = {
 REFUSED = [
     ({}, "give one of text, rank, pairs, word, corpus, got none"),
     ({"text": "a film", "rank": ["a film"]}, "got text and rank"),
-    ({"text": ""}, "text 1: empty"),
     ({"text": "  \n"}, "text 1: empty"),
     ({"text": "a film", "output": "kept.html"}, "kept.html"),
     ({"text": "a film", "output": "a.pdf"}, "a.pdf: expected a name that ends in .html or .htm"),

@@ -209,7 +209,6 @@ REFUSED = {
     "no trials": ({"search": ["train.learning_rate=1e-5..1e-4"]}, "--trials"),
     "trials alone": ({"trials": 3}, "--trials: is for --search"),
     "both": ({"grid": ["train.weight_decay=0"], "search": ["train.adam_beta1=0..1"], "trials": 2}, "give one of them"),
-    "part of a trial": ({"search": ["train.weight_decay=0..1"], "trials": 1.5}, "expected integers, of seeds also a"),
     "a part of a fold": ({"folds": 2.0}, "expected integers, of seeds also a list; got None, 2.0, 1"),
     "None for seeds": ({"seeds": None}, "expected integers, of seeds also a list; got None, None, None"),
     "no seeds": ({"seeds": 0}, "--seeds: expected 1 to"),
