@@ -210,7 +210,7 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
         CheckpointError: the checkpoint has no masked-LM head.
         DataError: the table cannot be read or lacks a column, or a text has no word or is longer than the model reads.
     """
-    table = read_table(file)
+    table = read_table(file).with_names(("good", "bad"))
     columns = good, bad = [texts_of_column(table, name) for name in ("good", "bad")]
     named = {
         f"{table.place(row)}: {name}": text

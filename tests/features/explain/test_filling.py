@@ -72,7 +72,7 @@ def test_minimal_pairs_are_compared(checkpoint, tmp_path):
     texts = ["a good film", "film good a", "the plot is lovely"]
     likelihood = {text: explain(checkpoint, text).masked.log_likelihood for text in texts}
     good, bad = (f(texts[:2], key=likelihood.__getitem__) for f in (max, min))
-    (tmp_path / "pairs.tsv").write_text(f"good\tbad\n{good}\t{bad}\n{bad}\t{good}\n{good}\t{bad}\n")
+    (tmp_path / "pairs.tsv").write_text(f"Good\tBAD\n{good}\t{bad}\n{bad}\t{good}\n{good}\t{bad}\n")
     pairs = explain(checkpoint, pairs=tmp_path / "pairs.tsv")
     assert (pairs.right, pairs.share) == (2, pytest.approx(2 / 3))
     assert pairs.rows[0][2] == pytest.approx(likelihood[good], abs=1e-3)
