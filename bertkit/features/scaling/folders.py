@@ -47,7 +47,7 @@ _RECORD_SECONDS = 10.0  # between two writes of the record of finished shards
 
 @dataclass(frozen=True)
 class FolderResult:
-    """Result of a command over a folder, of all its runs.
+    """Result of a command over a folder, of all its runs; of a part, of its share of the shards.
 
     Attributes:
         output_dir: path or URL.
