@@ -23,7 +23,7 @@ import numpy as np
 
 from bertkit.features.explain.network import Network
 from bertkit.features.explain.pieces import Pieces
-from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import padded
@@ -100,7 +100,7 @@ class Attention:
         return float(measures[name] if name in measures else max(measures.values()))
 
     def strongest(self) -> tuple[int, int]:
-        """Returns layer and head, counted from 0, of the one that is most clearly named for a kind of token."""
+        """Returns layer and head, counted from 0, of the one with most attention to one kind of token."""
         best = np.max([values for name, values in self.measures.items() if name != "broad"], axis=0)
         layer, head = np.unravel_index(int(best.argmax()), best.shape)
         return int(layer), int(head)
@@ -119,10 +119,12 @@ class Attention:
         layers, heads = self.names.shape
         counts = ", ".join(f"{count} {name}" for name, count in Counter(self.names.flat).most_common())
         layer, head = self.strongest()
+        clearest = "no head has most of its attention on one kind of token"
+        if (name := self.names[layer, head]) not in ("broad", "mixed"):
+            clearest = f"most clearly: layer {layer + 1}, head {head + 1}, {name} {self.value(layer, head):.2f}"
         return [
             f"attention: {counted(layers, 'layer')} × {counted(heads, 'head')}: {counts}",
-            f"  most clearly: layer {layer + 1}, head {head + 1}, {self.names[layer, head]} "
-            f"{self.value(layer, head):.2f}; attention describes a head and explains no prediction",
+            f"  {clearest}; attention describes a head and explains no prediction",
         ]
 
     def page_values(self) -> dict[str, Any]:
@@ -152,8 +154,11 @@ def attention_of(network: Network, pieces: Pieces) -> Attention:
 
     Raises:
         CheckpointError: the family does not return probabilities of attention to all tokens.
+        DataError: the first text has no word.
     """
     own = [word for word in pieces.words if word.segment == 0]
+    if not own:
+        raise DataError("text 1: the tokenizer leaves no word of it; give a text with at least one word")
     half = own[0].start, own[(len(own) - 1) // 2].end  # of the words of the first text
     ids = pieces.ids[pieces.is_special & (np.arange(len(pieces.ids)) < half[0])].tolist()
     ids += pieces.ids[slice(*half)].tolist()
@@ -248,4 +253,4 @@ def sprites(weights: np.ndarray) -> tuple[list[str], int, float]:
         if sum(map(len, urls)) <= _MOST_BYTES:
             break
     error = float(abs((levels / 255.0) ** 2 - weights).max())
-    return urls, len(range(0, 256, step)), error
+    return urls, 256 // step + (step > 1), error  # 0, step, …, and 255

@@ -47,8 +47,8 @@ class LayerOfContexts:
         variance: share of the variance that each of the two has, in [0, 1].
         cosines: (N, N) float64 in [-1, 1], after the mean vector of all occurrences is taken away.
         within, between: mean cosine of occurrences with the same label, and with different ones; None without labels.
-        accuracy: of a logistic probe for the label, cross-validated; None without labels, or with fewer than two
-            occurrences of one.
+        accuracy: of a logistic probe for the label, cross-validated; None without two labels that are in two texts
+            each.
     """
 
     points: np.ndarray
@@ -158,12 +158,12 @@ def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
         file: a table with the column ``text`` and perhaps ``label``, or a text file with one text in each line.
 
     Raises:
-        DataError: the file cannot be read, or fewer than three texts have the word.
+        DataError: the file cannot be read, a text has no word, or the word occurs fewer than three times.
     """
-    texts, labels = _read(file)
+    texts, places, labels = _read(file)
     found: list[tuple[int, Pieces, int, int]] = []
     for number, text in enumerate(texts):
-        pieces = pieces_of(network, [text], name=f"{file}: text {number + 1}")
+        pieces = pieces_of(network, [text], name=places[number])
         found += [
             (number, pieces, each.start, each.end) for each in pieces.words if _fold(each.text) == _fold(word.strip())
         ]
@@ -193,16 +193,18 @@ def _fold(word: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
 
 
-def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
-    """Returns the texts, and their labels if a table has the column ``label``."""
+def _read(file: str | Path) -> tuple[list[str], list[str], list[str] | None]:
+    """Returns the texts, their places, and their labels if a table has the column ``label``."""
     if not is_table(file):
-        return [line for line in split_lines(read_text(file)) if line.strip()], None
+        lines = enumerate(split_lines(read_text(file)), start=1)
+        named = {f"{file}, line {number}": line for number, line in lines if line.strip()}
+        return list(named.values()), list(named), None
     table = read_table(file).with_names(("text", "label"))
     if "text" not in table.columns:
         raise DataError(f"{file}: {missing_column('text', table.columns)}; give the column of the texts this name")
-    texts = list(texts_of_column(table, "text"))
+    texts, places = list(texts_of_column(table, "text")), [table.place(row) for row in range(len(table))]
     if "label" not in table.columns:
-        return texts, None
+        return texts, places, None
     labels = table.columns["label"]
     raise_listed(
         [
@@ -211,7 +213,7 @@ def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
             if not isinstance(value, list) and is_missing(value)
         ]
     )
-    return texts, list(map(str, labels))
+    return texts, places, list(map(str, labels))
 
 
 def _compute_vectors(network: Network, occurrences: Sequence[tuple[Pieces, int, int]]) -> list[np.ndarray]:

@@ -173,6 +173,8 @@ def explain(
         "corpus": {"recipe": recipe, "example": example, "epoch": epoch, "phase": phase},
     }
     _check(subjects, others, model)
+    if corpus is not None and revision is not None:
+        raise RecipeError("explain: revision: is of a checkpoint, and corpus takes none; remove it")
     target = Path(output) if output is not None else None
     if target is not None:
         if target.suffix.lower() not in _PAGES:
@@ -219,9 +221,11 @@ def _check(subjects: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]],
         raise RecipeError("explain: give a checkpoint" if model is None else "explain: corpus takes no checkpoint")
     if name == "word" and others["word"]["texts"] is None:
         raise RecipeError("explain: word needs texts, a file in which the word occurs: --texts FILE")
-    for text in (subjects["text"], others["text"]["text_b"]):
+    of_text = others["text"]
+    texts = {"text": subjects["text"], "word": subjects["word"], "text_b": of_text["text_b"], "label": of_text["label"]}
+    for argument, text in texts.items():
         if text is not None and not isinstance(text, str):
-            raise RecipeError(f"text: expected a text, got {type(text).__name__}")
+            raise RecipeError(f"{argument}: expected a text, got {type(text).__name__}")
 
 
 def explanation_of(

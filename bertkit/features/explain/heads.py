@@ -8,7 +8,7 @@ for pairs says whether the second text follows the first, or for ALBERT whether 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -189,16 +189,17 @@ def rank_texts(network: Network, texts: str | Path | Sequence[str]) -> Ranking:
 
     Raises:
         CheckpointError: the checkpoint has no masked-LM head.
-        DataError: the file cannot be read, or there is no text.
+        DataError: the file cannot be read, there is no text, or one has no word or is longer than the model reads.
     """
     if isinstance(texts, (str, Path)):
-        lines = [line for line in split_lines(read_text(texts)) if line.strip()]
+        lines = enumerate(split_lines(read_text(texts)), start=1)
+        named = {f"{texts}, line {number}": line for number, line in lines if line.strip()}
     else:
-        lines = list_of_texts(texts)
-    if not lines:
+        named = {f"text {number}": text for number, text in enumerate(list_of_texts(texts), start=1)}
+    if not named:
         raise DataError(f"{texts if isinstance(texts, (str, Path)) else 'texts'}: no text; give one or more")
-    filled = fillings(network, _cut_texts(network, lines))
-    scores = [(text, each.perplexity, each.log_likelihood) for text, each in zip(lines, filled, strict=True)]
+    filled = fillings(network, _cut_texts(network, named))
+    scores = [(text, each.perplexity, each.log_likelihood) for text, each in zip(named.values(), filled, strict=True)]
     return Ranking(network.name, sorted(scores, key=lambda score: score[1]))
 
 
@@ -207,24 +208,29 @@ def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
 
     Raises:
         CheckpointError: the checkpoint has no masked-LM head.
-        DataError: the table cannot be read, or lacks a column.
+        DataError: the table cannot be read or lacks a column, or a text has no word or is longer than the model reads.
     """
-    table = read_table(file)
-    good, bad = (texts_of_column(table, name) for name in ("good", "bad"))
-    filled = [each.log_likelihood for each in fillings(network, _cut_texts(network, [*good, *bad]))]
+    table = read_table(file).with_names(("good", "bad"))
+    columns = good, bad = [texts_of_column(table, name) for name in ("good", "bad")]
+    named = {
+        f"{table.place(row)}: {name}": text
+        for name, column in zip(("good", "bad"), columns, strict=True)
+        for row, text in enumerate(column)
+    }
+    filled = [each.log_likelihood for each in fillings(network, _cut_texts(network, named))]
     return MinimalPairs(network.name, list(zip(good, bad, filled[: len(good)], filled[len(good) :], strict=True)))
 
 
-def _cut_texts(network: Network, texts: Sequence[str]) -> list[Pieces]:
-    """Cuts texts into pieces."""
+def _cut_texts(network: Network, texts: Mapping[str, str]) -> list[Pieces]:
+    """Cuts texts into pieces, given by their names in messages."""
     _make_filler(network)  # before anything is cut
     every = []
-    for number, text in enumerate(texts, start=1):
-        pieces = pieces_of(network, [text], name=f"text {number}")
+    for name, text in texts.items():
+        pieces = pieces_of(network, [text], name=name)
         if pieces.left_out:
             raise DataError(
-                f"text {number}: {pieces.left_out} tokens more than the {network.longest} that {network.name} reads; "
-                "shorten it"
+                f"{name}: {counted(pieces.left_out, 'token')} more than the {network.longest} that {network.name} "
+                "reads; shorten it"
             )
         every.append(pieces)
     return every
@@ -289,7 +295,8 @@ def next_sentence_of(network: Network, pieces: Pieces, sentences: str | Path | N
     others = [each for line in lines for each in split_sentences(line) if each.strip()]
     if sentences is not None and not others:
         raise DataError(f"{sentences}: no sentence; give a text file")
-    others = others[:: max(1, len(others) // _OTHERS)][:_OTHERS]
+    count = min(len(others), _OTHERS)
+    others = [others[len(others) * number // count] for number in range(count)]
     first, second = pieces.texts
     changed = [(second, first), *((first, other) for other in others)]
     swapped, *of_others = (_score_pair(network, pieces_of(network, pair))[1] for pair in changed)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count, groupby
+from numbers import Integral
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ class Pieces:
         words: in order; special tokens are no words.
         word_of: (S,) int64, index into ``words``; -1 for special tokens.
         summands: name of an embedding, such as ``position_embeddings`` → (S,) float32, length of the vector that it
-            adds at each position. A family that encodes positions inside of its attention has none for them.
+            adds at each position. A family that encodes positions inside of its attention has none for them, one that
+            pads its inputs none at all.
         left_out: number of tokens that are not read, as the input is longer than the model or its task reads.
         window: number of the window of a long text, from 0.
         windows: their number; 1 for a text that fits.
@@ -80,7 +82,7 @@ class Pieces:
                 f"the text is read in {self.windows} windows, numbered from 0; this is window {self.window}, from "
                 f"“{self.words[0].text}” to “{self.words[-1].text}”; --window shows another"
             )
-        return f"{len(self.tokens)} tokens are read, and {self.left_out} more are left out" if self.left_out else ""
+        return f"{counted(len(self.tokens), 'token')} read, {self.left_out} more left out" if self.left_out else ""
 
     def batch(self, network: Network) -> dict[str, Tensor]:
         """Returns the model's inputs, (1, S) int64 each."""
@@ -187,9 +189,9 @@ def pieces_of(network: Network, texts: Sequence[str], name: str | None = None, w
 
 def number_of_window(window: int | None, count: int, default: int = 0) -> int:
     """Returns the number of a window, or the default without one; RecipeError if there is no such window."""
-    if window is not None and not (isinstance(window, int) and 0 <= window < count):
+    if window is not None and not (isinstance(window, Integral) and 0 <= window < count):
         raise RecipeError(f"window {window!r}: the input has {counted(count, 'window')}, numbered from 0")
-    return default if window is None else window
+    return default if window is None else int(window)
 
 
 def words_at(

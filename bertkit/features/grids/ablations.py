@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from bertkit.features.grids.compare import compare
+from bertkit.features.grids.definition import check_stored, define
 from bertkit.features.grids.glue import check_tasks
 from bertkit.features.grids.grid import all_values, check_run, finetune_grid
 from bertkit.features.grids.results import COLLAPSED, GridResults, SettingResult
@@ -178,8 +180,8 @@ def _prepare(
 
     with noted(faults, BertkitError):
         check_contents(folder, (PRETRAINED, FINETUNED, RESULTS, TABLE))
-    if seeds < 1:
-        faults.append(f"seeds: {seeds} is not at least 1")
+    if not isinstance(seeds, Integral) or seeds < 1:
+        faults.append(f"seeds: {seeds!r} is not an integer of at least 1")
     with noted(faults, BertkitError):
         check_tasks(tasks)
     values: dict[str, Any] = {}
@@ -201,11 +203,19 @@ def _prepare(
             check_repeated_run(recipes[variant], folder / PRETRAINED / variant)
         if len(faults) > number:
             break  # the other variants have the same faults
+    of_tasks: list[str] = []
     for task in tasks:
-        with noted(faults, BertkitError):
+        with noted(of_tasks, BertkitError):
             recipe = finetuning_recipe(GLUE + task, overrides=all_values(finetuning, None, data_dir))
             check_run(recipe, folder)
-            load_splits(task_of_recipe(recipe))
+            _, splits = load_splits(task_of_recipe(recipe))
+            data = {name: split.fingerprint for name, split in splits.items()}
+            for variant in VARIANTS:  # grids of an earlier call
+                place, grid = folder / PRETRAINED / variant, folder / FINETUNED / variant / task
+                if is_finished(place):
+                    given = all_values(finetuning, str(place), data_dir)
+                    check_stored(define(GLUE + task, given, (), (), None, seeds, None), grid, data)
+    faults += [fault.replace("--set ", "--finetune-set ") for fault in of_tasks]
     if faults:
         raise RecipeError(listed(list(dict.fromkeys(faults))))
     return recipes

@@ -18,7 +18,7 @@ from bertkit.inference.outcome import further_metrics
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import new_folder, read_json, write_json, write_whole
 from bertkit.runtime.markdown import code, escape
-from bertkit.runtime.progress import say
+from bertkit.runtime.progress import counted, say
 from bertkit.tasks.splits import splits_to_write, suffix_of
 from bertkit.training.runs.directory import check_output_dir, contents
 from bertkit.training.runs.evaluate import score_split, write_split
@@ -140,12 +140,12 @@ def _describe(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:
     """Returns the README of the folder; an ensemble has no model card, since it is not pushed to the Hub."""
     members = "\n".join(f"- `{_MEMBERS}/{number:02}`: run {code(run)}" for number, run in enumerate(runs, start=1))
     limits_of_scores = "".join(f"\n{escape(note)}\n" for note in notes)
-    return f"""# Ensemble of {len(runs)} runs
+    return f"""# Ensemble of {counted(len(runs), "run")}
 
 The outputs (logits) of the members are averaged. They are the runs of the setting {code(setting)}:
 
 {members}
 
 `bertkit predict`, `evaluate` and `compare` and `bertkit.load` take this folder as a checkpoint. It cannot be exported
-or pushed as a whole; each member is an ordinary model without tokenizer, which is that of this folder.
+or pushed. A member has the weights and the configuration of its run; the tokenizer of all is in this folder.
 {limits_of_scores}"""

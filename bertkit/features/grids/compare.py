@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.facts import collapse_of, decision
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, noted, raise_all, raise_listed, shown
+from bertkit.runtime.reading.paths import workbook_and_sheet
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")
@@ -84,9 +86,9 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
 
 
 def _read_system(place: Path) -> System | Table:
-    if not place.exists():
+    if not os.path.exists(workbook_and_sheet(place)[0]):
         raise DataError(f"{place}: does not exist; give a run directory, a grid, or a file of predictions")
-    if place.is_file() and is_table(place):
+    if not place.is_dir() and is_table(place):
         return _read_predictions(place)
     if not (place / GRID_FILE).is_file():
         return system_of(str(place), [outcome_of(place)])

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,14 @@ def define(
 ) -> Definition:
     """Checks the arguments of `bertkit.finetune_grid` and all settings; one RecipeError has all faults."""
     faults: list[str] = []
+    try:  # integers of NumPy too
+        trials, folds = (each if each is None else operator.index(each) for each in (trials, folds))
+        seeds = (
+            operator.index(seeds) if isinstance(seeds, (int, Integral)) else [operator.index(each) for each in seeds]
+        )
+    except TypeError as error:
+        got = ", ".join(map(shown, (trials, folds, seeds)))
+        raise RecipeError(f"--trials, --folds, --seeds: expected integers, of seeds also a list; got {got}") from error
     values, spaces = spaces_of("--grid", grid, faults), spaces_of("--search", search, faults)
     searches, every = bool(spaces), {**values, **spaces}
     faults += _faults_of_arguments(values, spaces, trials, seeds, folds, overrides)

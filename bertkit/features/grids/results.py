@@ -31,7 +31,7 @@ from bertkit.tasks.base import Task, per_example
 from bertkit.tasks.folds import fold_of_each
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.training.runs.directory import contents
-from bertkit.training.runs.listing import GRID_RESULTS
+from bertkit.training.runs.listing import GRID_RESULTS, RECORDS
 from bertkit.training.runs.record import is_finished
 
 COLLAPSED = "a run that predicts the same for all examples"
@@ -199,7 +199,8 @@ def limits(results: GridResults) -> list[str]:
         notes.append(f"{folder}: {results.best} is {results.note}")
     if (row := results.best_setting) and row.collapsed:
         notes.append(
-            f"{folder}: {len(row.collapsed)} of {row.n} runs have collapsed: they predict the same for all examples"
+            f"{folder}: collapsed, with the same prediction for all examples: {len(row.collapsed)} of "
+            f"{counted(row.n, 'run')}"
         )
     return notes
 
@@ -241,7 +242,8 @@ def best_cells(definition: Definition, results: GridResults) -> list[Cell]:
 def write(definition: Definition, results: GridResults) -> GridResults:
     """Writes all files of the results, and returns these with out-of-fold scores; called by one worker at a time."""
     folder = results.output_dir
-    remove_unfinished(folder)
+    for place in (folder, folder / RECORDS):
+        remove_unfinished(place)
     if results.best is not None and definition.folds is not None:
         cells = best_cells(definition, results)
         if len(cells) == definition.runs_per_setting:

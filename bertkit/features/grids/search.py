@@ -24,8 +24,9 @@ class Search:
     """Trials of a search; all methods are called by one process at a time, which holds the lock of the grid.
 
     The proposal for a trial depends only on the seed, its number and the trials that have ended, so that a search by
-    one worker is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. A
-    setting below the median of the others after as many runs is pruned: its other runs are left out.
+    one worker is repeatable, interrupted or not. The mean score of a setting is reported after each of its runs. Once
+    five trials are complete, a setting below the median of the others after as many runs is pruned: its other runs are
+    left out.
     """
 
     def __init__(self, definition: Definition, folder: Path):

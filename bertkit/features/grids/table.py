@@ -71,14 +71,14 @@ def conclusions(results: GridResults) -> list[str]:
         lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD_FILE}{of_metric}")
     if any(row.collapsed for row in results.settings):
         lines.append(f"collapsed: {COLLAPSED}")
-    return [*lines, *failures(results.failed, f" of {len(results.runs)}")]
+    return [*lines, *failures(results.failed, len(results.runs))]
 
 
-def failures(failed: Mapping[str, str], of: str = "") -> list[str]:
-    """Formats the errors of failed runs, a line each, and their number."""
+def failures(failed: Mapping[str, str], runs: int | None = None) -> list[str]:
+    """Formats the errors of failed runs, a line each, and their number, of all ``runs``."""
     lines = [f"failed: {name}: {error}" for name, error in failed.items()]
-    number = f"{len(failed)}{of} runs" if of else counted(len(failed), "run")
-    return [*lines, f"{number} failed; repeat the command to try them again"] if failed else []
+    number = counted(len(failed), "run") if runs is None else f"{len(failed)} of {counted(runs, 'run')}"
+    return [*lines, f"{number} failed; repeat the command to try again"] if failed else []
 
 
 def notes(row: SettingResult) -> str:

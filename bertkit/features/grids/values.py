@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bertkit.recipe.files import parse_value
 from bertkit.runtime.errors import RecipeError, shown
 from bertkit.runtime.options import several
@@ -106,7 +108,9 @@ def _parse_values(option: str, text: str) -> Range | list[Any]:
 
 
 def _as_list(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, (list, tuple)) else [values]
+    """Returns values, or a single one, as a list, with numbers of NumPy as those of Python, which JSON has."""
+    values = list(values) if isinstance(values, (list, tuple, range, np.ndarray)) else [values]
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def _faults_of_space(option: str, key: str, space: Range | list[Any]) -> list[str]:

@@ -6,6 +6,7 @@ With several GPUs there is one worker process per GPU, ``python -m bertkit.featu
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import statistics
@@ -39,7 +40,7 @@ from bertkit.training.runs.record import is_finished, recorded
 ENCODED = "encoded"
 """Folder of the tokenized data of a grid."""
 _POLL = 1.0  # seconds between two looks at the cells of other workers
-_FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than one
+_FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than one, until they complete the best run
 
 
 # ---- one cell --------------------------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
 
 
 def metrics_of(place: Path) -> dict[str, float]:
-    """Returns the scores of a finished run on its validation sets, ``eval_…``."""
+    """Returns the scores of a finished run on its validation sets, ``eval_…``, and of its rivals, ``baseline_…``."""
     return {key: value for key, value in read_json(place / "eval_results.json").items() if is_score(key)}
 
 
@@ -141,7 +142,7 @@ class SampledCells:
         self.definition, self.folder, self.search = definition, folder, Search(definition, folder)
 
     def cells(self) -> list[Cell]:
-        with grid_lock(self.folder):
+        with grid_lock(self.folder, math.inf):  # another worker may be completing the best run
             settings: list[Setting] = self.search.advance(lambda cell: record_of(self.folder, cell))
             if not settings and (setting := self.search.ask()) is not None:
                 settings = [setting]
@@ -150,7 +151,7 @@ class SampledCells:
         return [cell for cell in every if record_of(self.folder, cell) is None]
 
     def more(self) -> bool:
-        with grid_lock(self.folder):
+        with grid_lock(self.folder, math.inf):
             return self.search.ask() is not None
 
 

@@ -178,7 +178,7 @@ class Computer:
         except DataError as error:
             if len(rows) == 1:
                 place = f"{_place(rows[0], file)}: "
-                reason = str(error).removeprefix(place).removeprefix(f"{file.path}: ")
+                reason = str(error).replace(place, "").removeprefix(f"{file.path}: ")  # of several faults each has it
                 self._reject(rows[0], place + reason, file, rejected)
                 return []
             middle = len(rows) // 2

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,7 +47,7 @@ _RECORD_SECONDS = 10.0  # between two writes of the record of finished shards
 
 @dataclass(frozen=True)
 class FolderResult:
-    """Result of a command over a folder, of all its runs.
+    """Result of a command over a folder, of all its runs; of a part, of its share of the shards.
 
     Attributes:
         output_dir: path or URL.
@@ -98,7 +99,8 @@ def predict_folder(
         output_dir: a new or empty folder, or the folder of the same call; or a URL.
         output_format: ``jsonl`` or ``parquet``.
         on_error: ``stop`` ends at a row that cannot be read; ``skip`` writes it to ``rejected/`` with the reason.
-        workers: who computes; this process, unless given.
+        workers: a `bertkit.runtime.placement.processes.Workers`; by default one process per GPU, or per core without
+            a GPU.
         shard_rows: rows of a shard.
         all_probabilities, threshold, unsure_below, max_error, by_class, text_columns, aggregation, precision, revision:
             as for `bertkit.inference.files.predict_stream`.
@@ -107,7 +109,7 @@ def predict_folder(
 
     Raises:
         DataError: there is no input; a row cannot be read; or all rows were rejected.
-        OutputError: the output folder holds something else, or cannot be written.
+        OutputError: the output folder holds something else, or cannot be read or written.
         BertkitError: the checkpoint or an option is unusable; or workers keep dying.
 
     Examples:
@@ -131,8 +133,8 @@ def predict_folder(
     options, lines = options.with_thresholds(name, task)
     for line in lines:
         say(line)
-    job = Job(name, _output(str(output_dir)), output_format, options, on_error)
-    return _run(job, str(input), workers or Workers(), shard_rows, per_line)
+    job = Job(name, _output(output_dir), output_format, options, on_error)
+    return _run(job, input, workers or Workers(), shard_rows, per_line)
 
 
 def embed_folder(
@@ -175,10 +177,10 @@ def embed_folder(
         raise RecipeError("--pooling none in a folder is written as JSON lines only; give --output-format jsonl")
     options = EmbedOptions(text_column, pooling, list(layers), max_seq_length, stride, precision)
     name = at_revision(_make_absolute(checkpoint), revision)
-    job = Job(name, _output(str(output_dir)), output_format, options, on_error)
+    job = Job(name, _output(output_dir), output_format, options, on_error)
     if shard_rows is None:
         shard_rows = _SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS
-    return _run(job, str(input), workers or Workers(), shard_rows, per_line)
+    return _run(job, input, workers or Workers(), shard_rows, per_line)
 
 
 def _make_absolute(path: str | Path) -> str:
@@ -186,13 +188,25 @@ def _make_absolute(path: str | Path) -> str:
     return os.path.abspath(path) if os.path.isdir(path) else str(path)
 
 
-def _output(path: str) -> str:
+def _name_of(place: object, option: str) -> str:
+    """Returns a path or URL as text; RecipeError for '', an unset variable of a shell, which would be this folder."""
+    if not isinstance(place, str | os.PathLike) or not str(place):
+        raise RecipeError(f"{option} {place!r}: is not the name of a file or folder; give one")
+    return str(place)
+
+
+def _output(place: str | Path) -> str:
+    path = _name_of(place, "--output-dir")
     return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
 
-def _run(job: Job, source: str, workers: Workers, shard_rows: int, per_line: bool) -> FolderResult:
-    if shard_rows < 1:
-        raise RecipeError(f"--shard-rows {shard_rows}: expected at least 1")
+def _run(job: Job, input: str | Path, workers: Workers, shard_rows: int, per_line: bool) -> FolderResult:
+    source = _name_of(input, "--input")
+    if not isinstance(shard_rows, Integral) or shard_rows < 1:
+        raise RecipeError(f"--shard-rows {shard_rows!r}: expected an integer of at least 1")
+    shard_rows = int(shard_rows)  # of NumPy perhaps, which JSON does not have
+    if not isinstance(workers, Workers):
+        raise RecipeError(f"workers: expected a Workers, such as Workers(number=2), got {workers!r}")
     if workers.engine == "ray":
         import_ray()  # a missing extra is reported before anything is read
     job = dataclasses.replace(job, threads=workers.threads)
@@ -284,7 +298,7 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
     total = sum(shard.rows for shard in shards)
     before = done = total - sum(shard.rows for shard in left)
     if before:
-        say(f"{job.output}: {len(finished)} of {len(shards)} shards are finished already")
+        say(f"{job.output}: {len(finished)} of {counted(len(shards), 'shard')} finished already")
     what = "predicting" if job.kind == "predict" else "embedding"
     try:
         written = time.monotonic()
@@ -301,7 +315,7 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
             job.folder.write_finished(changed | finished)
     rejected = sum(each.rejected for each in finished.values())
     if total and rejected == total and workers.part is None:
-        raise DataError(f"{job.output}: all {total} rows were rejected; the reasons are in rejected/")
+        raise DataError(f"{job.output}: every row was rejected, {total} in all; the reasons are in rejected/")
     return FolderResult(job.output, len(files), len(shards), len(left), total - rejected, rejected)
 
 

@@ -108,12 +108,14 @@ class OutputFolder:
             raise OutputError(f"{self.path}/{name}: cannot be written: {str(error) or type(error).__name__}") from error
 
     def read(self, name: str) -> bytes | None:
-        """Returns the content of a file; None if it does not exist."""
+        """Returns the content of a file; None if it does not exist, OutputError if it cannot be read."""
         fs, place = self._place
         try:
             content: bytes = fs.cat_file(f"{place}/{name}")
         except FileNotFoundError:
             return None
+        except Exception as error:  # clients of object stores have exceptions of their own
+            raise OutputError(f"{self.path}/{name}: cannot be read: {str(error) or type(error).__name__}") from error
         return content
 
     def remove_records(self) -> None:
@@ -156,7 +158,7 @@ class OutputFolder:
         finished = {}
         for shard in shards:
             result, rejection = self.result_name(shard), self.rejected_name(shard)
-            stored = {name: sizes[name] for name in (result, rejection) if name in sizes}
+            stored = {name: sizes[name] for name in (rejection, result) if name in sizes}  # as they were written
             if known and shard.name in known:
                 if self._are_unchanged(known[shard.name].files, stored):
                     finished[shard] = known[shard.name]

@@ -208,6 +208,8 @@ def _read_delimited(
             return
         except csv.Error as error:
             fields = f"a quoted field is not closed, or text follows its closing quote ({error})"
+            if read[1] > begins + 1:
+                fields += f"; it takes all lines up to line {read[1]}"
         if fields or blank_rows:
             yield RawRow(fields or [""], begins + 1, read[1], read[0])
         begins = read[1]

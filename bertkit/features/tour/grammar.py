@@ -99,7 +99,7 @@ def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str
     """Generates verdicts with their labels, 1 for kind and 0 for unkind, half of each, in random order.
 
     Args:
-        number: number of sentences.
+        number: number of sentences; of an odd number one more is unkind.
         seed: random seed; the same seed gives the same sentences.
         adjectives: the kind and the unkind adjectives to use.
     """

@@ -60,7 +60,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
         output_dir: a new or empty folder.
 
     Raises:
-        OutputError: the folder is in use.
+        OutputError: the folder is in use, or cannot be written.
 
     Examples:
         ```python
@@ -107,15 +107,15 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
 
 def write_data(text: Path, labelled: Path) -> None:
     """Writes ``text/documents.txt`` (one sentence per line) and ``labelled/{train,dev}.tsv`` in GLUE's layout."""
-    text.mkdir(parents=True)
-    labelled.mkdir(parents=True)
     documents = grammar.write_documents(_DOCUMENTS, _SEED)
-    write_whole(text / "documents.txt", "\n\n".join("\n".join(document) for document in documents) + "\n")
+    with new_folder(text) as draft:
+        write_whole(draft / "documents.txt", "\n\n".join("\n".join(document) for document in documents) + "\n")
     some = (grammar.KIND[:_LABELLED_ADJECTIVES], grammar.UNKIND[:_LABELLED_ADJECTIVES])
     others = (grammar.KIND[_LABELLED_ADJECTIVES:], grammar.UNKIND[_LABELLED_ADJECTIVES:])
-    for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
-        rows = [f"{text}\t{label}" for text, label in grammar.write_labelled(number, seed, adjectives)]
-        write_whole(labelled / f"{name}.tsv", "\n".join(["sentence\tlabel", *rows]) + "\n")
+    with new_folder(labelled) as draft:
+        for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
+            rows = [f"{text}\t{label}" for text, label in grammar.write_labelled(number, seed, adjectives)]
+            write_whole(draft / f"{name}.tsv", "\n".join(["sentence\tlabel", *rows]) + "\n")
 
 
 def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:

@@ -206,10 +206,6 @@ def test_texts_that_do_not_fit_leave_the_rest(fine_tuned, kind, texts, message):
     assert inside.attention is not None
 
 
-def test_a_pretrained_checkpoint_predicts_no_label(checkpoint):
-    assert "was not fine-tuned" in explain(checkpoint, "a film").missing["attributions"]
-
-
 def test_doubtful_numbers_are_warned_of():
     numbers = np.array([1.0, 2, 3])
     reason = Reason("good", "logit", 0.9, 2.0, 1.0, numbers, numbers, 0.001, 32, 1.0)

@@ -39,6 +39,7 @@ def test_a_store_needs_no_checkpoint(bertkit, tmp_path):
     bertkit("explain", "--corpus", tmp_path).refuses("no token store; build one with bertkit corpus build")
     done = bertkit("explain", "checkpoint", "a film", "--epoch", 1)
     assert (done.code, "only with corpus" in done.err) == (2, True)
+    assert "corpus takes none" in bertkit("explain", "--corpus", "store", "--revision", "main").err
     assert bertkit("explain").err.startswith("bertkit: error: explain: give one of text, rank, pairs, word, corpus")
 
 

@@ -31,21 +31,7 @@ def store(checkpoint, tmp_path_factory):
     return folder / "store"
 
 
-def test_examples_are_the_trainers_own(store, tmp_path):
-    from bertkit.training.pretraining.recipe import pretraining_recipe
-    from bertkit.training.runs.pretrain import prepare_pretraining
-
-    recipe = pretraining_recipe(RECIPE, [store], None, {"model.hidden_size": 32, "model.num_attention_heads": 2})
-    prepared = prepare_pretraining(recipe, tmp_path / "run")
-    for number in (0, 5):
-        seen = explain(corpus=store, recipe=RECIPE, example=number)
-        own = prepared.examples.train[number]
-        assert seen.examples[0].arrays.keys() == own.keys()
-        for name, values in own.items():
-            np.testing.assert_array_equal(seen.examples[0].arrays[name], values)
-
-
-def test_examples_of_a_later_phase_are_the_trainers_own(store, tmp_path):
+def test_examples_of_all_phases_are_the_trainers_own(store, tmp_path):
     from bertkit.training.pretraining.recipe import pretraining_recipe
     from bertkit.training.runs.pretrain import prepare_pretraining
 
@@ -55,6 +41,7 @@ def test_examples_of_a_later_phase_are_the_trainers_own(store, tmp_path):
     for phase, length in enumerate((16, 32)):
         seen = explain(corpus=store, recipe=phased, example=2, phase=phase)
         assert (seen.phase, seen.data.max_seq_length, seen.examples[1].epoch) == (phase, length, 1)
+        assert seen.examples[0].arrays.keys() == parts[phase][2].keys()
         for name, values in parts[phase][2].items():
             np.testing.assert_array_equal(seen.examples[0].arrays[name], values)
     with pytest.raises(RecipeError, match=r"phase 2: .* has 2 phases, numbered from 0"):
@@ -113,15 +100,11 @@ def test_sentence_order_has_its_own_words(store):
     assert "A follows B" in seen.html()
 
 
-def test_the_page_marks_every_prediction(store):
+def test_page_and_record_have_every_prediction(store):
     seen = explain(corpus=store, recipe=RECIPE)
     number = sum(bool(token.truth) for example in seen.examples for token in example.tokens)
     assert len(re.findall(r'class="id">(?:masked|kept|replaced): ', seen.html())) == number > 0
     assert any("[MASK→" in line for line in seen.lines())
-
-
-def test_the_record_has_tokens_and_counts(store):
-    seen = explain(corpus=store, recipe=RECIPE)
     record = seen.record()
     assert [token["truth"] for token in record["examples"][0]["tokens"]] == [
         token.truth for token in seen.examples[0].tokens

@@ -104,8 +104,8 @@ def test_the_table_names_collapsed_runs_and_adjusted_p(width):
 
 @pytest.mark.slow
 def test_each_variant_is_pre_trained_and_fine_tuned(tmp_path, data, corpus, quick):
-    def run():
-        given = {"size": "bert-tiny", "tasks": ["sst2"], "seeds": 2, "overrides": PRETRAINING, "finetuning": quick}
+    def run(seeds=2):
+        given = {"size": "bert-tiny", "tasks": ["sst2"], "seeds": seeds, "overrides": PRETRAINING, "finetuning": quick}
         return ablations([corpus], data_dir=data, output_dir=tmp_path / "out", **given)
 
     results = run()
@@ -139,8 +139,14 @@ def test_each_variant_is_pre_trained_and_fine_tuned(tmp_path, data, corpus, quic
     assert run() == results
     assert weights.stat().st_mtime_ns == written
 
-    # A corpus that has changed since is not that of the other variants.
+    # A corpus that has changed since is not that of the other variants; other seeds are refused before any run.
     shutil.rmtree(tmp_path / "out" / "pretrain" / "no-nsp")
+    shutil.rmtree(tmp_path / "out" / "finetune" / "full")
+    with pytest.raises(
+        RecipeError, match=r"ltr-no-nsp/sst2 holds another grid: --seeds was \[42, 43\] and is now \[42"
+    ):
+        run(seeds=3)
+    assert not (tmp_path / "out" / "finetune" / "full").exists()
     corpus.write_text(corpus.read_text() + "\n\nAnother document.")
     with pytest.raises(DataError, match="full and no-nsp were not pre-trained on the same documents"):
         run()
@@ -158,7 +164,11 @@ def test_all_faults_are_told_at_once(tmp_path, corpus):
 
 @pytest.mark.parametrize(
     ("finetuning", "message"),
-    [({"placement.strategy": "ddp"}, "each run in one process"), ({"task.metrics": ["odd"]}, "'odd' cannot be loaded")],
+    [
+        ({"placement.strategy": "ddp"}, "each run in one process"),
+        ({"task.metrics": ["odd"]}, "'odd' cannot be loaded"),
+        ({"lr": 1}, "--finetune-set lr: expected block.key"),
+    ],
 )
 def test_a_fine_tuning_that_cannot_run_is_refused_before_the_pre_training(tmp_path, data, corpus, finetuning, message):
     given = {"tasks": ["sst2"], "overrides": PRETRAINING, "finetuning": finetuning}

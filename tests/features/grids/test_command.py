@@ -18,14 +18,8 @@ def command(grid: Grid, folds: int | None = None) -> Training:
     return Training(run=run, recipes=lambda: {"": "classification"}, folds=folds)
 
 
-def test_no_option_is_one_run():
-    assert command(Grid()).many is None
-
-
 @pytest.mark.parametrize("given", [{"seeds": 0}, {"trials": 0}, {"worker": True}, {"grid": ["paper"]}])
 def test_any_grid_option_makes_a_grid(given):
     assert command(Grid(**given)).many is not None
-
-
-def test_folds_of_runs_make_a_grid():
     assert command(Grid(), folds=0).many["folds"] == 0
+    assert command(Grid()).many is None

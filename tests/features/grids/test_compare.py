@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas
 import pytest
 from typer.testing import CliRunner
 
@@ -92,11 +93,11 @@ def test_names_with_a_point_are_asked_for(predictions):
     assert bertkit.compare(a, b, metric="pearson").comparisons[0].scores_b == (pytest.approx(1),)
 
 
-def test_whole_numbers_are_classes(predictions):
-    """1.0, as pandas writes 1 beside a missing value, is the class 1."""
-    results = bertkit.compare(
-        predictions("a.jsonl", [1.0, 0.0, 1.0], ["1", "0", "0"]), predictions("b.jsonl", [1, 0, 0], [1.0, 0.0, 0.0])
-    )
+def test_whole_numbers_are_classes(predictions, tmp_path):
+    """1.0, as pandas writes 1 beside a missing value, is the class 1; also in a sheet of Excel."""
+    book = pandas.DataFrame({"prediction": [1, 0, 0], "gold": [1.0, 0.0, 0.0]})
+    book.to_excel(tmp_path / "b.xlsx", sheet_name="May", index=False)
+    results = bertkit.compare(predictions("a.jsonl", [1.0, 0.0, 1.0], ["1", "0", "0"]), tmp_path / "b.xlsx#May")
     assert results.metric == "accuracy"
     assert results.comparisons[0].scores_b == (1,)
     assert results.comparisons[0].agreement.both == 2
@@ -145,8 +146,8 @@ def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
     assert message.startswith("4 faults")
     assert "no column 'prediction'" in message
     assert f"{checkpoint}: contains no recipe.yaml" in message
-    with pytest.raises(DataError, match=r"x\.jsonl: does not exist; (.|\n)*y\.jsonl: does not exist"):
-        bertkit.compare(tmp_path / "x.jsonl", tmp_path / "y.jsonl")
+    with pytest.raises(DataError, match=r"x\.jsonl: does not exist; (.|\n)*y\.xlsx#May: does not exist"):
+        bertkit.compare(tmp_path / "x.jsonl", tmp_path / "y.xlsx#May")
     with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
         bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
     with pytest.raises(BertkitError, match="two or more"):

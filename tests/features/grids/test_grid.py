@@ -74,9 +74,11 @@ def test_a_cell_is_the_single_command_s_run(grid, tmp_path, checkpoint, table, q
     assert bertkit.load(best).predict("a lovely film")[0]["label"] in ("good", "bad")
     assert "no score of a test set was used" in stored["note"]
 
-    # Repeating the command runs nothing, and a changed grid is refused.
+    # Repeating the command runs nothing, and a changed grid is refused; a killed process may have left half a record.
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    (results.output_dir / "records" / ".unfinished-01").touch()
     assert grid(grid=RATES, seeds=2) == results
+    assert not (results.output_dir / "records" / ".unfinished-01").exists()
     assert before == {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
     with pytest.raises(RecipeError) as refused:
         grid(grid=["train.learning_rate=1e-3,3e-3"], seeds=3, overrides={"train.weight_decay": 0.1})
@@ -100,7 +102,7 @@ def test_a_failed_cell_is_recorded(grid, monkeypatch, capfd):
     assert results.failed == {"02-learning_rate=0.002-seed=42": "OutOfMemoryError: out of memory"}
     assert [row.n for row in results.settings] == [1, 0]
     assert results.best == "01-learning_rate=0.001"
-    assert "1 of 2 runs failed; repeat the command to try them again" in grid_table(results)
+    assert "1 of 2 runs failed; repeat the command to try again" in grid_table(results)
     assert "failed: OutOfMemoryError: out of memory" in capfd.readouterr().err
     record = json.loads((results.output_dir / "records" / "02-learning_rate=0.002-seed=42.json").read_text())
     assert "diverging" in record["traceback"]
@@ -188,10 +190,7 @@ def test_out_of_fold_predictions_are_of_unseen_rows(grid, table):
 REFUSED = {
     "an unknown key": ({"grid": ["train.lerning_rate=1,2"]}, "train.lerning_rate: unknown key"),
     "a key without a block": ({"grid": ["nope=1"]}, "error: --grid nope: expected block.key"),
-    "a range without a block": (
-        {"search": ["nope=1..2"], "trials": 2},
-        "error: --search nope: expected block.key",
-    ),
+    "a range without a block": ({"search": ["nope=1..2"], "trials": 2}, "error: --search nope: expected block.key"),
     "a value of the wrong type": ({"grid": ["train.learning_rate=fast"]}, "train.learning_rate: expected a number"),
     "a value out of range": ({"grid": ["train.global_train_batch_size=0,4"]}, "expected 1 to 1048576, got 0"),
     "no values": ({"grid": ["train.learning_rate="]}, "--grid train.learning_rate: no values"),
@@ -209,10 +208,9 @@ REFUSED = {
     "a range without end": ({"search": ["train.weight_decay=0.."], "trials": 2}, "expected a number, got '0..'"),
     "no trials": ({"search": ["train.learning_rate=1e-5..1e-4"]}, "--trials"),
     "trials alone": ({"trials": 3}, "--trials: is for --search"),
-    "both": (
-        {"grid": ["train.weight_decay=0"], "search": ["train.adam_beta1=0..0.9"], "trials": 2},
-        "give one of them",
-    ),
+    "both": ({"grid": ["train.weight_decay=0"], "search": ["train.adam_beta1=0..1"], "trials": 2}, "give one of them"),
+    "a part of a fold": ({"folds": 2.0}, "expected integers, of seeds also a list; got None, 2.0, 1"),
+    "None for seeds": ({"seeds": None}, "expected integers, of seeds also a list; got None, None, None"),
     "no seeds": ({"seeds": 0}, "--seeds: expected 1 to"),
     "too many runs": ({"seeds": 10_000, "folds": 20}, "the grid has 200000 runs"),
     "one fold": ({"folds": 1}, "--folds: expected at least 2"),

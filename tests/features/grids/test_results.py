@@ -67,7 +67,7 @@ def test_seeds_alone_are_no_choice(collected):
 def test_collapsed_runs_are_named(collected):
     results = collected(0.5, 0.6, 0.7, 0.8, collapsed=(2, 3))
     [_, note] = limits(results)
-    assert "2 of 2 runs have collapsed: they predict the same for all examples" in note
+    assert "collapsed, with the same prediction for all examples: 2 of 2 runs" in note
     text = grid_table(results)
     assert "2 collapsed" in text
     # There is no copy of it before a grid has ended.

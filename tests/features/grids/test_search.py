@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import pytest
 
@@ -10,6 +11,7 @@ from bertkit.features.grids import workers
 from bertkit.features.grids.definition import define
 from bertkit.features.grids.search import JOURNAL, Search
 from bertkit.features.grids.workers import SampledCells
+from bertkit.runtime.locks import RunLock
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -85,13 +87,14 @@ def test_a_trial_without_its_values_gets_them(searched, tmp_path):
     assert len(search.settings()) == 1
 
 
-def test_a_failed_run_ends_its_trial(searched, tmp_path):
+def test_a_worker_waits_for_one_that_completes_the_grid(searched, tmp_path, monkeypatch):
+    """However long that predicts the test set."""
     _, source = searched
-    for cell in source.cells():
-        finish(tmp_path, cell, 0.5)
-    failed = source.search.settings()[0].name
-    (tmp_path / workers.RECORDS / f"{failed}-seed=43.json").write_text('{"error": "diverged"}')
-    assert source.cells()[0].setting.number == 1
+    held = RunLock(tmp_path / "runs")
+    held.__enter__()
+    monkeypatch.setattr(workers.time, "monotonic", count(0, 100).__next__)
+    monkeypatch.setattr(workers.time, "sleep", lambda seconds: held.__exit__() if seconds == 0.02 else None)
+    assert len(source.cells()) == 3
 
 
 def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
@@ -100,8 +103,7 @@ def test_a_failed_run_is_tried_again_by_a_repeated_command(searched, tmp_path):
     for cell in source.cells():
         finish(tmp_path, cell, 0.5)
     (tmp_path / workers.RECORDS / f"{failed.name}.json").write_text('{"error": "diverged"}')
-    worked(definition, source, tmp_path)
-    assert source.cells() == []
+    assert len(worked(definition, source, tmp_path).settings()) == 8  # its trial has ended
     workers.forget_failures(tmp_path)
     repeated = SampledCells(definition, tmp_path)
     assert repeated.cells() == [failed]

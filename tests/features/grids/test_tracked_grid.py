@@ -27,14 +27,10 @@ def begun(monkeypatch):
     return records
 
 
-def test_the_runs_of_a_grid_are_a_group(grid, begun):
-    grid(seeds=2, overrides={"train.report_to": "comet_ml"})
-    assert begun == [("out", "01-recipe-seed=42"), ("out", "01-recipe-seed=43")]
-
-
-def test_the_name_of_a_run_names_the_group(grid, begun):
-    grid(seeds=1, overrides={"train.report_to": "comet_ml", "train.run_name": "reviews"})
-    assert begun == [("reviews", "01-recipe-seed=42")]
+@pytest.mark.parametrize(("name", "group"), [(None, "out"), ("reviews", "reviews")])
+def test_the_runs_of_a_grid_are_a_group(grid, begun, name, group):
+    grid(seeds=2, overrides={"train.report_to": "comet_ml", "train.run_name": name})
+    assert begun == [(group, "01-recipe-seed=42"), (group, "01-recipe-seed=43")]
 
 
 def test_a_grid_continues_with_other_trackers(grid, begun, monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
 from bertkit.features.grids.values import PAPER, Range, spaces_of
@@ -19,8 +22,10 @@ def test_values_are_those_of_a_recipe():
     }
     assert spaces_of("--grid", ["paper", "train.weight_decay=0"], faults) == {**PAPER, "train.weight_decay": [0]}
     assert spaces_of("--grid", "paper", faults) == PAPER
-    assert spaces_of("--grid", {"train.learning_rate": (1e-5, 2e-5)}, faults) == {"train.learning_rate": [1e-5, 2e-5]}
-    assert not faults
+    given = {"train.learning_rate": (1e-5, 2e-5), "train.max_steps": np.arange(2), "train.seed": [np.float32(0.5)]}
+    found = spaces_of("--grid", given, faults)
+    assert json.dumps(found) == json.dumps({**given, "train.max_steps": [0, 1], "train.seed": [0.5]})
+    assert faults == ["--grid train.seed: use --seeds"]
 
 
 @pytest.mark.parametrize(

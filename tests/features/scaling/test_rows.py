@@ -107,7 +107,9 @@ def test_text_and_json_in_other_encodings(tmp_path):
 @pytest.mark.parametrize("size", [1, 2, 50])
 @pytest.mark.parametrize("packed", [False, True])
 def test_bad_rows_do_not_hide_the_others(tmp_path, size, packed):
-    data = b'\xef\xbb\xbfid,text\r\n1,"a, ""b""\r\nc"\r\n2,\xff\r\n\r\n3,x,y\r\n4,"ok"z\r\n5,\xc3\xa9\r\n6,"open\r\n'
+    data = (
+        b'\xef\xbb\xbfid,text\r\n1,"a, ""b""\r\nc"\r\n2,\xff\r\n\r\n3,x,y\r\n4,"ok"z\r\n5,\xc3\xa9\r\n6,"open\r\n\r\n'
+    )
     path = tmp_path / ("x.csv.gz" if packed else "x.csv")
     path.write_bytes(gzip.compress(data) if packed else data)
     found = rows(path, size)
@@ -119,6 +121,7 @@ def test_bad_rows_do_not_hide_the_others(tmp_path, size, packed):
     reasons = [row.values for row in found if isinstance(row.values, str)]
     assert [reason.split(":")[0].split(" where")[0] for reason in reasons[:2]] == ["not UTF-8", "3 fields"]
     assert all("quoted field" in reason for reason in reasons[2:])
+    assert reasons[-1].endswith("; it takes all lines up to line 10")
 
 
 def test_lines_of_text_may_be_empty(tmp_path):

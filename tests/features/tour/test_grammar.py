@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from bertkit.features.tour import grammar
 from bertkit.features.tour.quickstart import write_data
+from bertkit.runtime.errors import OutputError
 
 DOCUMENTS = grammar.write_documents(200, seed=1)
 
@@ -29,6 +34,7 @@ def test_no_tested_adjective_was_ever_labelled(tmp_path):
     seen, tested = (
         set((tmp_path / "labelled" / f"{name}.tsv").read_text().split()) & adjectives for name in ("train", "dev")
     )
-    assert seen
-    assert tested
+    assert all((seen, tested))
     assert not seen & tested
+    with pytest.raises(OutputError, match="/proc/none/text: cannot be written"):
+        write_data(Path("/proc/none/text"), tmp_path / "other")
