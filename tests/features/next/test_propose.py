@@ -161,9 +161,11 @@ def test_another_column_can_be_read(bertkit, scored, tmp_path):
     path.write_text("Body\na lovely plot\n")
     done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv")
     assert (done.code, "--text-column" in done.err) == (2, True)
-    done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv", "--text-column", "Body")
+    path.write_text("Body,text\na lovely plot,of a mail\n")  # another column has the name of that of the training
+    done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv", "--text-column", "body")
     assert done.code == 0, done.err
-    assert rows_of(tmp_path / "o.csv")[0]["text"] == "a lovely plot"
+    row = rows_of(tmp_path / "o.csv")[0]
+    assert (row["text"], row["input_text"]) == ("a lovely plot", "of a mail")
 
 
 def test_json_has_the_rows_and_the_curve(bertkit, scored, unlabelled, tmp_path):
