@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from pathlib import Path
 
 import openpyxl
@@ -13,6 +14,7 @@ import pytest
 import bertkit as package
 from bertkit.data.tables import Table, read_table
 from bertkit.features.next import rows as columns_beside
+from bertkit.features.next.answers import Answers
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 
 
@@ -265,6 +267,16 @@ def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_pat
     path.write_text(f"text,label\n{rows}")
     run = trained(path, task__problem="single_label", data__folds=0)
     assert "--problem single_label" in package.propose_rows(run, unlabelled, output=tmp_path / "o.csv").command
+
+
+def test_the_proposed_page_finds_texts_of_an_unusual_name(trained, labelled, tmp_path):
+    path = tmp_path / "mails.csv"
+    path.write_text(labelled.read_text().replace("text,label", "mail,label"))
+    rows = [{"mail": text, "author": "me"} for text in ("a lovely plot", "the awful story")]
+    proposal = package.propose_rows(trained(path, data__folds=0), rows, output=tmp_path / "o.csv")
+    *_, file, option, column = shlex.split(proposal.page)
+    assert (option, Answers(file, texts=[column]).texts) == ("--text-column", ["mail"])
+    assert proposal.page in proposal.lines()[-2]
 
 
 def test_a_proposal_without_a_label_is_no_training_set(fine_tuned, trained, unlabelled, tmp_path):
