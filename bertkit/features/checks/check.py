@@ -118,7 +118,9 @@ def check(
             overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
         resolved: Recipe
         if recipe is None or corpus or not isinstance(load_recipe(recipe, overrides).data, FineTuningData):
-            resolved = pretraining_recipe(recipe, corpus, model, overrides)
+            # A pre-training has no such key, and its recipe says so.
+            folder = {} if data_dir is None else {"data.data_dir": str(data_dir)}
+            resolved = pretraining_recipe(recipe, corpus, model, {**(overrides or {}), **folder})
         else:
             resolved = finetuning_recipe(recipe, model, data_dir, overrides)
     except BertkitError as refused:

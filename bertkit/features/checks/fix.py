@@ -16,7 +16,7 @@ from bertkit.data.tables.annotated import keep_accepted, unwrap_labels
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts, infer_problem
-from bertkit.data.tables.table import same_texts
+from bertkit.data.tables.table import same_texts, text_key
 from bertkit.features.checks.label_rules import find_suspects, near_labels, vectors_of
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, entries_of
@@ -94,8 +94,7 @@ def clean(
         elif row in odd:
             removed["with a label unlike the others"] += 1
         else:
-            key = tuple(" ".join(str(value).split()) for value in values)
-            rows.setdefault(key, {}).setdefault((separator or "").join(sorted(unified[row])), []).append(row)
+            rows.setdefault(text_key(map(str, values)), {}).setdefault((separator or "").join(sorted(unified[row])), []).append(row)
     kept, doubts = [], []
     for by_label in rows.values():
         most = max(by_label, key=lambda name: len(by_label[name]))
@@ -136,7 +135,6 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     """
     source = getattr(recipe.data, "train_file", None)
     task = None if source is None else task_of_recipe(recipe)
-    suspects = place.with_name(f"{place.stem}.suspects.csv")
     if not isinstance(task, ClassificationTask) or source is None:
         raise RecipeError(
             f"--fix: is for finetune classification with --train-file; this is {recipe.kind}, whose faults check names "
@@ -144,6 +142,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         )
     if place.suffix.lower() != ".csv":
         raise RecipeError(f"--fix {place}: expected a name that ends in .csv")
+    suspects = place.with_name(f"{place.stem}.suspects.csv")
     for file in (place, suspects):
         check_new_file(file, f"--fix {file}")
     table, _ = _read(source)

@@ -54,6 +54,7 @@ def test_no_folder_is_asked_for_where_none_can_be_made(bertkit, words, monkeypat
     ("folder", "more", "code", "message"),
     [
         ("out", {"corpus": "none.txt"}, "data", "none.txt"),
+        ("out", {"data_dir": "glue"}, "recipe", "data.data_dir: unknown key"),
         # A full disk is met again in any folder.
         ("out", {"overrides": {"task.pair_objective": "none"}}, "output-dir", "no space"),
         (None, {"overrides": {"task.pair_objective": "none"}}, "output-dir", "no space"),

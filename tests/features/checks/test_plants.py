@@ -207,6 +207,7 @@ PLANTS = {
     "label-spelling by Unicode": ("table", unlike_in_bytes, {"label-spelling"}),
     "empty-text": ("table", edit(3, lambda text: "\u200b"), {"empty-text"}),
     "one-word-text": ("table", edit(3, lambda text: text.split()[0]), {"one-word-text"}),
+    "a text without spaces": ("table", edit(3, lambda text: "好看的电影故事情节"), set()),
     "control-characters": ("table", edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
     "mojibake": ("table", edit(3, lambda text: f"{text} cafÃ©"), {"mojibake"}),
     "unknown-tokens": ("table", strange_words(40, "bala☃"), {"unknown-tokens"}),
@@ -376,7 +377,11 @@ def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
     assert codes_of(table.report()) == {code}
 
 
-def test_nothing_is_proposed_that_a_run_refuses_or_has(table, no_trial, monkeypatch, tmp_path):
+def test_nothing_is_proposed_that_a_run_refuses_or_has(table, ner, no_trial, monkeypatch, tmp_path):
+    for words in (*ner.train, *ner.validation):
+        words[4:6] = [(word, tag.replace("LOC", "PLACE")) for word, tag in words[4:6]]
+    ner.train[1][4:6] = [(word, tag.replace("PLACE", "PLAACE")) for word, tag in ner.train[1][4:6]]
+    assert {each.remedy for each in ner.report().findings if each.code == "label-typo"} == {"correct these labels"}
     monkeypatch.setattr("bertkit.features.checks.plan._find_available_memory", lambda _: 10)
     for size, part in ((1, None), (9, 3)):
         table.overrides |= {"train.global_train_batch_size": size, "train.max_steps": 200}
