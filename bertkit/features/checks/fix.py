@@ -94,7 +94,8 @@ def clean(
         elif row in odd:
             removed["with a label unlike the others"] += 1
         else:
-            rows.setdefault(text_key(map(str, values)), {}).setdefault((separator or "").join(sorted(unified[row])), []).append(row)
+            of_texts = rows.setdefault(text_key(map(str, values)), {})
+            of_texts.setdefault((separator or "").join(sorted(unified[row])), []).append(row)
     kept, doubts = [], []
     for by_label in rows.values():
         most = max(by_label, key=lambda name: len(by_label[name]))

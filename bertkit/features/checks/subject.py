@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _SAMPLED_PARAGRAPHS, _SAMPLED_CHARACTERS = 20_000, 4_000_000  # of each source of a corpus
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # scripts without spaces between words
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # without spaces
 _WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+")
 
 

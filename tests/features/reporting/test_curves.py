@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from matplotlib.figure import Figure
@@ -58,12 +59,13 @@ def test_ticks_have_no_factor_above_the_axis():
     assert "8e+6" in [tick.get_text() for tick in axes.get_xticklabels()]
 
 
-@pytest.mark.parametrize("key", ["learning_rate", "grad_norm", "loss", "eval_mse", "eval_acme_points"])
+@pytest.mark.parametrize("key", ["learning_rate", "grad_norm", "loss", "eval_mse", "eval_acme/Points@10"])
 def test_other_axes_begin_at_0(key):
     [chart] = charts(entries(key, 30.0, 10.0)).values()
     low, high = drawn(chart).get_ylim()
     assert low == 0
     assert high > 30
+    assert re.fullmatch("[a-z0-9-]+", chart.name)
     assert chart.note == ""
 
 
