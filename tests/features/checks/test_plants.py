@@ -385,9 +385,23 @@ def test_nothing_is_proposed_that_a_run_refuses_or_has(table, ner, no_trial, mon
     monkeypatch.setattr("bertkit.features.checks.plan._find_available_memory", lambda _: 10)
     for size, part in ((1, None), (9, 3)):
         table.overrides |= {"train.global_train_batch_size": size, "train.max_steps": 200}
+        table.overrides["placement.gradient_checkpointing"] = part is not None
         [remedy] = [each.remedy for each in table.report().findings if each.code == "memory"]
-        assert ("per_device_train_batch_size" in remedy) == (part is not None)
+        assert [part in remedy for part in ("device_train", "gradient")] == [part is not None, part is None]
         assert part is None or f"per_device_train_batch_size={part} " in remedy
+    monkeypatch.undo()
+    monkeypatch.setattr("bertkit.features.checks.check.make_trial", lambda *_: None)
+    monkeypatch.setattr("bertkit.features.checks.plan.free_space", lambda _: 10)
+    table.overrides |= {"train.max_steps": -1, "train.num_train_epochs": 9, "train.load_best_model_at_end": True}
+    for key, value, smaller in (
+        ("save_total_limit", 5, "set train.save_total_limit=2 or train.save_strategy=no with train.load_best_"),
+        ("save_total_limit", 2, "set train.save_strategy=no with train.load_best_model_at_end=false, or give another"),
+        ("load_best_model_at_end", False, "set train.save_strategy=no, or give another"),
+        ("save_strategy", "no", "give another"),
+    ):
+        table.overrides[f"train.{key}"] = value
+        [remedy] = [each.remedy for each in table.report().findings if each.code == "disk"]
+        assert remedy.startswith(smaller)
     rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": int(row < 15)} for row in range(400)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
