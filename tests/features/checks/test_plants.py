@@ -123,10 +123,6 @@ def with_a_head(case: Case) -> None:
     case.model = save_model(case.folder / "model", "BertForSequenceClassification", WORDS, **names)
 
 
-def many_epochs(case: Case) -> None:
-    case.overrides |= {"train.num_train_epochs": 30, "train.load_best_model_at_end": False}
-
-
 def with_infinite_weights(case: Case) -> None:
     case.model = save_model(case.folder / "model", "BertForPreTraining", WORDS)
     file = case.folder / "model" / "model.safetensors"
@@ -166,32 +162,13 @@ def capitalized(case: Case) -> None:
         words[4:6] = [(word.title(), tag) for word, tag in words[4:6]]
 
 
-def misplaced(case: Case) -> None:
-    case.validation[0]["answers"]["answer_start"] = [2]
-
-
 def split_by_windows(case: Case) -> None:
     for row in case.train[:5]:
         row["context"] = sentence(RNG, 80)
         row["answers"] = {"text": [row["context"]], "answer_start": [0]}
 
 
-def few(case: Case) -> None:
-    case.train = case.train[:30]
-
-
-def tiny(case: Case) -> None:
-    case.train += [sentence(RNG, 10).capitalize() + "." for _ in range(40)]
-
-
-def copied(case: Case) -> None:
-    case.train += case.train[:10]
-
-
-def damaged(case: Case) -> None:
-    case.train[0] += " \ufffd"
-
-
+MANY_EPOCHS = {"train.num_train_epochs": 30, "train.load_best_model_at_end": False}
 # Name → fixture, fault, codes of the findings.
 PLANTS = {
     "duplicates": ("table", repeat(10), {"duplicates"}),
@@ -218,7 +195,7 @@ PLANTS = {
     "leak": ("table", leaking, {"leak"}),
     "leaking column": ("table", label_as_text, {"leak", "duplicates"}),
     "learning-rate": ("table", change("train.learning_rate", 1e-2), {"learning-rate"}),
-    "epochs": ("table", many_epochs, {"epochs"}),
+    "epochs": ("table", lambda case: case.overrides.update(MANY_EPOCHS), {"epochs"}),
     "few-steps": ("table", change("train.max_steps", 20), {"few-steps"}),
     "warmup": ("table", change("train.warmup_steps", 0), {"warmup"}),
     "new-pooler": ("table", without_pooler, {"new-pooler"}),
@@ -237,13 +214,25 @@ PLANTS = {
     "label-spelling of tags": ("ner", misspelt_tags, {"label-spelling", "entity-disagreement"}),
     "casing of entities": ("ner", capitalized, {"casing"}),
     "clean questions": ("questions", lambda case: None, set()),
-    "misplaced-answers": ("questions", misplaced, {"misplaced-answers"}),
+    "misplaced-answers": (
+        "questions",
+        lambda case: case.validation[0]["answers"].update(answer_start=[2]),
+        {"misplaced-answers"},
+    ),
     "lost-labels": ("questions", split_by_windows, {"lost-labels"}),
     "clean corpus": ("corpus", lambda case: None, set()),
-    "few-documents": ("corpus", few, {"few-documents"}),
-    "tiny-documents": ("corpus", tiny, {"tiny-documents"}),
-    "repeated-documents": ("corpus", copied, {"repeated-documents"}),
-    "control-characters of a corpus": ("corpus", damaged, {"control-characters"}),
+    "few-documents": ("corpus", lambda case: case.train.__delitem__(slice(30, None)), {"few-documents"}),
+    "tiny-documents": (
+        "corpus",
+        lambda case: case.train.extend([sentence(RNG).capitalize() + "." for _ in range(40)]),
+        {"tiny-documents"},
+    ),
+    "repeated-documents": ("corpus", lambda case: case.train.extend(case.train[:10]), {"repeated-documents"}),
+    "control-characters of a corpus": (
+        "corpus",
+        lambda case: case.train.append(case.train.pop() + " \ufffd"),
+        {"control-characters"},
+    ),
     "epochs of a corpus": ("corpus", change("train.max_steps", 20000), {"epochs"}),
     "warmup of a corpus": ("corpus", change("train.warmup_steps", 0), {"warmup"}),
 }

@@ -200,16 +200,11 @@ def test_settings_are_arguments_and_rows_a_table(checkpoint):
     assert "--text-column review --label-column kind" in choice.command
 
 
-def test_a_recipe_of_another_name_is_in_the_command(checkpoint, tagged):
-    choice = bertkit.choose([checkpoint], task="ner-features", train_file=tagged, folds=2)
-    assert choice.command.startswith("bertkit finetune ner --recipe finetune/ner-features ")
-
-
-def test_switches_are_in_the_command(checkpoint, tagged):
-    choice = bertkit.choose([checkpoint], task="ner", train_file=tagged, folds=2, label_all_subwords=True, snap=False)
-    words = shlex.split(choice.command)
-    assert words[:4] == ["bertkit", "finetune", "ner", "--train-file"]
-    assert words[5:8] == ["--label-all-subwords", "--set", "data.snap=false"]
+def test_another_recipe_and_switches_are_in_the_command(checkpoint, tagged):
+    given = {"train_file": tagged, "folds": 2, "label_all_subwords": True, "snap": False}
+    words = shlex.split(bertkit.choose([checkpoint], task="ner-features", **given).command)
+    assert words[:6] == ["bertkit", "finetune", "ner", "--recipe", "finetune/ner-features", "--train-file"]
+    assert words[7:10] == ["--label-all-subwords", "--set", "data.snap=false"]
 
 
 def test_a_text_is_predicted_by_heads_that_have_not_seen_a_copy(checkpoint, tmp_path):

@@ -285,21 +285,16 @@ def test_a_resumed_run_records_its_step(hostile_run, tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["resumed_from_step"] == 2
 
 
-def test_times_of_a_resumed_run_are_named(hostile_run):
+def test_facts_of_a_record_are_named(hostile_run):
+    """The step of a resumption, and documents, which are not called examples."""
     run = read_run(hostile_run.output_dir)
     assert "resumed" not in content_of(run, None, texts=True).facts["Cost"]
-    resumed = replace(run, record={**run.record, "resumed_from_step": 4})
-    assert content_of(resumed, None, texts=True).facts["Cost"]["resumed"] == (
-        "after step 4; times and speed are of the steps since then"
-    )
-
-
-def test_documents_are_not_called_examples(hostile_run):
-    run = read_run(hostile_run.output_dir)
     corpus = {"files": ["books"], "documents": 40, "held_out_documents": 1, "fingerprint": "0"}
-    data = content_of(replace(run, record={"data": {"corpus": corpus}}), None, texts=True).data
-    assert data.columns[2] == "documents"
-    assert data.note == "1 document is held out, as the validation set."
+    record = {**run.record, "resumed_from_step": 4, "data": {"corpus": corpus}}
+    content = content_of(replace(run, record=record), None, texts=True)
+    assert content.facts["Cost"]["resumed"] == "after step 4; times and speed are of the steps since then"
+    assert content.data.columns[2] == "documents"
+    assert content.data.note == "1 document is held out, as the validation set."
 
 
 def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
@@ -343,25 +338,15 @@ def test_an_undefined_score_is_shown_as_undefined(copied, page):
     assert page(report(run)).tiles["accuracy"] == "undefined"
 
 
-@pytest.fixture
-def glue(tmp_path):
-    """Verdicts in GLUE's layout: 16 to train on, 8 to score."""
-    folder = tmp_path / "glue" / "SST-2"
-    folder.mkdir(parents=True)
-    for name, number in (("train", 16), ("dev", 8)):
-        rows = [f"the film is {('awful', 'lovely')[row % 2]}\t{row % 2}" for row in range(number)]
-        (folder / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-    return folder.parent
-
-
-def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, capfd):
+def test_a_failed_report_keeps_the_run(hostile_run, tmp_path, monkeypatch, capfd):
     from bertkit.features.reporting import report as module
 
     def fails(*given, **options):
         raise ValueError("no fonts\nat all")
 
     monkeypatch.setattr(module, "draw_charts", fails)
-    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=FEW)
+    recipe = load_recipe(hostile_run.output_dir / "recipe.yaml", {"train.max_steps": 2})
+    run = finetune(recipe, output_dir=tmp_path / "run")
     assert json.loads((run.output_dir / "run.json").read_text())["finished"] is True
     assert not (run.output_dir / "report.html").exists()
     assert "report.html" not in (run.output_dir / "README.md").read_text()
@@ -370,18 +355,6 @@ def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, 
         "warning: the run is complete, but its report failed: ValueError: no fonts at all; to try again: "
         f"bertkit report {run.output_dir}"
     ]
-
-
-FEW = {
-    "data.max_seq_length": 16,
-    "train.max_steps": 2,
-    "train.global_train_batch_size": 8,
-    "train.eval_strategy": "no",
-    "train.save_strategy": "no",
-    "train.load_best_model_at_end": False,
-    "placement.mixed_precision": "no",
-    "placement.device": "cpu",
-}
 
 
 def test_a_report_has_the_name_of_its_run(hostile_run, copied, tmp_path):
