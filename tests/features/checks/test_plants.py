@@ -184,6 +184,7 @@ PLANTS = {
     "label-spelling by Unicode": ("table", unlike_in_bytes, {"label-spelling"}),
     "empty-text": ("table", edit(3, lambda text: "\u200b"), {"empty-text"}),
     "one-word-text": ("table", edit(3, lambda text: text.split()[0]), {"one-word-text"}),
+    "signs of a font of one's own": ("table", edit(3, lambda text: "\ue000 \ue001"), set()),
     "a text without spaces": ("table", edit(3, lambda text: "好看的电影故事情节"), set()),
     "control-characters": ("table", edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
     "mojibake": ("table", edit(3, lambda text: f"{text} cafÃ©"), {"mojibake"}),
