@@ -100,7 +100,7 @@ def check(
     Raises:
         RecipeError: ``labels`` is set for a pre-training, or cleanlab is not installed; or ``resume`` without
             ``output_dir``.
-        BertkitError: the table of ``fix`` cannot be read or written, see `bertkit.features.checks.fix.fix`.
+        BertkitError: ``fix`` is refused, see `bertkit.features.checks.fix.fix`.
 
     Examples:
         ```python

@@ -132,6 +132,7 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     Raises:
         RecipeError: the recipe is of another task, its labels are numbers or lists, or the file is no ``.csv``.
         DataError: the table cannot be read, or no row is left.
+        CheckpointError: ``labels`` are asked for, and the checkpoint cannot be loaded.
         OutputError: a file exists or cannot be written.
     """
     source = getattr(recipe.data, "train_file", None)

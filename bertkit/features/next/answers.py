@@ -126,7 +126,7 @@ class Answers:
 
         Args:
             number: the row, from 0.
-            label: a class, in any case; or a new class.
+            label: a class, in any case and with any white space; or a new class.
 
         Raises:
             DataError: the label is empty.

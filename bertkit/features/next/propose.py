@@ -42,7 +42,7 @@ class Proposal(Summarized):
         rows: the proposed rows, the most valuable first: the columns of the input, the empty label, ``guess``,
             ``probability`` in [0, 1] and ``reason``.
         candidates: number of unlabelled rows that they were chosen from.
-        labelled: number of rows that the run was trained on; None if they are not known.
+        labelled: number of rows of the run's training table that have a label; None if they are not known.
         curve: the learning curve; None if there is none.
         no_curve: why there is none; empty if there is one.
         notes: what was left out.

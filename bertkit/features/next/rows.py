@@ -41,7 +41,7 @@ _UNLIKE = 0.1  # share of the rows that are called unlike all labelled ones
 
 
 def read_labelled(task: ClassificationTask) -> Table:
-    """Returns the rows that a run was trained on, with the columns under their names in training.
+    """Returns the labelled rows of the training table of a run, those held out too, under the names of the training.
 
     Args:
         task: with the data of the run.
