@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from bertkit.data.tables.annotated import GUESS, PROPOSED
 from bertkit.data.tables.table import Table
 from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
+from bertkit.inference.writing import check_growing_file
 from bertkit.runtime.errors import OutputError, shown
-from bertkit.runtime.files import check_new_file, into_folder, write_whole
+from bertkit.runtime.files import into_folder, write_whole
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -28,8 +29,8 @@ _FREE_ROWS = 100  # below the rows, in which more can be added with the same lis
 
 
 def check_output(path: Path) -> None:
-    """Checks that a file can be written; OutputError if it exists, or its ending is not that of a form."""
-    check_new_file(path, f"--output {path}")
+    """Checks that a file can be written; OutputError if it exists, in part too, or its ending is not that of a form."""
+    check_growing_file(path, f"--output {path}")
     check_form(path, f"--output {path}")
 
 

@@ -249,9 +249,10 @@ def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_
         package.propose_rows(scored, unlabelled, text_columns=["text", "id"])
     with pytest.raises(RecipeError, match="rows 0"):
         package.propose_rows(scored, unlabelled, rows=0)
-    (tmp_path / "there.csv").write_text("")
-    with pytest.raises(OutputError, match="already exists"):
-        package.propose_rows(scored, unlabelled, output=tmp_path / "there.csv")
+    for name, message in (("there.csv", "already exists"), ("begun.csv.partial", "holds the results of an interrupted")):
+        (tmp_path / name).write_text("text")
+        with pytest.raises(OutputError, match=message):
+            package.propose_rows(scored, unlabelled, output=tmp_path / name.removesuffix(".partial"))
 
 
 def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelled, tmp_path):
