@@ -249,7 +249,7 @@ def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_
         package.propose_rows(scored, unlabelled, text_columns=["text", "id"])
     with pytest.raises(RecipeError, match="rows 0"):
         package.propose_rows(scored, unlabelled, rows=0)
-    for name, message in (("there.csv", "already exists"), ("begun.csv.partial", "holds the results of an interrupted")):
+    for name, message in (("there.csv", "already exists"), ("new.csv.partial", "results of an interrupted run")):
         (tmp_path / name).write_text("text")
         with pytest.raises(OutputError, match=message):
             package.propose_rows(scored, unlabelled, output=tmp_path / name.removesuffix(".partial"))
