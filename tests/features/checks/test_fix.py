@@ -63,12 +63,14 @@ def test_rows_of_pairs_and_of_several_labels_are_cleaned():
 )
 def test_what_a_csv_file_cannot_have_is_refused(table, tmp_path, no_trial, changes, message):
     rows = tmp_path / "rows.jsonl"
-    content = [{"text": f"a {row}", "score": 1.5 + row % 2, "size": row, "tags": []} for row in range(30)]
+    content = [{"text": f"a {row}" * (row > 0), "score": 1.5 + row % 2, "size": row, "tags": []} for row in range(30)]
     rows.write_text("".join(f"{json.dumps(row)}\n" for row in content))
     overrides = {**table.overrides, "data.train_file": str(rows), "data.validation_file": None, **changes}
     with pytest.raises(RecipeError, match=message):
         bertkit.check(table.recipe, model=table.model, overrides=overrides, fix=tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+    [found] = bertkit.check(table.recipe, model=table.model, overrides=overrides).findings
+    assert (found.code, "--fix" in found.remedy) == ("data", False)
 
 
 def test_lists_of_one_label_are_written_as_the_label(table, tmp_path, no_trial):
