@@ -361,12 +361,6 @@ def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path, stock_mo
     assert codes_of(table.report()) == {"checkpoint-family"}
 
 
-@pytest.mark.parametrize(("function", "code"), [("free_space", "disk"), ("_find_available_memory", "memory")])
-def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
-    monkeypatch.setattr(f"bertkit.features.checks.plan.{function}", lambda place: 10)
-    assert codes_of(table.report()) == {code}
-
-
 def test_nothing_is_proposed_that_a_run_refuses_or_has(table, ner, no_trial, monkeypatch, tmp_path):
     for words in (*ner.train, *ner.validation):
         words[4:6] = [(word, tag.replace("LOC", "PLACE")) for word, tag in words[4:6]]
