@@ -188,7 +188,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
             keep = ", or keep the best epoch with train.load_best_model_at_end and train.eval_strategy=epoch"
             usual = usual_epochs(steps_of_epoch)
             where, fewer = "train.num_train_epochs", f"--num-train-epochs {usual}"
-            if subject.arguments.max_steps > 0:  # which overrides the epochs
+            if _has_steps(subject):
                 where, fewer = "train.max_steps", f"--max-steps {usual * steps_of_epoch}"
             yield warning(
                 where,
@@ -218,14 +218,20 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
     if steps < _FEW_STEPS and subject.recipe.train.get(HEAD) != "probe":
         batch = subject.recipe.train["global_train_batch_size"]
         consequence = f"a new head is often undertrained below {_FEW_STEPS}"
-        more = "--max-steps" if subject.arguments.max_steps > 0 else "--num-train-epochs or --max-steps"
-        remedy = f"set more {more}, or a smaller --global-train-batch-size"
+        remedy = "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size"
+        if _has_steps(subject):
+            remedy = "set more --max-steps"
         if subject.task is None:
             consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
-        elif steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
+        elif not _has_steps(subject) and steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
             remedy = "add examples, or set a smaller --global-train-batch-size: the examples are seen often as it is"
         taken = f"{counted(steps, 'optimizer step')} of {counted(batch, 'sequence')}"
         yield warning("train", f"{taken}; {consequence}", remedy)
+
+
+def _has_steps(subject: Subject) -> bool:
+    """Returns whether the recipe has the number of steps, whatever its epochs and its batch."""
+    return (subject.recipe.train.get("max_steps") or 0) > 0
 
 
 def _steps_of_epoch(subject: Subject) -> int:

@@ -375,10 +375,10 @@ def test_nothing_is_proposed_that_a_run_refuses_or_has(table, ner, no_trial, mon
         assert part is None or f"per_device_train_batch_size={part} " in remedy
     monkeypatch.undo()
     monkeypatch.setattr("bertkit.features.checks.check.make_trial", lambda *_: None)
-    for steps, code, remedy in ((9000, "epochs", "set --max-steps 300"), (20, "few-steps", "set more --max-steps, or")):
+    for steps, code, remedy in ((9000, "epochs", "set --max-steps 300"), (20, "few-steps", "set more --max-steps")):
         table.overrides |= {"train.max_steps": steps, "train.global_train_batch_size": 8}
         [found] = [each for each in table.report().findings if each.code == code]
-        assert found.remedy.startswith(remedy)
+        assert found.remedy.partition(",")[0] == remedy
     monkeypatch.setattr("bertkit.features.checks.plan.free_space", lambda _: 10)
     table.overrides |= {"train.max_steps": -1, "train.num_train_epochs": 9, "train.load_best_model_at_end": True}
     for key, value, smaller in (
