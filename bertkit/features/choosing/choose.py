@@ -109,7 +109,11 @@ def choose(
     # Masked words alone need neither several documents nor pairs of sentences, and every encoder can learn them.
     of_texts = ["pretrain", "--corpus", str(texts), "--pair-objective", "none"]
     command = of_texts if labelled is None else labelled.command
-    first = named[0] if concluded.leading is None else concluded.leading.model
+    leading = concluded.leading or concluded.candidates[0]
+    if labelled is not None:
+        length, longest = labelled.task.task.data.max_seq_length, leading.wording.longest
+        if "data.max_seq_length" in values or length > longest:  # a training refuses more than the checkpoint reads
+            command = [*command, "--max-seq-length", str(min(length, longest))]
     choice = Choice(
         concluded.candidates,
         metric,
@@ -120,7 +124,7 @@ def choose(
         inference_device(device),
         None if concluded.best is None else concluded.best.name,
         [*concluded.sentences, *copies],
-        shlex.join(["bertkit", *command, "--model", first, "--output-dir", "OUT"]),
+        shlex.join(["bertkit", *command, "--model", leading.model, "--output-dir", "OUT"]),
     )
     if target is not None:
         write_whole(target, choice.html())

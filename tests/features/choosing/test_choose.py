@@ -52,6 +52,7 @@ def test_words_are_scored_by_their_first_pieces(checkpoint, blind, tagged):
     assert of_shared.frozen.score > 0.95 > 0.2 > of_blind.frozen.score
     assert list(of_shared.frozen.by_layer) == ["word"]
     assert "bertkit finetune ner " in choice.command
+    assert f" --max-seq-length 64 --model {checkpoint} " in choice.command  # the recipe has 128
 
 
 def test_equal_checkpoints_are_not_told_apart(checkpoint, headless, table, tmp_path):
