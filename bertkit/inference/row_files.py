@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,10 +316,9 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
         elif any(isinstance(value, (list, Mapping)) for value in present):
             values = [None if value is None else to_json(value) for value in values]
         else:
-            try:
+            # Several types in one column of JSON lines become text.
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
                 return pa.array(values)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in one column of JSON lines
-                values = [None if value is None else to_json(value) for value in values]
     if pa.types.is_map(kind):
         values = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     elif pa.types.is_string(kind):

@@ -100,7 +100,7 @@ def check(
     Raises:
         RecipeError: ``labels`` is set for a pre-training, or cleanlab is not installed; or ``resume`` without
             ``output_dir``.
-        BertkitError: the table of ``fix`` cannot be read or written, see `bertkit.features.checks.fix.fix`.
+        BertkitError: ``fix`` is refused, see `bertkit.features.checks.fix.fix`.
 
     Examples:
         ```python
@@ -118,7 +118,9 @@ def check(
             overrides = with_settings(recipe or "pretrain/bert-base", overrides, settings)
         resolved: Recipe
         if recipe is None or corpus or not isinstance(load_recipe(recipe, overrides).data, FineTuningData):
-            resolved = pretraining_recipe(recipe, corpus, model, overrides)
+            # A pre-training has no such key, and its recipe says so.
+            folder = {} if data_dir is None else {"data.data_dir": str(data_dir)}
+            resolved = pretraining_recipe(recipe, corpus, model, {**(overrides or {}), **folder})
         else:
             resolved = finetuning_recipe(recipe, model, data_dir, overrides)
     except BertkitError as refused:

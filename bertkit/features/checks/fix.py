@@ -16,7 +16,7 @@ from bertkit.data.tables.annotated import keep_accepted, unwrap_labels
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.columns import label_and_text_columns
 from bertkit.data.tables.labels import faults_of_kinds, faults_of_texts, infer_problem
-from bertkit.data.tables.table import same_texts
+from bertkit.data.tables.table import same_texts, text_key
 from bertkit.features.checks.label_rules import find_suspects, near_labels, vectors_of
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, entries_of
@@ -94,8 +94,8 @@ def clean(
         elif row in odd:
             removed["with a label unlike the others"] += 1
         else:
-            key = tuple(" ".join(str(value).split()) for value in values)
-            rows.setdefault(key, {}).setdefault((separator or "").join(sorted(unified[row])), []).append(row)
+            of_texts = rows.setdefault(text_key(map(str, values)), {})
+            of_texts.setdefault((separator or "").join(sorted(unified[row])), []).append(row)
     kept, doubts = [], []
     for by_label in rows.values():
         most = max(by_label, key=lambda name: len(by_label[name]))
@@ -132,11 +132,11 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
     Raises:
         RecipeError: the recipe is of another task, its labels are numbers or lists, or the file is no ``.csv``.
         DataError: the table cannot be read, or no row is left.
+        CheckpointError: ``labels`` are asked for, and the checkpoint cannot be loaded.
         OutputError: a file exists or cannot be written.
     """
     source = getattr(recipe.data, "train_file", None)
     task = None if source is None else task_of_recipe(recipe)
-    suspects = place.with_name(f"{place.stem}.suspects.csv")
     if not isinstance(task, ClassificationTask) or source is None:
         raise RecipeError(
             f"--fix: is for finetune classification with --train-file; this is {recipe.kind}, whose faults check names "
@@ -144,19 +144,15 @@ def fix(recipe: Recipe, place: Path, labels: bool) -> None:
         )
     if place.suffix.lower() != ".csv":
         raise RecipeError(f"--fix {place}: expected a name that ends in .csv")
+    suspects = place.with_name(f"{place.stem}.suspects.csv")
     for file in (place, suspects):
         check_new_file(file, f"--fix {file}")
     table, _ = _read(source)
     table, label, texts = _with_columns(table, recipe)
     separator = recipe.task.label_separator
-    if any(isinstance(value, (list, tuple)) for value in table.columns[label]):
-        raise RecipeError(
-            f"--fix: {label!r} of {table.source} has lists, which CSV has not; write the labels of a row with a "
-            "separator, and give --set task.label_separator=…"
-        )
     odd = _find_odd_labels(table, label, recipe)
-    if _are_numbers(table, label, recipe, odd):
-        raise RecipeError("--fix: is for classes; of numbers, rows without a text or a number are named by check")
+    if refusal := _refuse(table, label, recipe, odd):
+        raise RecipeError(refusal)
     cleaned = clean(table, texts, label, separator, odd)
     if not cleaned.rows:
         raise DataError(f"--fix: no row of {table.source} has a text and a label")
@@ -216,14 +212,14 @@ def check_tables(recipe: Recipe) -> dict[str, CheckedTable]:
         except DataError as unreadable:
             tables[name] = CheckedTable([RowFault(str(unreadable), False)])
             continue
-        is_fixed = name == "train"
+        of_labels = _find_odd_labels(table, label, recipe)
+        is_fixed = name == "train" and not _refuse(table, label, recipe, of_labels)
         faults = [RowFault(message, is_fixed) for message in of_fields]
         faulty: set[int] = set()
         for column in texts:
             values, of_texts = table.columns[column], faults_of_texts(table, column)
             faults += [RowFault(message, is_fixed and is_missing(values[row])) for row, message in of_texts.items()]
             faulty |= of_texts.keys()
-        of_labels = _find_odd_labels(table, label, recipe)
         if recipe.task.label_separator is None:  # a row may have none of several labels
             missing = [row for row, value in enumerate(table.columns[label]) if is_missing(value)]
             of_labels |= {row: f"{table.place(row)}: no value for {label!r}" for row in missing}
@@ -244,13 +240,19 @@ def _find_odd_labels(table: Table, label: str, recipe: Recipe) -> dict[int, str]
     return faults if len(faults) <= _MOST_ODD * len(table) else {}
 
 
-def _are_numbers(table: Table, label: str, recipe: Recipe, odd: Collection[int]) -> bool:
-    """Returns whether a run takes the labels, without the odd ones, for numbers and not for classes."""
+def _refuse(table: Table, label: str, recipe: Recipe, odd: Collection[int]) -> str:
+    """Returns why `fix` writes no table with such labels; empty for names of classes, the odd ones left out."""
+    if any(isinstance(value, (list, tuple)) for value in table.columns[label]):
+        return (
+            f"--fix: {label!r} of {table.source} has lists, which CSV has not; write the labels of a row with a "
+            "separator, and give --set task.label_separator=…"
+        )
     problem = recipe.task.problem
     if problem is None and not recipe.task.label_names and recipe.task.label_separator is None:
         with suppress(DataError):  # labels that are both are no numbers without --problem regression
             problem = infer_problem(table.part([row for row in range(len(table)) if row not in odd]), label)[0]
-    return bool(problem == "regression")
+    of_numbers = "--fix: is for classes; of numbers, rows without a text or a number are named by check"
+    return of_numbers if problem == "regression" else ""
 
 
 def _with_columns(table: Table, recipe: Recipe) -> tuple[Table, str, list[str]]:

@@ -62,8 +62,8 @@ def check_grid(
             print(setting, plan["runs"], plan["steps"], plan["seconds"])
         ```
     """
-    values = all_values(with_settings(recipe, overrides, settings), model, data_dir)
     try:
+        values = all_values(with_settings(recipe, overrides, settings), model, data_dir)
         definition = define(recipe, values, grid, search, trials, seeds, folds)
     except BertkitError as refused:
         return Report((finding_of(refused),))

@@ -22,6 +22,7 @@ from bertkit.data.tables.table import copies_in_words, same_texts, text_key
 from bertkit.features.checks.findings import Finding, note, rule, warning
 from bertkit.features.checks.subject import Subject, checked
 from bertkit.runtime.progress import counted, inflected
+from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.splits import ColumnsOf
 from bertkit.training.objectives import weighted_labels
 
@@ -338,7 +339,7 @@ def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
         if name in near:
             continue
         alike = [
-            (round(SequenceMatcher(None, name, other).ratio(), 2), other)
+            (round(SequenceMatcher(None, name.casefold(), other.casefold()).ratio(), 2), other)
             for other, rows in counts.items()
             if rows >= max(_MISSPELT, _TIMES * count) and other[:1].casefold() == name[:1].casefold()
         ]
@@ -355,7 +356,9 @@ def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
             near[name] = max(similar)[::-1]
         elif len(shortened) == 1:
             near[name] = shortened[0][::-1]
-    return near
+    # Of a misspelt name in another case, that for which the one that looks alike is meant.
+    ends = {name: near.get(other, (other, 1.0)) for name, (other, _) in near.items()}
+    return {name: (other, min(near[name][1], ratio)) for name, (other, ratio) in ends.items()}
 
 
 @rule("label-typo", "splits")
@@ -364,6 +367,11 @@ def label_typo(subject: Subject) -> Iterator[Finding]:
     counts = Counter(chain.from_iterable(subject.classes.get("train", ())))
     typos = {name: other for name, (other, ratio) in near_labels(counts).items() if ratio < 1}
     if typos:
+        can_fix = (  # see `bertkit.features.checks.fix.fix`, which refuses lists
+            isinstance(subject.task, ClassificationTask)
+            and getattr(subject.recipe.data, "train_file", None) is not None
+            and (subject.task.settings.problem != "multi_label" or subject.recipe.task.label_separator is not None)
+        )
         named = "; ".join(
             f"{name!r} ({counted(counts[name], 'row')}): did you mean {other!r} ({counts[other]:,} rows)?"
             for name, other in typos.items()
@@ -371,5 +379,5 @@ def label_typo(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "train",
             f"{counted(len(typos), 'label')} {inflected(len(typos), 'is', 'are')} nearly another one: {named}",
-            "correct these labels, or write a corrected table with --fix OUT.csv",
+            f"correct these labels{', or write a corrected table with --fix OUT.csv' if can_fix else ''}",
         )

@@ -32,6 +32,7 @@ from bertkit.training.warm_start.phases import size_of_contrast
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
+_FEWEST = 3  # checkpoints at the same time, with the smallest limit of a run, 2
 _MOST_SPREAD = 2.0  # ratio of repeated measurements, up to which an estimate is right within this factor
 _MEASURED_BYTES = 1 << 26  # written to measure the time of a checkpoint
 
@@ -316,15 +317,17 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
     need = memory(subject)
     if need.needed > need.available:
         size = subject.placement.per_device_train_batch_size
-        smaller = ""
+        smaller = []
         if size > 1 and not getattr(subject.task, "joins_batch", False):  # whose loss compares the whole batch
             part = largest_divisor(size, size // 2)
-            smaller = f"placement.per_device_train_batch_size={part} (the results stay the same), "
+            smaller.append(f"placement.per_device_train_batch_size={part} (the results stay the same)")
+        if not subject.recipe.placement.gradient_checkpointing:
+            smaller.append("placement.gradient_checkpointing=true")
         yield warning(
             "placement.per_device_train_batch_size",
             f"a step of {counted(size, 'sequence')} per device needs about {memory_size(need.needed)}, and the "
             f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
-            f"set {smaller}placement.gradient_checkpointing=true, or a smaller --max-seq-length",
+            f"set {', or '.join([*smaller, 'a smaller --max-seq-length'])}",
         )
 
 
@@ -333,12 +336,16 @@ def disk_space(subject: Subject) -> Iterator[Finding]:
     """Compares the size of the run directory with the free disk space."""
     need = disk(subject)
     if need is not None and need.needed > need.available:
-        kept = counted(checkpoints(subject), "checkpoint")
+        number, smaller = checkpoints(subject), ""
+        if number:
+            best = " with train.load_best_model_at_end=false" if subject.arguments.load_best_model_at_end else ""
+            fewer = "train.save_total_limit=2 or " if number > _FEWEST else ""
+            smaller = f"set {fewer}train.save_strategy=no{best}, or "
         yield error(
             "--output-dir",
-            f"the final weights and {kept} need {readable_size(need.needed)}, and "
+            f"the final weights and {counted(number, 'checkpoint')} need {readable_size(need.needed)}, and "
             f"{subject.output_dir} has {readable_size(need.available)} free",
-            "set train.save_total_limit=1 or train.save_strategy=no, or give another --output-dir",
+            f"{smaller}give another --output-dir",
         )
 
 

@@ -87,7 +87,7 @@ def sample(sources: Sequence[Source]) -> Sample | None:
     A source on which several parts fall is read further.
 
     Returns:
-        The sample; None for a corpus of at most `SAMPLED_BYTES`, or of unknown size.
+        The sample; None for a corpus of at most `SAMPLED_BYTES`, of unknown size, or of which it would be all.
     """
     if any(source.size is None for source in sources):
         return None
@@ -103,4 +103,5 @@ def sample(sources: Sequence[Source]) -> Sample | None:
         parts_of_source[max(set(range(len(sizes))) - set(parts_of_source), key=sizes.__getitem__)] = 1
     lengths = {number: min(count * _PART, sizes[number]) for number, count in sorted(parts_of_source.items())}
     beginnings: list[Source] = [_Beginning(sources[number], length) for number, length in lengths.items()]
-    return Sample(beginnings, sum(lengths.values()), total, len(sources))
+    read = sum(lengths.values())
+    return None if read == total else Sample(beginnings, read, total, len(sources))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import regex
 
 from bertkit.metrics.entities import find_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
@@ -40,6 +41,17 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _SAMPLED_PARAGRAPHS, _SAMPLED_CHARACTERS = 20_000, 4_000_000  # of each source of a corpus
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"  # without spaces
+_WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Returns the words of a text: its parts between white space, and each character of a script without spaces.
+
+    >>> words_of("A good film."), words_of("好看的 film。")
+    (['A', 'good', 'film.'], ['好', '看', '的', 'film。'])
+    """
+    return text.split() if text.isascii() else _WORD.findall(text)
 
 
 class Checked:
@@ -252,8 +264,8 @@ class Subject:
 
     @cached_property
     def words(self) -> Counter[str]:
-        """Number of occurrences of each word, separated by white space, in the different texts of the data."""
-        return Counter(word for texts in self.texts for text in texts.unique() for word in text.split())
+        """Number of occurrences of each word, as `words_of` finds them, in the different texts of the data."""
+        return Counter(word for texts in self.texts for text in texts.unique() for word in words_of(text))
 
     @cached_property
     def classes(self) -> dict[str, list[list[str]]]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
+from bertkit.data.tables.classes import is_missing
 from bertkit.features.checks.findings import Finding, extra, note, rule, warning
-from bertkit.features.checks.subject import Subject, Texts, checked
+from bertkit.features.checks.subject import Subject, Texts, checked, words_of
 from bertkit.runtime.progress import inflected
 from bertkit.tasks.base import truncation_hint
 from bertkit.tasks.splits import ColumnsOf
@@ -34,7 +35,7 @@ _MANY_PIECES = 2.5  # mean per word; English words in BERT's English vocabulary 
 def empty_text(subject: Subject) -> Iterator[Finding]:
     """Finds texts without visible characters."""
     for texts in subject.texts:
-        rows = [row for row, values in enumerate(texts.rows()) if not all(map(_is_visible, values))]
+        rows = [row for row, values in enumerate(texts.rows()) if any(map(is_missing, values))]
         if rows:
             yield warning(
                 texts.place(rows[0]),
@@ -44,16 +45,12 @@ def empty_text(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _is_visible(text: str) -> bool:
-    return any(unicodedata.category(sign)[0] not in "CZ" for sign in text)
-
-
 @rule("one-word-text", "splits")
 def one_word_text(subject: Subject) -> Iterator[Finding]:
     """Finds texts of one word."""
     for texts in subject.texts:
         for column, values in texts.columns.items():
-            rows = [row for row, text in enumerate(values) if len(text.split()) == 1 and _is_visible(text)]
+            rows = [row for row, text in enumerate(values) if len(words_of(text)) == 1 and not is_missing(text)]
             if rows:
                 level = warning if len(rows) > _ONE_WORD * len(values) else note
                 yield level(
@@ -104,8 +101,8 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
             named = ", ".join(f"{count} × U+{ord(sign):04X}" for sign, count in signs.most_common(3))
             yield warning(
                 texts.place(rows[0]),
-                f"{_describe_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}), "
-                "which the tokenizer removes; this is the first",
+                f"{_describe_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}); "
+                "this is the first",
                 "convert the source to UTF-8 again, or remove these characters",
             )
 

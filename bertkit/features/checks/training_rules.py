@@ -186,11 +186,15 @@ def epochs(subject: Subject) -> Iterator[Finding]:
         if examples < _SMALL_SET and passes > most_epochs(steps_of_epoch):
             scored = len(subject.features.get("validation", ()))
             keep = ", or keep the best epoch with train.load_best_model_at_end and train.eval_strategy=epoch"
+            usual = usual_epochs(steps_of_epoch)
+            where, fewer = "train.num_train_epochs", f"--num-train-epochs {usual}"
+            if _has_steps(subject):
+                where, fewer = "train.max_steps", f"--max-steps {usual * steps_of_epoch}"
             yield warning(
-                "train.num_train_epochs",
+                where,
                 f"{passes:.1f} epochs on {counted(examples, 'example', form=',')}, which a model memorizes; "
-                f"{usual_epochs(steps_of_epoch)} are usual for so few, and {most_epochs(steps_of_epoch)} are many",
-                f"set --num-train-epochs {usual_epochs(steps_of_epoch)}{keep if scored >= TELLING else ''}",
+                f"{usual} are usual for so few, and {most_epochs(steps_of_epoch)} are many",
+                f"set {fewer}{keep if scored >= TELLING else ''}",
             )
     elif subject.corpora is not None and not subject.corpora.facts["streamed"]:
         share = subject.share_of_corpus
@@ -215,12 +219,19 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
         batch = subject.recipe.train["global_train_batch_size"]
         consequence = f"a new head is often undertrained below {_FEW_STEPS}"
         remedy = "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size"
+        if _has_steps(subject):
+            remedy = "set more --max-steps"
         if subject.task is None:
             consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
-        elif steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
+        elif not _has_steps(subject) and steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
             remedy = "add examples, or set a smaller --global-train-batch-size: the examples are seen often as it is"
         taken = f"{counted(steps, 'optimizer step')} of {counted(batch, 'sequence')}"
         yield warning("train", f"{taken}; {consequence}", remedy)
+
+
+def _has_steps(subject: Subject) -> bool:
+    """Returns whether the recipe has the number of steps, whatever its epochs and its batch."""
+    return (subject.recipe.train.get("max_steps") or 0) > 0
 
 
 def _steps_of_epoch(subject: Subject) -> int:

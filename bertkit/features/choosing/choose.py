@@ -78,7 +78,9 @@ def choose(
     values = with_settings(recipe_name(task or "classification"), overrides, settings)
     _check_arguments(named, texts, {"--task": task, "--folds": folds}, values)
     task, folds = task or "classification", _FOLDS if folds is None else folds
-    if folds < 2 or examples < (folds if texts is None else 1):
+    if texts is not None and examples < 1:
+        raise RecipeError(f"examples {examples}: expected at least 1")
+    if texts is None and (folds < 2 or examples < folds):
         raise RecipeError(f"{examples} examples in {folds} folds: expected two folds or more, and as many examples")
     target = None if output is None else Path(output)
     if target is not None:
@@ -103,11 +105,15 @@ def choose(
         every.append(measure(LoadedCheckpoint(place, device, _BATCH, {}), model, name, rows, words, labelled))
     metric = every[0].metric
     copies = [] if labelled is None else labelled.copies
-    concluded = conclude(every, metric)
+    concluded = conclude(every, metric, labelled is not None and len(rows) < len(labelled.split.examples))
     # Masked words alone need neither several documents nor pairs of sentences, and every encoder can learn them.
     of_texts = ["pretrain", "--corpus", str(texts), "--pair-objective", "none"]
     command = of_texts if labelled is None else labelled.command
-    first = named[0] if concluded.leading is None else concluded.leading.model
+    leading = concluded.leading or concluded.candidates[0]
+    if labelled is not None:
+        length, longest = labelled.task.task.data.max_seq_length, leading.wording.longest
+        if "data.max_seq_length" in values or length > longest:  # a training refuses more than the checkpoint reads
+            command = [*command, "--max-seq-length", str(min(length, longest))]
     choice = Choice(
         concluded.candidates,
         metric,
@@ -118,7 +124,7 @@ def choose(
         inference_device(device),
         None if concluded.best is None else concluded.best.name,
         [*concluded.sentences, *copies],
-        shlex.join(["bertkit", *command, "--model", first, "--output-dir", "OUT"]),
+        shlex.join(["bertkit", *command, "--model", leading.model, "--output-dir", "OUT"]),
     )
     if target is not None:
         write_whole(target, choice.html())

@@ -38,12 +38,13 @@ class Conclusions(NamedTuple):
     sentences: list[str]
 
 
-def conclude(measured: Sequence[Measured], metric: str | None) -> Conclusions:
+def conclude(measured: Sequence[Measured], metric: str | None, are_drawn: bool) -> Conclusions:
     """Compares checkpoints.
 
     Args:
         measured: one or more.
         metric: metric of the scores; None without labels.
+        are_drawn: whether there are more examples than those that they are measured on.
     """
     logs = {each.candidate.name: each.logs for each in measured if each.logs is not None}
     if logs:  # of the words that all have pieces for
@@ -57,11 +58,11 @@ def conclude(measured: Sequence[Measured], metric: str | None) -> Conclusions:
             low, high = ends or (None, None)
             candidates.append(replace(candidate, perplexity=value, perplexity_low=low, perplexity_high=high))
         else:
-            reason = candidate.no_perplexity or "its vocabulary has no piece of any of the masked words"
+            reason = candidate.no_perplexity or "none of the masked words has a piece in every vocabulary"
             candidates.append(replace(candidate, no_perplexity=reason))
     leading: list[str]
     if metric is not None:
-        leading, sentences = _rank_by_score(measured, metric)
+        leading, sentences = _rank_by_score(measured, metric, are_drawn)
     elif logs:
         leading, sentences = _rank_by_perplexity(logs)
     else:
@@ -79,7 +80,7 @@ def conclude(measured: Sequence[Measured], metric: str | None) -> Conclusions:
     return Conclusions(candidates, words, best, first, sentences)
 
 
-def _rank_by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str], list[str]]:
+def _rank_by_score(measured: Sequence[Measured], metric: str, are_drawn: bool) -> tuple[list[str], list[str]]:
     """Returns the checkpoints with the highest score, and sentences; none if all scores are undefined."""
     ordered = sorted(measured, key=lambda each: each.candidate.score, reverse=True)
     first, *others = (each.candidate for each in ordered)
@@ -92,7 +93,8 @@ def _rank_by_score(measured: Sequence[Measured], metric: str) -> tuple[list[str]
         compared = compare_systems(systems, metric).comparisons
         tests = {each.b: each.by_example for each in compared}
         sentences += _tell_apart(leading, tests, "the same examples in the same folds")
-        sentences += name_fastest(first, [each for each in others if not tests[each.name].is_significant])
+        alike = [each for each in others if not tests[each.name].is_significant]
+        sentences += name_fastest(first, alike, are_drawn)
     return leading, sentences
 
 
@@ -140,10 +142,13 @@ def _tell_apart(leading: Sequence[str], tests: dict[str, Test], unit: str) -> li
     return sentences
 
 
-def name_fastest(first: Candidate, alike: Sequence[Candidate]) -> list[str]:
-    """Returns the sentence that names the fastest of those that cannot be told from the best."""
+def name_fastest(first: Candidate, alike: Sequence[Candidate], are_drawn: bool) -> list[str]:
+    """Returns the sentences on those that cannot be told from the best: which is the fastest, and what may help."""
     fastest = min((first, *alike), key=lambda each: each.milliseconds)
-    if fastest.milliseconds > _FASTER * first.milliseconds:
-        return [] if not alike else ["More examples (--examples) may tell them apart."]
-    times = f"{milliseconds(fastest.milliseconds)} ms per text in place of {milliseconds(first.milliseconds)}"
-    return [f"{fastest.name} is the fastest of these, {times}; more examples (--examples) may tell them apart."]
+    sentences = []
+    if fastest.milliseconds <= _FASTER * first.milliseconds:
+        times = f"{milliseconds(fastest.milliseconds)} ms per text in place of {milliseconds(first.milliseconds)}"
+        sentences.append(f"{fastest.name} is the fastest of these, {times}.")
+    if alike and are_drawn:
+        sentences.append("More examples (--examples) may tell them apart.")
+    return sentences

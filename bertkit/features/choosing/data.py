@@ -41,7 +41,7 @@ class Labelled:
         folds: fold of each example, (N,) int64, ascending; copies are in one fold.
         same_texts: number of the text of each example, (N,) int64, the same for copies.
         split: the whole training set.
-        command: words of the command that fine-tunes on these data, without a checkpoint.
+        command: words of the command that fine-tunes on these data, without the checkpoint and the length of inputs.
     """
 
     task: FrozenTask
@@ -126,13 +126,16 @@ def _is_scored(recipe: str) -> bool:
 
 
 def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
-    """Returns the words of the command that fine-tunes by a recipe with these values, by options where there are."""
+    """Returns the words of the command that fine-tunes by a recipe with these values but the length of inputs, by
+    options where there are."""
     if recipe.name.startswith(GLUE):
         words = ["finetune", "glue", "--task", recipe.name.removeprefix(GLUE)]
     else:
         words = ["finetune", command_of(recipe.kind)]
         words += [] if recipe.name == f"finetune/{recipe.kind}" else ["--recipe", recipe.name]
     for key, value in overrides.items():
+        if key == "data.max_seq_length":  # depends on the checkpoint
+            continue
         block, _, name = key.partition(".")
         described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None
         if described is None or described.get("in_recipes_only") or value is None or value is False:

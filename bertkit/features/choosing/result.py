@@ -168,8 +168,8 @@ class Choice:
 def short_names(models: Sequence[str]) -> list[str]:
     """Returns the last parts of the names of checkpoints by which they differ.
 
-    >>> short_names(["google-bert/bert-base-uncased", "runs/a/best", "runs/b/best"])
-    ['bert-base-uncased', 'a/best', 'b/best']
+    >>> short_names(["google-bert/bert-base-uncased", "runs/a/best", "runs/b/best", "."])
+    ['bert-base-uncased', 'a/best', 'b/best', '.']
     """
     parts = [PurePath(model).parts for model in models]
     names = []
@@ -177,7 +177,7 @@ def short_names(models: Sequence[str]) -> list[str]:
         number = 1
         while number < len(one) and sum(other[-number:] == one[-number:] for other in parts) > 1:
             number += 1
-        names.append("/".join(one[-number:]))
+        names.append("/".join(one[-number:]) or ".")
     return names
 
 
@@ -284,9 +284,10 @@ def _draw_perplexities(candidates: Sequence[Candidate]) -> dict[str, Any]:
 
 
 def _place_ticks(low: float, high: float) -> list[float]:
-    """Returns multiples of a quarter of a power of ten between both ends, four to eleven of them."""
+    """Returns multiples of a quarter, a half or a whole of a power of ten between both ends, four to eleven of them."""
     step = 10 ** math.floor(math.log10(high - low)) / 4
-    step *= 2 if high - low > 2 * 4 * step else 1
+    while high - low > 10 * step:
+        step *= 2
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step + 1e-9) + 1)]
 
 

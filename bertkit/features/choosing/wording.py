@@ -102,7 +102,7 @@ class WordInContext(NamedTuple):
 
 
 def draw_words(texts: Sequence[Sequence[str]], number: int, seed: int) -> list[WordInContext]:
-    """Draws words, each from a random text, the same ones for all checkpoints."""
+    """Draws words of all texts at random, each once, the same ones for all checkpoints; all if there are fewer."""
     generator = np.random.default_rng(seed)
     every = [(text, split_words(text)) for row in texts for text in row]
     places = [

@@ -126,7 +126,7 @@ class Answers:
 
         Args:
             number: the row, from 0.
-            label: a class, in any case; or a new class.
+            label: a class, in any case and with any white space; or a new class.
 
         Raises:
             DataError: the label is empty.
@@ -135,8 +135,8 @@ class Answers:
         name = " ".join(label.split())
         if is_missing(name):
             raise DataError("a class needs a name")
-        same = [each for each in self.classes if each.casefold() == name.casefold()]
-        name = name if name in self.classes or not same else same[0]
+        same = [each for each in self.classes if " ".join(each.split()).casefold() == name.casefold()]
+        name = next((each for each in (label, name, *same) if each in self.classes), name)
         before = self._labels[self.rows[number]]
         self._write(number, self._values.get(name, name))
         self._history.append((number, before))

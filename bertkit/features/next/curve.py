@@ -42,8 +42,8 @@ class Point:
 
     Attributes:
         rows: number of labelled rows.
-        accuracy: the most likely accuracy, in [0, 1].
-        low, high: ends of its interval.
+        accuracy: the most likely accuracy, in [0, 1], within its interval.
+        low, high: ends of the interval.
     """
 
     rows: int
@@ -130,8 +130,9 @@ def learning_curve(
     def point(further: int) -> Point:
         growth = (number + further) / number
         reached = 1 - np.clip(errors * growth**-exponents * noise, _LEAST, 1)
-        low, high = np.quantile(reached, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        return Point(number + further, 1 - (1 - accuracy) * growth**-exponent, float(low), float(high))
+        low, high = np.quantile(reached, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+        likely = 1 - (1 - accuracy) * growth**-exponent
+        return Point(number + further, min(max(likely, low), high), low, high)
 
     return LearningCurve([point(each) for each in (0, *more)], exponent)
 

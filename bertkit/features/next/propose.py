@@ -42,12 +42,14 @@ class Proposal(Summarized):
         rows: the proposed rows, the most valuable first: the columns of the input, the empty label, ``guess``,
             ``probability`` in [0, 1] and ``reason``.
         candidates: number of unlabelled rows that they were chosen from.
-        labelled: number of rows that the run was trained on; None if they are not known.
+        labelled: number of rows of the run's training table that have a label; None if they are not known.
         curve: the learning curve; None if there is none.
         no_curve: why there is none; empty if there is one.
         notes: what was left out.
         output: file with the proposed rows, and the labelled ones below them; None if none was written.
-        command: the command that trains with them, once their labels are filled in; empty without a file.
+        command: the command that trains with them, once their labels are filled in; empty without a file, and if the
+            labelled rows are not known.
+        page: the command that shows the page to label them; empty without a file.
     """
 
     rows: list[dict[str, Any]]
@@ -58,6 +60,7 @@ class Proposal(Summarized):
     notes: list[str]
     output: str | None
     command: str
+    page: str
 
     def record(self) -> dict[str, Any]:
         """Returns the result as plain data."""
@@ -68,8 +71,7 @@ class Proposal(Summarized):
         curve = [f"no learning curve: {self.no_curve}"] if self.curve is None else self.curve.lines()
         below = "" if self.labelled is None else f", above the {self.labelled:,} labelled ones"
         file = [] if self.output is None else [f"{counted(len(self.rows), 'row')} to label{below}: {self.output}"]
-        page = "" if self.output is None else shlex.join(["bertkit", "label", self.output])
-        then = [f"label them, in the file or with {page}, then:", self.command] if self.command else []
+        then = [f"label them, in the file or with {self.page}, then:", self.command] if self.command else []
         return [*curve, *file, *then]
 
     def summary(self) -> Summary:
@@ -164,15 +166,16 @@ def _propose(
     probabilities = np.array([list(each["probabilities"].values()) for each in predictions])  # (U, C)
     proposed = _choose(loaded, task, table, probabilities, labelled, min(rows, len(table)))
     curve, no_curve = _measure_curve(place, task, probabilities, len(proposed), device)
+    texts, command, page = task.settings.text_columns, "", ""
     if target is not None:
         below = [] if labelled is None else rows_of(labelled)
-        written = with_equal_columns([*proposed, *below], label)
-        write_rows(target, written, label, task.settings.text_columns, names)
-    command = ""
+        write_rows(target, with_equal_columns([*proposed, *below], label), label, texts, names)
+        unusual = [] if texts == ["text"] else [word for name in texts for word in ("--text-column", name)]
+        page = shlex.join(["bertkit", "label", str(target), *unusual])
     if target is not None and labelled is not None:
         recipe = read_recipe_file(Path(place) / "recipe.yaml")[0]
         model, problem = recipe.get("model", {}).get("name_or_path"), recipe.get("task", {}).get("problem")
-        command = training_command(target, task.settings.text_columns, label, model, task.data, problem)
+        command = training_command(target, texts, label, model, task.data, problem)
     return Proposal(
         rows=proposed,
         candidates=len(table),
@@ -182,6 +185,7 @@ def _propose(
         notes=notes,
         output=None if target is None else str(target),
         command=command,
+        page=page,
     )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from bertkit.data.tables import Table
 from bertkit.data.tables.annotated import PROPOSED, TYPICAL, UNLIKE, UNSURE, is_proposal, keep_answered
 from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.columns import text_columns as find_text_columns
 from bertkit.data.tables.labels import labelled
 from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of
 from bertkit.data.tables.table import text_key
@@ -40,7 +41,7 @@ _UNLIKE = 0.1  # share of the rows that are called unlike all labelled ones
 
 
 def read_labelled(task: ClassificationTask) -> Table:
-    """Returns the rows that a run was trained on, with the columns under their names in training.
+    """Returns the labelled rows of the training table of a run, those held out too, under the names of the training.
 
     Args:
         task: with the data of the run.
@@ -79,9 +80,9 @@ def read_candidates(
             raise RecipeError(
                 f"--text-column: expected {len(trained)}, as in training ({quoted(trained)}), got {len(text_columns)}"
             )
-        table.select(*text_columns)
-        names = dict(zip(text_columns, trained, strict=True))
-        table = replace(table, columns={names.get(name, name): values for name, values in table.columns.items()})
+        names = {name: _find_free(name, table) if name in trained else name for name in table.columns}
+        names |= zip(find_text_columns(table, text_columns), trained, strict=True)
+        table = replace(table, columns={names[name]: values for name, values in table.columns.items()})
     table = table.with_names([*trained, str(task.settings.label_column)])
     keys = _keys(task, table)
     seen = set() if known is None else set(_keys(task, known))
@@ -138,13 +139,15 @@ def rows_of(table: Table) -> list[dict[str, Any]]:
     """Returns the rows of a table without the columns of an earlier proposal; other columns named so are renamed."""
     names = {name: name for name in table.columns if name not in PROPOSED}
     if not is_proposal(table):
-        for name in table.columns:
-            if name in PROPOSED:
-                free = f"input_{name}"
-                while free in table.columns:
-                    free = f"input_{free}"
-                names[name] = free
+        names |= {name: _find_free(name, table) for name in PROPOSED if name in table.columns}
     return [{names[name]: table.columns[name][row] for name in names} for row in range(len(table))]
+
+
+def _find_free(name: str, table: Table) -> str:
+    """Returns the name of a column with ``input_`` before it, as often as no column has it."""
+    while (name := f"input_{name}") in table.columns:
+        pass
+    return name
 
 
 def with_equal_columns(rows: Sequence[Mapping[str, Any]], label: str) -> list[dict[str, Any]]:
@@ -201,9 +204,8 @@ def select_rows(
         nearest = np.lexsort((distances, found.labels_))  # to its center, in each cluster
         chosen = clustered[nearest[np.unique(found.labels_[nearest], return_index=True)[1]]]
     # Copies of a vector leave clusters empty: the most uncertain of the other rows come in their place.
-    is_chosen = np.isin(order, chosen)
-    chosen = np.concatenate([order[is_chosen], order[~is_chosen][: number - len(chosen)]])
-    return chosen, similarities
+    others = order[~np.isin(order, chosen)][: number - len(chosen)]
+    return order[np.isin(order, [*chosen, *others])], similarities
 
 
 def _of_length_one(vectors: np.ndarray) -> np.ndarray:

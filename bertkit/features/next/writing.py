@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from bertkit.data.tables.annotated import GUESS, PROPOSED
 from bertkit.data.tables.table import Table
 from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
+from bertkit.inference.writing import check_growing_file
 from bertkit.runtime.errors import OutputError, shown
-from bertkit.runtime.files import check_new_file, into_folder, write_whole
+from bertkit.runtime.files import into_folder, write_whole
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -22,12 +24,13 @@ _FORMS = (*ROW_FILES, _XLSX)
 _WIDTHS = {"text": 80, "reason": 40, "others": 16}  # characters of columns of a sheet
 _CLASSES = "classes"  # sheet with the list
 _LONGEST, _LARGEST = 32_767, 2**53  # characters of a cell; integers that a workbook's numbers hold
+_NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FREE_ROWS = 100  # below the rows, in which more can be added with the same list
 
 
 def check_output(path: Path) -> None:
-    """Checks that a file can be written; OutputError if it exists, or its ending is not that of a form."""
-    check_new_file(path, f"--output {path}")
+    """Checks that a file can be written; OutputError if it exists, in part too, or its ending is not that of a form."""
+    check_growing_file(path, f"--output {path}")
     check_form(path, f"--output {path}")
 
 
@@ -88,18 +91,16 @@ def write_label(path: Path, table: Table, row: int, label: str) -> None:
 def _with_label(path: Path, row: int, column: str, label: Any) -> bytes:
     """Returns a workbook with a label, or none, in a row of the sheet with the columns of a proposal."""
     from openpyxl import load_workbook
-    from openpyxl.utils.exceptions import IllegalCharacterError
 
+    if _NOT_IN_XML.search(label or ""):
+        raise OutputError(f"{path}: {label!r} has a character that a workbook cannot have")
     book = load_workbook(path)
     for sheet in book.worksheets:
         for cells in sheet.iter_rows(max_row=row):
             names = [cell.value for cell in cells]
             if sheet.sheet_state == "visible" and {column, GUESS} <= {*names}:
                 cell = sheet.cell(row, names.index(column) + 1)
-                try:
-                    cell.value = label or None
-                except IllegalCharacterError as error:
-                    raise OutputError(f"{path}: {label!r} has a character that a workbook cannot have") from error
+                cell.value = label or None
                 if label:
                     cell.data_type = "s"  # also if it begins with =
                 stream = io.BytesIO()
@@ -115,7 +116,6 @@ def _make_workbook(
     from openpyxl import Workbook
     from openpyxl.styles import Alignment, Font
     from openpyxl.utils import get_column_letter
-    from openpyxl.utils.exceptions import IllegalCharacterError
 
     book = Workbook()
     sheet = book.active
@@ -126,20 +126,17 @@ def _make_workbook(
         for place, name in enumerate(columns, 1):
             value = values[name]
             is_number = isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST)
-            cell = sheet.cell(number, place)
-            if not is_number and value is not None and len(str(value)) > _LONGEST:
-                raise OutputError(
-                    f"{path}: {name!r} is {shown(value)}, longer than the {_LONGEST:,} characters of a cell; give "
-                    "--output FILE.csv"
-                )
-            try:
-                cell.value = value if is_number or value is None else str(value)
-            except IllegalCharacterError as error:
-                raise OutputError(
-                    f"{path}: {name!r} is {shown(value)}, with a character that a workbook cannot have; give --output "
-                    "FILE.csv"
-                ) from error
-            if isinstance(cell.value, str):
+            if isinstance(value, bool) or not (is_number or value is None):  # a cell TRUE would be the class TRUE
+                value = str(value)
+            wrong = ""
+            if isinstance(value, str) and len(value) > _LONGEST:
+                wrong = f"longer than the {_LONGEST:,} characters of a cell"
+            elif isinstance(value, str) and _NOT_IN_XML.search(value):
+                wrong = "with a character that a workbook cannot have"
+            if wrong:
+                raise OutputError(f"{path}: {name!r} is {shown(value)}, {wrong}; give --output FILE.csv")
+            cell = sheet.cell(number, place, value)
+            if isinstance(value, str):
                 cell.data_type = "s"  # else a text that begins with = would be a formula
             if number == 1:
                 cell.font = Font(bold=True)

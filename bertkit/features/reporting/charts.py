@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +204,7 @@ def _draw_curves(
     last = "; ".join(f"{key} {number(value[1][-1])} at step {value[0][-1]:,}" for key, value in known.items())
     last += "".join(f"; {key} {number(value)}" for key, value in lines.items())
     note = "The vertical axis does not begin at 0." if low is None and min(drawn) > 0 else ""
-    return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
+    return Chart(re.sub(r"[^a-z0-9]+", "-", name.lower()), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
 
 
 def format_tick(value: float) -> str:

@@ -95,7 +95,7 @@ class Content:
     scored: str = VALIDATION_SET
 
 
-def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
+def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool) -> Content:
     """Collects the content of a report."""
     main, view = (None, None) if outcome is None else (outcome.task.main_metric, reported(outcome.task))
     curves = curve_section(run.history, main, run.record.get("baselines", {}), run.record.get("phases", ()))
@@ -131,9 +131,9 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         run=run,
         title=str(run.recipe.train.get("run_name") or run_name(run.folder)),
         task=str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind)))),
-        notices=tuple(_collect_notices(run, outcome, texts, finished)),
+        notices=tuple(_collect_notices(run, outcome, texts)),
         scores=tuple(scores),
-        facts=_collect_facts(run, finished),
+        facts=_collect_facts(run),
         data=_describe_data(run.record),
         warnings=tuple(warnings),
         sections=tuple(section for section in sections if section.parts),
@@ -149,10 +149,10 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     )
 
 
-def _collect_notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
+def _collect_notices(run: RunFiles, outcome: Outcome | None, texts: bool) -> list[str]:
     """Returns the limits of a report, such as an unfinished run, a sentence each."""
     notices = []
-    if not finished:
+    if not run.is_finished:
         seen = "no score, since it has no checkpoint yet"
         if run.step and run.max_steps:
             seen = f"its last checkpoint, after step {run.step:,} of {run.max_steps:,}"
@@ -228,7 +228,7 @@ def _score_by_length(outcome: Outcome) -> DataTable | None:
 # ---- facts ----------------------------------------------------------------------------------------------------------
 
 
-def _collect_facts(run: RunFiles, finished: bool) -> dict[str, dict[str, str]]:
+def _collect_facts(run: RunFiles) -> dict[str, dict[str, str]]:
     record, recipe, results = run.record, run.recipe, run.results
     placement = record.get("placement", {})
     source = recipe.model.get("name_or_path")
@@ -246,8 +246,8 @@ def _collect_facts(run: RunFiles, finished: bool) -> dict[str, dict[str, str]]:
     resumed = record.get("resumed_from_step")
     cost = {
         "resumed": "" if resumed is None else f"after step {resumed:,}; times and speed are of the steps since then",
-        "steps": steps if finished or not run.max_steps else f"{steps} of {run.max_steps:,}",
-        "time": duration(record["wall_time"]) if finished and "wall_time" in record else "",
+        "steps": steps if run.is_finished or not run.max_steps else f"{steps} of {run.max_steps:,}",
+        "time": duration(record["wall_time"]) if run.is_finished and "wall_time" in record else "",
         "training": duration(results["train_runtime"]) if "train_runtime" in results else "",
         "tokens per second": f"{results['train_tokens_per_second']:,.1f}"
         if "train_tokens_per_second" in results

@@ -89,10 +89,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     if words is not None:
         for outcome in outcomes:
             words.check_explained(explain, texts, outcome)
-    contents = [
-        content_of(run, outcome, texts=texts, finished=run.is_finished)
-        for run, outcome in zip(of_runs, outcomes, strict=True)
-    ]
+    contents = [content_of(run, outcome, texts=texts) for run, outcome in zip(of_runs, outcomes, strict=True)]
     if words is not None:
         contents = [
             replace(each, mistakes=tuple(words.with_words(each.mistakes, each.run.folder, explain)))
@@ -116,7 +113,7 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
         What a model card shows of it: ``figure``, the path of the main figure, and ``alt``, its text alternative, empty
         without one; and ``table``, the scores by class, headings first.
     """
-    content = content_of(read_run(folder), outcome, texts=True, finished=True)
+    content = content_of(read_run(folder), outcome, texts=True)
     write_report(folder, content)
     parts = [part for section in content.sections for part in section.parts if part.for_card]
     chart = next((part for part in parts if isinstance(part, Chart)), None)
@@ -131,10 +128,10 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> dict[str, Any]
 
 
 def write_report(folder: Path, content: Content) -> Path:
-    """Writes the page and the figures of a run into its directory."""
+    """Writes the figures of a run into its directory, and then the page, by which a complete report is known."""
     with into_folder(folder) as draft:
         page = render(content.title, [content], figures=draft / FIGURES)
-        (draft / REPORT).write_text(page, encoding="utf-8")
+    write_whole(folder / REPORT, page)
     return folder / REPORT
 
 

@@ -54,6 +54,7 @@ def test_no_folder_is_asked_for_where_none_can_be_made(bertkit, words, monkeypat
     ("folder", "more", "code", "message"),
     [
         ("out", {"corpus": "none.txt"}, "data", "none.txt"),
+        ("out", {"data_dir": "glue"}, "recipe", "data.data_dir: unknown key"),
         # A full disk is met again in any folder.
         ("out", {"overrides": {"task.pair_objective": "none"}}, "output-dir", "no space"),
         (None, {"overrides": {"task.pair_objective": "none"}}, "output-dir", "no space"),
@@ -113,14 +114,12 @@ def test_options_of_the_check_alone(bertkit, words, flag):
     bertkit(*words, flag).refuses(f"{flag} is for --check")
 
 
-@pytest.mark.parametrize("given", [[], ["predict", "x"], ["--json"]])
+@pytest.mark.parametrize("given", [[], ["predict", "x"], ["--json"], ["classification", "--train-file", "a.csv"]])
 def test_check_needs_the_words_of_a_run(bertkit, given):
-    bertkit("check", *given).refuses("expected the words of a run")
-
-
-def test_check_names_the_nearest_run(bertkit):
-    near = bertkit("check", "classification", "--train-file", "a.csv")
-    near.refuses("Did you mean 'bertkit check finetune classification'?")
+    near = (
+        "Did you mean 'bertkit check finetune classification'?" if "--train-file" in given else "expected the words of"
+    )
+    bertkit("check", *given).refuses(near)
 
 
 def test_several_tasks_give_one_report(bertkit, table, no_trial, tmp_path):

@@ -43,6 +43,7 @@ def test_folds_are_checked_as_the_runs_divide_them(check_grid, table):
         ({"grid": "train.learning_rate=2e-5,fast"}, "recipe", "train.learning_rate"),
         ({"folds": 1000}, "data", "1000 folds of"),
         ({"output_dir": "."}, "recipe", "already contains"),
+        ({"wieght_decay": 0.1}, "recipe", "did you mean 'weight_decay'"),
         ({"search": "train.learning_rate=1e-5..1e-4"}, "recipe", "--trials"),
     ],
 )  # fmt: skip

@@ -123,10 +123,6 @@ def with_a_head(case: Case) -> None:
     case.model = save_model(case.folder / "model", "BertForSequenceClassification", WORDS, **names)
 
 
-def many_epochs(case: Case) -> None:
-    case.overrides |= {"train.num_train_epochs": 30, "train.load_best_model_at_end": False}
-
-
 def with_infinite_weights(case: Case) -> None:
     case.model = save_model(case.folder / "model", "BertForPreTraining", WORDS)
     file = case.folder / "model" / "model.safetensors"
@@ -166,32 +162,13 @@ def capitalized(case: Case) -> None:
         words[4:6] = [(word.title(), tag) for word, tag in words[4:6]]
 
 
-def misplaced(case: Case) -> None:
-    case.validation[0]["answers"]["answer_start"] = [2]
-
-
 def split_by_windows(case: Case) -> None:
     for row in case.train[:5]:
         row["context"] = sentence(RNG, 80)
         row["answers"] = {"text": [row["context"]], "answer_start": [0]}
 
 
-def few(case: Case) -> None:
-    case.train = case.train[:30]
-
-
-def tiny(case: Case) -> None:
-    case.train += [sentence(RNG, 10).capitalize() + "." for _ in range(40)]
-
-
-def copied(case: Case) -> None:
-    case.train += case.train[:10]
-
-
-def damaged(case: Case) -> None:
-    case.train[0] += " \ufffd"
-
-
+MANY_EPOCHS = {"train.num_train_epochs": 30, "train.load_best_model_at_end": False}
 # Name → fixture, fault, codes of the findings.
 PLANTS = {
     "duplicates": ("table", repeat(10), {"duplicates"}),
@@ -207,6 +184,8 @@ PLANTS = {
     "label-spelling by Unicode": ("table", unlike_in_bytes, {"label-spelling"}),
     "empty-text": ("table", edit(3, lambda text: "\u200b"), {"empty-text"}),
     "one-word-text": ("table", edit(3, lambda text: text.split()[0]), {"one-word-text"}),
+    "signs of a font of one's own": ("table", edit(3, lambda text: "\ue000 \ue001"), set()),
+    "a text without spaces": ("table", edit(3, lambda text: "好看的电影故事情节"), set()),
     "control-characters": ("table", edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
     "mojibake": ("table", edit(3, lambda text: f"{text} cafÃ©"), {"mojibake"}),
     "unknown-tokens": ("table", strange_words(40, "bala☃"), {"unknown-tokens"}),
@@ -217,7 +196,7 @@ PLANTS = {
     "leak": ("table", leaking, {"leak"}),
     "leaking column": ("table", label_as_text, {"leak", "duplicates"}),
     "learning-rate": ("table", change("train.learning_rate", 1e-2), {"learning-rate"}),
-    "epochs": ("table", many_epochs, {"epochs"}),
+    "epochs": ("table", lambda case: case.overrides.update(MANY_EPOCHS), {"epochs"}),
     "few-steps": ("table", change("train.max_steps", 20), {"few-steps"}),
     "warmup": ("table", change("train.warmup_steps", 0), {"warmup"}),
     "new-pooler": ("table", without_pooler, {"new-pooler"}),
@@ -236,13 +215,25 @@ PLANTS = {
     "label-spelling of tags": ("ner", misspelt_tags, {"label-spelling", "entity-disagreement"}),
     "casing of entities": ("ner", capitalized, {"casing"}),
     "clean questions": ("questions", lambda case: None, set()),
-    "misplaced-answers": ("questions", misplaced, {"misplaced-answers"}),
+    "misplaced-answers": (
+        "questions",
+        lambda case: case.validation[0]["answers"].update(answer_start=[2]),
+        {"misplaced-answers"},
+    ),
     "lost-labels": ("questions", split_by_windows, {"lost-labels"}),
     "clean corpus": ("corpus", lambda case: None, set()),
-    "few-documents": ("corpus", few, {"few-documents"}),
-    "tiny-documents": ("corpus", tiny, {"tiny-documents"}),
-    "repeated-documents": ("corpus", copied, {"repeated-documents"}),
-    "control-characters of a corpus": ("corpus", damaged, {"control-characters"}),
+    "few-documents": ("corpus", lambda case: case.train.__delitem__(slice(30, None)), {"few-documents"}),
+    "tiny-documents": (
+        "corpus",
+        lambda case: case.train.extend([sentence(RNG).capitalize() + "." for _ in range(40)]),
+        {"tiny-documents"},
+    ),
+    "repeated-documents": ("corpus", lambda case: case.train.extend(case.train[:10]), {"repeated-documents"}),
+    "control-characters of a corpus": (
+        "corpus",
+        lambda case: case.train.append(case.train.pop() + " \ufffd"),
+        {"control-characters"},
+    ),
     "epochs of a corpus": ("corpus", change("train.max_steps", 20000), {"epochs"}),
     "warmup of a corpus": ("corpus", change("train.warmup_steps", 0), {"warmup"}),
 }
@@ -370,19 +361,35 @@ def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path, stock_mo
     assert codes_of(table.report()) == {"checkpoint-family"}
 
 
-@pytest.mark.parametrize(("function", "code"), [("free_space", "disk"), ("_find_available_memory", "memory")])
-def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
-    monkeypatch.setattr(f"bertkit.features.checks.plan.{function}", lambda place: 10)
-    assert codes_of(table.report()) == {code}
-
-
-def test_nothing_is_proposed_that_a_run_refuses_or_has(table, no_trial, monkeypatch, tmp_path):
+def test_nothing_is_proposed_that_a_run_refuses_or_has(table, ner, no_trial, monkeypatch, tmp_path):
+    for words in (*ner.train, *ner.validation):
+        words[4:6] = [(word, tag.replace("LOC", "PLACE")) for word, tag in words[4:6]]
+    ner.train[1][4:6] = [(word, tag.replace("PLACE", "PLAACE")) for word, tag in ner.train[1][4:6]]
+    assert {each.remedy for each in ner.report().findings if each.code == "label-typo"} == {"correct these labels"}
     monkeypatch.setattr("bertkit.features.checks.plan._find_available_memory", lambda _: 10)
     for size, part in ((1, None), (9, 3)):
         table.overrides |= {"train.global_train_batch_size": size, "train.max_steps": 200}
+        table.overrides["placement.gradient_checkpointing"] = part is not None
         [remedy] = [each.remedy for each in table.report().findings if each.code == "memory"]
-        assert ("per_device_train_batch_size" in remedy) == (part is not None)
+        assert [part in remedy for part in ("device_train", "gradient")] == [part is not None, part is None]
         assert part is None or f"per_device_train_batch_size={part} " in remedy
+    monkeypatch.undo()
+    monkeypatch.setattr("bertkit.features.checks.check.make_trial", lambda *_: None)
+    for steps, code, remedy in ((9000, "epochs", "set --max-steps 300"), (20, "few-steps", "set more --max-steps")):
+        table.overrides |= {"train.max_steps": steps, "train.global_train_batch_size": 8}
+        [found] = [each for each in table.report().findings if each.code == code]
+        assert found.remedy.partition(",")[0] == remedy
+    monkeypatch.setattr("bertkit.features.checks.plan.free_space", lambda _: 10)
+    table.overrides |= {"train.max_steps": -1, "train.num_train_epochs": 9, "train.load_best_model_at_end": True}
+    for key, value, smaller in (
+        ("save_total_limit", 5, "set train.save_total_limit=2 or train.save_strategy=no with train.load_best_"),
+        ("save_total_limit", 2, "set train.save_strategy=no with train.load_best_model_at_end=false, or give another"),
+        ("load_best_model_at_end", False, "set train.save_strategy=no, or give another"),
+        ("save_strategy", "no", "give another"),
+    ):
+        table.overrides[f"train.{key}"] = value
+        [remedy] = [each.remedy for each in table.report().findings if each.code == "disk"]
+        assert remedy.startswith(smaller)
     rows = [{"context": f"row {row}", "endings": ["a", "b"], "label": int(row < 15)} for row in range(400)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}

@@ -52,6 +52,7 @@ def test_words_are_scored_by_their_first_pieces(checkpoint, blind, tagged):
     assert of_shared.frozen.score > 0.95 > 0.2 > of_blind.frozen.score
     assert list(of_shared.frozen.by_layer) == ["word"]
     assert "bertkit finetune ner " in choice.command
+    assert f" --max-seq-length 64 --model {checkpoint} " in choice.command  # the recipe has 128
 
 
 def test_equal_checkpoints_are_not_told_apart(checkpoint, headless, table, tmp_path):
@@ -60,7 +61,7 @@ def test_equal_checkpoints_are_not_told_apart(checkpoint, headless, table, tmp_p
     one, of_headless = choice.candidates
     assert choice.best is None
     assert choice.sentences[0].startswith(f"{one.name} and {of_headless.name} have the same accuracy, ")
-    assert not any("Best by" in line for line in choice.sentences)
+    assert not any("Best by" in line or "More examples" in line for line in choice.sentences)  # all are read
     assert shlex.split(choice.command)[-3] == str(checkpoint)
     assert of_headless.perplexity is None
     assert "the weights lack" in of_headless.no_perplexity
@@ -76,12 +77,17 @@ def candidate(name, milliseconds, score=0.9):
 
 @pytest.mark.parametrize(
     ("times", "said"),
-    [((0.52, 0.49), None), ((0.55, 0.46), "0.46 ms per text in place of 0.55"), ((12.0, 3.0), "3.0 ms per text in")],
+    [
+        ((0.52, 0.49), None),
+        ((0.55, 0.46), "0.46 ms per text in place of 0.55"),
+        ((12.0, 3.0), "3.0 ms per text in place of 12.0"),
+    ],
 )
 def test_a_faster_one_is_named_where_its_time_is_another(times, said):
     first, other = (candidate(name, each) for name, each in zip("ab", times, strict=True))
-    [sentence] = name_fastest(first, [other])
-    assert sentence.startswith("More examples") if said is None else said in sentence
+    fastest, more = name_fastest(first, [other], False), "More examples (--examples) may tell them apart."
+    assert fastest == ([] if said is None else [f"b is the fastest of these, {said}."])
+    assert name_fastest(first, [other], True) == [*fastest, more]
 
 
 def test_the_share_of_the_most_frequent_class_is_said(checkpoint, tmp_path):
@@ -152,6 +158,7 @@ def test_two_calls_give_the_same(checkpoint, table):
         ({"task": "reranking"}, RecipeError, "reranking has no linear head"),
         ({"output": "missing/page.html"}, OutputError, "the folder missing does not exist"),
         ({"folds": 1}, RecipeError, "expected two folds or more"),
+        ({"train_file": None, "texts": "missing", "examples": 0}, RecipeError, "examples 0: expected at least 1"),
         (
             {"examples": 70, "folds": 65},
             DataError,
@@ -194,16 +201,11 @@ def test_settings_are_arguments_and_rows_a_table(checkpoint):
     assert "--text-column review --label-column kind" in choice.command
 
 
-def test_a_recipe_of_another_name_is_in_the_command(checkpoint, tagged):
-    choice = bertkit.choose([checkpoint], task="ner-features", train_file=tagged, folds=2)
-    assert choice.command.startswith("bertkit finetune ner --recipe finetune/ner-features ")
-
-
-def test_switches_are_in_the_command(checkpoint, tagged):
-    choice = bertkit.choose([checkpoint], task="ner", train_file=tagged, folds=2, label_all_subwords=True, snap=False)
-    words = shlex.split(choice.command)
-    assert words[:4] == ["bertkit", "finetune", "ner", "--train-file"]
-    assert words[5:8] == ["--label-all-subwords", "--set", "data.snap=false"]
+def test_another_recipe_and_switches_are_in_the_command(checkpoint, tagged):
+    given = {"train_file": tagged, "folds": 2, "label_all_subwords": True, "snap": False}
+    words = shlex.split(bertkit.choose([checkpoint], task="ner-features", **given).command)
+    assert words[:6] == ["bertkit", "finetune", "ner", "--recipe", "finetune/ner-features", "--train-file"]
+    assert words[7:10] == ["--label-all-subwords", "--set", "data.snap=false"]
 
 
 def test_a_text_is_predicted_by_heads_that_have_not_seen_a_copy(checkpoint, tmp_path):

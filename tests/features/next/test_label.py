@@ -101,8 +101,11 @@ def test_an_answer_leaves_who_may_read_the_file(tmp_path, ending):
 def test_a_label_that_a_workbook_cannot_have_is_told(tmp_path):
     path = proposal(tmp_path / "rows.xlsx")
     page = Page(path)
-    assert page.send("answer", label="a\x01b") == 200
-    assert "has a character that a workbook cannot have" in page.text
+    for sign in "\x01\uffff":
+        assert page.send("answer", label=f"a{sign}b") == 200
+        assert "has a character that a workbook cannot have" in page.text
+        with pytest.raises(OutputError, match="with a character that a workbook cannot have; give --output FILE"):
+            proposal(tmp_path / "others.xlsx", (f"a{sign}b",))
     assert page.heading == "Row 1 of 3"
     assert not read_table(path).columns["label"][0]
 
@@ -134,10 +137,20 @@ def test_a_workbook_keeps_its_list_and_what_else_is_in_it(tmp_path):
     assert len(sheet.data_validations.dataValidation) == 1
 
 
-def test_labels_keep_their_type(tmp_path):
-    path = proposal(tmp_path / "rows.jsonl", (1, 0, 1))
-    Page(path).send("answer", label="0")
-    assert read_table(path).columns["label"][0] == 0
+@pytest.mark.parametrize(
+    ("ending", "labels", "answer", "after"),
+    [
+        (".jsonl", (1, 0, 1), "0", [0, None, None, 1, 0, 1]),
+        (".parquet", (1, 0, 1), "new", ["new", None, None, "1", "0", "1"]),
+        (".xlsx", (True, False, True), "False", ["False", "", "", "True", "False", "True"]),
+        (".jsonl", ("a  b", " c"), "a  b", ["a  b", None, None, "a  b", " c"]),
+        (".jsonl", (" c", "d\n\u00a0e"), "d\r\n\u00a0e", ["d\n\u00a0e", None, None, " c", "d\n\u00a0e"]),
+    ],
+)
+def test_labels_keep_their_type_and_their_white_space(tmp_path, ending, labels, answer, after):
+    path = proposal(tmp_path / f"rows{ending}", labels)
+    Page(path).send("answer", label=answer)
+    assert [*read_table(path).columns["label"]] == after
 
 
 def test_skipped_rows_stay_empty_and_the_end_has_the_command(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 from pathlib import Path
 
 import openpyxl
@@ -13,6 +14,7 @@ import pytest
 import bertkit as package
 from bertkit.data.tables import Table, read_table
 from bertkit.features.next import rows as columns_beside
+from bertkit.features.next.answers import Answers
 from bertkit.runtime.errors import DataError, OutputError, RecipeError
 
 
@@ -161,9 +163,11 @@ def test_another_column_can_be_read(bertkit, scored, tmp_path):
     path.write_text("Body\na lovely plot\n")
     done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv")
     assert (done.code, "--text-column" in done.err) == (2, True)
-    done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv", "--text-column", "Body")
+    path.write_text("Body,text\na lovely plot,of a mail\n")  # another column has the name of that of the training
+    done = bertkit("next", scored, "--input", path, "--output", tmp_path / "o.csv", "--text-column", "body")
     assert done.code == 0, done.err
-    assert rows_of(tmp_path / "o.csv")[0]["text"] == "a lovely plot"
+    row = rows_of(tmp_path / "o.csv")[0]
+    assert (row["text"], row["input_text"]) == ("a lovely plot", "of a mail")
 
 
 def test_json_has_the_rows_and_the_curve(bertkit, scored, unlabelled, tmp_path):
@@ -245,9 +249,10 @@ def test_what_is_refused(bertkit, scored, fine_tuned, unlabelled, labelled, tmp_
         package.propose_rows(scored, unlabelled, text_columns=["text", "id"])
     with pytest.raises(RecipeError, match="rows 0"):
         package.propose_rows(scored, unlabelled, rows=0)
-    (tmp_path / "there.csv").write_text("")
-    with pytest.raises(OutputError, match="already exists"):
-        package.propose_rows(scored, unlabelled, output=tmp_path / "there.csv")
+    for name, message in (("there.csv", "already exists"), ("new.csv.partial", "results of an interrupted run")):
+        (tmp_path / name).write_text("text")
+        with pytest.raises(OutputError, match=message):
+            package.propose_rows(scored, unlabelled, output=tmp_path / name.removesuffix(".partial"))
 
 
 def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelled, tmp_path):
@@ -263,6 +268,16 @@ def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_pat
     path.write_text(f"text,label\n{rows}")
     run = trained(path, task__problem="single_label", data__folds=0)
     assert "--problem single_label" in package.propose_rows(run, unlabelled, output=tmp_path / "o.csv").command
+
+
+def test_the_proposed_page_finds_texts_of_an_unusual_name(trained, labelled, tmp_path):
+    path = tmp_path / "mails.csv"
+    path.write_text(labelled.read_text().replace("text,label", "mail,label"))
+    rows = [{"mail": text, "author": "me"} for text in ("a lovely plot", "the awful story")]
+    proposal = package.propose_rows(trained(path, data__folds=0), rows, output=tmp_path / "o.csv")
+    *_, file, option, column = shlex.split(proposal.page)
+    assert (option, Answers(file, texts=[column]).texts) == ("--text-column", ["mail"])
+    assert proposal.page in proposal.lines()[-2]
 
 
 def test_a_proposal_without_a_label_is_no_training_set(fine_tuned, trained, unlabelled, tmp_path):

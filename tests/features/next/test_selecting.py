@@ -38,6 +38,9 @@ def test_similarities_are_to_the_nearest_labelled_row():
 def test_every_row_is_chosen_once_even_if_all_are_sure_and_alike():
     chances, vectors = np.tile([1.0, 0.0], (5, 1)), np.ones((5, 3))
     assert sorted(select_rows(chances, vectors, vectors[:2], 5)[0].tolist()) == [0, 1, 2, 3, 4]
+    chances = np.array([[0.5, 0.5], [0.52, 0.48], [0.54, 0.46], [0.6, 0.4]])
+    vectors = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]])  # a copy takes the place of an empty cluster
+    assert select_rows(chances, vectors, vectors[:0], 3)[0].tolist() == [0, 1, 3]
 
 
 def test_reasons_name_the_classes_and_rows_that_are_like_no_labelled_one():

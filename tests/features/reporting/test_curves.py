@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from matplotlib.figure import Figure
@@ -58,12 +59,13 @@ def test_ticks_have_no_factor_above_the_axis():
     assert "8e+6" in [tick.get_text() for tick in axes.get_xticklabels()]
 
 
-@pytest.mark.parametrize("key", ["learning_rate", "grad_norm", "loss", "eval_mse", "eval_acme_points"])
+@pytest.mark.parametrize("key", ["learning_rate", "grad_norm", "loss", "eval_mse", "eval_acme/Points@10"])
 def test_other_axes_begin_at_0(key):
     [chart] = charts(entries(key, 30.0, 10.0)).values()
     low, high = drawn(chart).get_ylim()
     assert low == 0
     assert high > 30
+    assert re.fullmatch("[a-z0-9-]+", chart.name)
     assert chart.note == ""
 
 
@@ -76,10 +78,15 @@ def test_an_axis_not_from_0_is_noted(key):
     assert drawn(whole).get_ylim()[0] == 0
 
 
-def test_values_that_are_not_finite_are_left_out():
+def test_values_that_are_not_finite_are_left_out_and_said():
     history = entries("grad_norm", 1.0, math.inf, 2.0, math.nan) + entries("eval_loss", 1.0, math.nan, 0.5)
     assert drawn(charts(history)["grad-norm"]).get_lines()[0].get_ydata().tolist() == [1.0, 2.0]
     assert "nan" not in charts(history)["loss"].alt
+    assert not_finite(history) == [
+        "The gradient norm was not finite in 2 of 4 logs, first at step 20; its curve leaves this out.",
+        "The validation loss was not finite in 1 of 3 logs, first at step 20; its curve leaves this out.",
+    ]
+    assert not_finite(history[:1]) == []
 
 
 def test_throughput_does_not_reach_across_a_resumption():
@@ -119,14 +126,3 @@ def test_curves_have_baselines_and_phases():
     once = [entry for entry in history if "eval_perplexity" not in entry or entry["step"] == 2]
     assert "perplexity" not in {part.name for part in curve_section(once, None, baselines, phases).parts}
     assert curve_section([], None, {}, []) is None
-
-
-def test_values_that_are_not_finite_are_said():
-    norms, losses = [1.0, math.inf, 2.0, math.nan], [1.0, math.nan, 0.5]
-    history = [{"step": 10 * step, "grad_norm": value} for step, value in enumerate(norms, start=1)]
-    history += [{"step": 10 * step, "eval_loss": value} for step, value in enumerate(losses, start=1)]
-    assert not_finite(history) == [
-        "The gradient norm was not finite in 2 of 4 logs, first at step 20; its curve leaves this out.",
-        "The validation loss was not finite in 1 of 3 logs, first at step 20; its curve leaves this out.",
-    ]
-    assert not_finite(history[:1]) == []

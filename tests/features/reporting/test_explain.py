@@ -35,7 +35,7 @@ def test_words_of_the_first_mistakes_are_marked(copied, tmp_path):
 def test_words_have_the_values_of_an_explanation(copied):
     folder = copied()
     outcome = outcome_of(folder, with_training=True)
-    mistakes = content_of(read_run(folder), outcome, texts=True, finished=True).mistakes
+    mistakes = content_of(read_run(folder), outcome, texts=True).mistakes
     first, second, *others = explained.with_words(mistakes, folder, 2)
     assert others == list(mistakes[2:])
     network = load_network(str(folder))

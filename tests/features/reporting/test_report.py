@@ -93,6 +93,13 @@ def test_the_same_run_gives_the_same_bytes(copied):
     assert first == again
 
 
+def test_a_report_that_is_killed_has_no_page(copied, monkeypatch):
+    moved: list[str] = []
+    monkeypatch.setattr("os.replace", lambda _, target: moved.append(Path(target).name))
+    report(copied())
+    assert len(moved) == moved.index("report.html") + 1 > 1
+
+
 def test_texts_can_be_left_out(hostile_run, page, tmp_path):
     path = report(hostile_run.output_dir, output=tmp_path / "without.html", texts=False)
     source = path.read_text()
@@ -227,7 +234,7 @@ def test_the_verdict_is_the_same_everywhere(hostile_run, copied):
     sentences, folder = hostile_run.verdict.sentences, hostile_run.output_dir
     assert "examples are right" in sentences[0]
     assert json.loads((folder / "run.json").read_text())["verdict"] == list(sentences)
-    again = content_of(read_run(folder), outcome_of(folder, with_training=True), texts=True, finished=True)
+    again = content_of(read_run(folder), outcome_of(folder, with_training=True), texts=True)
     assert again.verdict == hostile_run.verdict
     for page in (folder / "report.html", report(copied())):
         source = html.unescape(page.read_text()).replace("<wbr>", "").replace("\xa0%", " %")
@@ -241,7 +248,7 @@ def test_mistakes_are_named_by_their_lines(hostile_run):
     """A label is wrong in a line of the file, not in an example of the validation set."""
     run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir)
     wrong = replace(outcome, outputs=20 * np.eye(4)[(np.asarray(outcome.features["labels"]) + 1) % 4])
-    content = content_of(run, wrong, texts=True, finished=True)
+    content = content_of(run, wrong, texts=True)
     texts = [json.loads(line)["text"] for line in Path(outcome.source).read_text().splitlines()]
     assert content.unit == "line"
     assert content.mistakes
@@ -255,18 +262,15 @@ def test_remarks_stand_with_the_scores(hostile_run, copied):
     run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
     run = replace(run, record={**run.record, "verdict": []})  # of the outputs below
     labels = np.asarray(outcome.features["labels"])
-    right = content_of(run, replace(outcome, outputs=20 * np.eye(4)[labels]), texts=True, finished=True)
+    right = content_of(run, replace(outcome, outputs=20 * np.eye(4)[labels]), texts=True)
     assert not any("never predicted" in sentence or "chance" in sentence for sentence in right.verdict.sentences)
     intervals = [(score.low, score.high) for score in right.scores]
     assert all(low is None or low < high for low, high in intervals)
-    constant = content_of(run, replace(outcome, outputs=np.eye(4)[[0] * len(labels)]), texts=True, finished=True)
+    constant = content_of(run, replace(outcome, outputs=np.eye(4)[[0] * len(labels)]), texts=True)
     [never] = [sentence for sentence in constant.verdict.sentences if "never predicted" in sentence]
     assert never.startswith("3 of 4 classes are never predicted: ")
     kept = replace(run, record={**run.record, "kept": "kept: step 2, the best of 3 evaluations by accuracy"})
-    assert (
-        "Kept: step 2, the best of 3 evaluations by accuracy."
-        in content_of(kept, outcome, texts=True, finished=True).remarks
-    )
+    assert "Kept: step 2, the best of 3 evaluations by accuracy." in content_of(kept, outcome, texts=True).remarks
     copy = copied()
     write_json(copy / "run.json", {**json.loads((copy / "run.json").read_text()), "kept": "kept: step 2 of <3>"})
     assert "<li>Kept: step 2 of &lt;3&gt;.</li>" in report(copy).read_text()
@@ -281,21 +285,16 @@ def test_a_resumed_run_records_its_step(hostile_run, tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["resumed_from_step"] == 2
 
 
-def test_times_of_a_resumed_run_are_named(hostile_run):
+def test_facts_of_a_record_are_named(hostile_run):
+    """The step of a resumption, and documents, which are not called examples."""
     run = read_run(hostile_run.output_dir)
-    assert "resumed" not in content_of(run, None, texts=True, finished=True).facts["Cost"]
-    resumed = replace(run, record={**run.record, "resumed_from_step": 4})
-    assert content_of(resumed, None, texts=True, finished=True).facts["Cost"]["resumed"] == (
-        "after step 4; times and speed are of the steps since then"
-    )
-
-
-def test_documents_are_not_called_examples(hostile_run):
-    run = read_run(hostile_run.output_dir)
+    assert "resumed" not in content_of(run, None, texts=True).facts["Cost"]
     corpus = {"files": ["books"], "documents": 40, "held_out_documents": 1, "fingerprint": "0"}
-    data = content_of(replace(run, record={"data": {"corpus": corpus}}), None, texts=True, finished=True).data
-    assert data.columns[2] == "documents"
-    assert data.note == "1 document is held out, as the validation set."
+    record = {**run.record, "resumed_from_step": 4, "data": {"corpus": corpus}}
+    content = content_of(replace(run, record=record), None, texts=True)
+    assert content.facts["Cost"]["resumed"] == "after step 4; times and speed are of the steps since then"
+    assert content.data.columns[2] == "documents"
+    assert content.data.note == "1 document is held out, as the validation set."
 
 
 def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
@@ -325,7 +324,7 @@ def test_a_collapsed_run_is_named(hostile_run, texts, expected):
     labels = np.asarray(outcome.features["labels"])
     good = np.full_like(labels, outcome.task.settings.label_names.index("good"))
     outcomes = [replace(outcome, outputs=np.eye(4)[each]) for each in (good, labels)]
-    contents = [content_of(run, each, texts=texts, finished=True) for each in outcomes]
+    contents = [content_of(run, each, texts=texts) for each in outcomes]
     assert expected in contents[0].notices[0]
     assert not contents[1].notices
     both = comparison_of(["one", "other"], contents, outcomes)
@@ -339,25 +338,15 @@ def test_an_undefined_score_is_shown_as_undefined(copied, page):
     assert page(report(run)).tiles["accuracy"] == "undefined"
 
 
-@pytest.fixture
-def glue(tmp_path):
-    """Verdicts in GLUE's layout: 16 to train on, 8 to score."""
-    folder = tmp_path / "glue" / "SST-2"
-    folder.mkdir(parents=True)
-    for name, number in (("train", 16), ("dev", 8)):
-        rows = [f"the film is {('awful', 'lovely')[row % 2]}\t{row % 2}" for row in range(number)]
-        (folder / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-    return folder.parent
-
-
-def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, capfd):
+def test_a_failed_report_keeps_the_run(hostile_run, tmp_path, monkeypatch, capfd):
     from bertkit.features.reporting import report as module
 
     def fails(*given, **options):
         raise ValueError("no fonts\nat all")
 
     monkeypatch.setattr(module, "draw_charts", fails)
-    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=FEW)
+    recipe = load_recipe(hostile_run.output_dir / "recipe.yaml", {"train.max_steps": 2})
+    run = finetune(recipe, output_dir=tmp_path / "run")
     assert json.loads((run.output_dir / "run.json").read_text())["finished"] is True
     assert not (run.output_dir / "report.html").exists()
     assert "report.html" not in (run.output_dir / "README.md").read_text()
@@ -366,18 +355,6 @@ def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, 
         "warning: the run is complete, but its report failed: ValueError: no fonts at all; to try again: "
         f"bertkit report {run.output_dir}"
     ]
-
-
-FEW = {
-    "data.max_seq_length": 16,
-    "train.max_steps": 2,
-    "train.global_train_batch_size": 8,
-    "train.eval_strategy": "no",
-    "train.save_strategy": "no",
-    "train.load_best_model_at_end": False,
-    "placement.mixed_precision": "no",
-    "placement.device": "cpu",
-}
 
 
 def test_a_report_has_the_name_of_its_run(hostile_run, copied, tmp_path):
