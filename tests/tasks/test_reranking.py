@@ -80,6 +80,8 @@ def test_a_relevance_that_is_given_goes_before_negatives_by_name(task):
 def test_negatives_become_pairs(task):
     settled, splits = task(train_csv=NEGATIVES).load(["train"])
     assert settled.settings.negative_columns == ["negative"]
+    for given in ({"negative_columns": ["negative"]}, {"text_columns": ["query", "passage"]}):
+        assert task(train_csv=NEGATIVES, **given).load(["train"])[0].settings == settled.settings
     examples = splits["train"].examples
     assert examples["passage"][:2] == ["the lovely story", "the good plot"]
     assert examples["labels"][:2] == [1.0, 0.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.tables import Table
@@ -51,6 +51,8 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         table = named(table, label, task.label_names)
     form = task.form or form_of(columns, label, table)
     if form in ("pairs", "triplets"):
+        if task.label_column is not None:
+            raise DataError(f"{table.source}: {form} have no labels; remove --label-column, or give another --form")
         label = None
     elif label is None:
         raise DataError(f"{table.source}: {form} need a column of scores or labels; give it with --label-column")
@@ -96,7 +98,12 @@ def usual_texts(names: Sequence[str], source: str) -> list[str]:
             f"{source}: cannot determine which of its columns ({', '.join(names)}) contain the texts; give "
             "--text-column for each of them, the query or first sentence first"
         )
-    return [*pair, *(name for name in names if _NEGATIVE.fullmatch(name.strip()))]
+    return [*pair, *usual_negatives(names, pair)]
+
+
+def usual_negatives(names: Iterable[str], pair: Collection[str]) -> list[str]:
+    """Returns the columns with usual names of negatives, such as ``negative_1``, but for those of the pair."""
+    return [name for name in names if _NEGATIVE.fullmatch(name.strip()) and name not in pair]
 
 
 def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
