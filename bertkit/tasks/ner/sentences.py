@@ -369,7 +369,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
         if not isinstance(value, list):
             faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected a list of tags")
         elif len(value) != len(of_row):
-            faults.append(f"{table.place(row)}: {len(value)} tags for {len(of_row)} words")
+            faults.append(f"{table.place(row)}: {counted(len(value), 'tag')} for {counted(len(of_row), 'word')}")
         else:
             for word, tag in enumerate(value):
                 if is_missing(tag):

@@ -103,7 +103,7 @@ class NerTask(TableTask, PerExampleTask):
         splits = self.splits if splits is None else splits
         read = collected(self._read, self.data.tables(splits))
         task = self
-        if not (self.settings.scheme and self.settings.label_names):
+        if read and not (self.settings.scheme and self.settings.label_names):
             first = next(iter(read.values()))  # the training set, if it is read
             column = sentences.tag_column(first.table, self.settings.tag_column)
             names = self.settings.label_names

@@ -293,7 +293,7 @@ def test_faults_of_tags_are_named_together(table, tmp_path):
     rows = table(tokens=[["a", "b"]] * 4, ner_tags=[["O"], "O O", ["O", ""], [0, None]])
     assert refused(tmp_path, read_tags, rows, "ner_tags", rows.columns["tokens"]).splitlines() == [
         "5 faults:",
-        "  - x.jsonl, line 1: 1 tags for 2 words",
+        "  - x.jsonl, line 1: 1 tag for 2 words",
         "  - x.jsonl, line 2: ner_tags is 'O O'; expected a list of tags",
         "  - x.jsonl, line 3, word 2: no tag",
         "  - x.jsonl, line 4, word 1: ner_tags contains the id 0, whose name is unknown; write the names of the tags",
