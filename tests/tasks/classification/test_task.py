@@ -151,6 +151,7 @@ def test_names_that_are_given_set_the_order_and_refuse_others(task, tmp_path):
         ({"label_separator": ""}, "label_separator: '' is for several labels per row"),
         ({"label_separator": ",", "problem": "single_label"}, "label_separator: ',' is for several"),
         ({"label_names": ["a"], "problem": "regression"}, "label_names: numbers have no classes"),
+        ({"label_names": ["a", "b", "a"]}, "label_names: expected each name once, got a, b, a"),
     ],
 )
 def test_impossible_settings_are_refused(wrong, expected):
@@ -238,6 +239,8 @@ def test_calibration_and_thresholds_are_fitted_to_known_classes(task):
     more = found.score(np.concatenate([logits, [[0.0, 9.0]]]), {"labels": [*labels, -100]}, {})
     for fitted in ("temperature", "class/pos/threshold"):
         assert more[fitted] == known[fitted]
+    none = found.score(logits, {"labels": [-100] * 5}, {})
+    assert none["balanced_accuracy"] == 0 and "temperature" not in none
 
 
 def test_a_set_without_a_class_of_training_is_no_validation_set_and_not_scored_as_a_test_set(task, tmp_path):
@@ -634,10 +637,10 @@ def test_settings_that_do_not_fit_the_classes_are_refused(task, settings, expect
 
 def test_settings_that_do_not_fit_other_problems_are_refused(task, tmp_path):
     numbers = "text,label\n" + "".join(f"text {row},{row / 7}\n" for row in range(30))
-    assert "task.threshold: numbers have no labels" in message(task(train_csv=numbers, threshold=0.4), tmp_path)
-    assert "task.calibrate: numbers have no labels" in message(task(train_csv=numbers, calibrate=True), tmp_path)
-    wrong = message(task(train_jsonl=SEVERAL, threshold={"z": 0.4}), tmp_path)
-    assert "task.threshold: 'z' is no label of the training data" in wrong
+    for name, value in (("threshold", 0.4), ("calibrate", True), ("temperature", 0.4)):
+        assert f"task.{name}: numbers have no labels" in message(task(train_csv=numbers, **{name: value}), tmp_path)
+    wrong = message(task(train_jsonl=SEVERAL, threshold={"z": 0.4}, temperature={"w": 2.0}), tmp_path)
+    assert "task.threshold: 'z' is no label of the training data" in wrong and "task.temperature: 'w' is no" in wrong
     both = message(task(train_csv=many("neg pos"), threshold={"neg": 0.4, "pos": 0.3}), tmp_path)
     assert "of two classes, only one has a threshold" in both
 
