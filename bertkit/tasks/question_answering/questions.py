@@ -93,7 +93,7 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
     Args:
         names: the columns.
         table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``; or the
-            text of one answer, which is taken where it first occurs in the context, and empty or None without an answer.
+            text of one answer, which is taken where it first occurs in the context, empty or None for no answer.
             Without a column of ids they are the numbers of the rows, from 1.
         unanswerable: allow questions without answers.
         drop: leave out answers that are not at their ``answer_start``, and questions with such answers only, since

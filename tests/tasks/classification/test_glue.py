@@ -239,15 +239,16 @@ def test_limits_keep_the_first_examples(tmp_path):
     assert [len(splits[name].examples) for name in ("train", "validation")] == [2, 1]
 
 
-@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"]])
+@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"], None])
 def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, names):
     """A local data set folder in the Hub's form stands for the Hub: the same ``load_dataset`` call reads it."""
-    features = Features({"sentence": Value("string"), "label": ClassLabel(names=names), "idx": Value("int32")})
-    good, bad = names.index("positive"), names.index("negative")
+    kind = ClassLabel(names=names) if names else Value("string")
+    features = Features({"sentence": Value("string"), "label": kind, "idx": Value("int32")})
+    good, bad = (names.index("positive"), names.index("negative")) if names else ("positive", "negative")
     rows = {
         "train": (["a good film ", 'the "bad story', "NA"], [good, bad, bad]),
         "validation": (["bad"], [bad]),
-        "test": (["x"], [-1]),
+        "test": (["x"], [-1 if names else ""]),
     }
     folder = tmp_path / "hub"
     for split, (texts, labels) in rows.items():
@@ -262,6 +263,8 @@ def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, name
         for column in ("sentence", "labels"):
             assert from_hub[name].examples[column][:] == from_folder[name].examples[column][:]
     assert "labels" not in from_hub["test"].examples.column_names
+    with pytest.raises(DataError, match="row 0: label None is not one of the 2 classes"):
+        glue_task("sst2")._hub_examples(Dataset.from_dict({"sentence": ["a"], "label": [None]}), "x", labelled=True)
 
 
 def test_without_the_hub_the_message_offers_the_folder():

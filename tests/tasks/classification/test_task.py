@@ -240,7 +240,8 @@ def test_calibration_and_thresholds_are_fitted_to_known_classes(task):
     for fitted in ("temperature", "class/pos/threshold"):
         assert more[fitted] == known[fitted]
     none = found.score(logits, {"labels": [-100] * 5}, {})
-    assert none["balanced_accuracy"] == 0 and "temperature" not in none
+    assert none["balanced_accuracy"] == 0
+    assert "temperature" not in none
 
 
 def test_a_set_without_a_class_of_training_is_no_validation_set_and_not_scored_as_a_test_set(task, tmp_path):
@@ -640,7 +641,8 @@ def test_settings_that_do_not_fit_other_problems_are_refused(task, tmp_path):
     for name, value in (("threshold", 0.4), ("calibrate", True), ("temperature", 0.4)):
         assert f"task.{name}: numbers have no labels" in message(task(train_csv=numbers, **{name: value}), tmp_path)
     wrong = message(task(train_jsonl=SEVERAL, threshold={"z": 0.4}, temperature={"w": 2.0}), tmp_path)
-    assert "task.threshold: 'z' is no label of the training data" in wrong and "task.temperature: 'w' is no" in wrong
+    assert "task.threshold: 'z' is no label of the training data" in wrong
+    assert "task.temperature: 'w' is no" in wrong
     both = message(task(train_csv=many("neg pos"), threshold={"neg": 0.4, "pos": 0.3}), tmp_path)
     assert "of two classes, only one has a threshold" in both
 
