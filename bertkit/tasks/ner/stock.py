@@ -17,6 +17,7 @@ import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
@@ -71,7 +72,7 @@ class StockNer(StockTask, NerTask):
         kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
         forms = in_usual_form(labels) if tags is not None else {}
         task.assumptions = (
-            f"{len(labels)} plain tags" if tags is None else f"entities of {kinds} types",
+            f"{len(labels)} plain tags" if tags is None else f"entities of {counted(kinds, 'type')}",
             *[f"labels such as {label!r} read as {form!r}" for label, form in forms.items() if label != form][:1],
             f"aggregation {task.data.aggregation}",
             f"windows of {task.data.max_seq_length} tokens",
