@@ -17,7 +17,7 @@ from bertkit.data.tables import Table, read_table
 from bertkit.recipe.files import list_recipes
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
-from bertkit.tasks.encoding import encode_split
+from bertkit.tasks.encoding import encode_once, encode_split, sharing_encodings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import Truncation
 
@@ -296,7 +296,13 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
 def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
     write(tmp_path, train=TRAIN, dev=DEV)
     glue = glue_task("sst2", tmp_path, max_seq_length=4)
-    features, cut = encode_split(glue, glue.load(["train"])[1]["train"], tokenizer)
+    splits = glue.load(["train", "validation"])[1]
+    with sharing_encodings(tmp_path / "shared"):
+        for _ in range(2):  # a run that reads the first split has the same key for the second one
+            tokenizer.backend_tokenizer.no_truncation()
+            encode_once(glue, splits, tokenizer)
+    assert len(list((tmp_path / "shared").iterdir())) == 2
+    features, cut = encode_split(glue, splits["train"], tokenizer)
     # 'a good film' is 5 tokens with specials, 'the "bad story' 6, 'NA' (uncased: unknown) 3
     assert cut == Truncation(examples=2, tokens=3, of_examples=3, of_tokens=14)
     assert str(cut) == "2 of 3 inputs cut (66.7 %), 3 tokens lost"
