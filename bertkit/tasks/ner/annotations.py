@@ -104,7 +104,8 @@ def with_words(
 
     Raises:
         DataError: a text is missing or has no words; a span is malformed, outside of its text, without a word, or cuts
-            a word; or two spans overlap. The message names at most ten places.
+            a word; two spans overlap; no row has an accepted annotation; or there is no column of spans where one is
+            needed. The message names at most ten places.
     """
     texts = raw_texts(table, token_column)
     if texts is None:

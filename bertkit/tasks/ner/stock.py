@@ -30,6 +30,8 @@ from bertkit.tasks.windows import encode_in_windows, most_context, stripped
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+    from bertkit.data.tables import Table
+
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 """Strategies of transformers' pipeline by which labels of tokens become labels of words."""
 
@@ -105,6 +107,15 @@ class StockNer(StockTask, NerTask):
         return super()._split_of(name, of_split._replace(tags=renamed, form="; ".join(filter(None, (form, note)))))
 
     # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        columns = super().columns_of(table)
+        if "text" not in columns and self.data.aggregation != StockDataSettings.aggregation:
+            raise DataError(
+                f"{table.source}: has words, and each gets the label of its first token; aggregation "
+                f"{self.data.aggregation} is for raw texts, remove it"
+            )
+        return columns
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Keeps raw texts whole."""

@@ -224,7 +224,7 @@ class NerTask(TableTask, PerExampleTask):
         """Computes the label probabilities of each word, one array (words, C) per example.
 
         A word without pieces is not part of the input; its label has probability 1: ``O``, or without ``O`` the first
-        label, which is the most frequent in the training set.
+        label, the most frequent one of the training set unless ``task.label_names`` was given.
         """
         logits, names = one_array(outputs), self.model_labels
         unseen = np.eye(1, len(names), names.index(OUTSIDE) if OUTSIDE in names else 0)

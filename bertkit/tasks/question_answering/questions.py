@@ -80,7 +80,7 @@ def text_columns_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     """Returns ``question`` and ``context`` of every row.
 
     Raises:
-        DataError: a column does not exist, or a value is missing, empty or not text; the message names all such rows.
+        DataError: a column does not exist, or a value is missing, empty or not text; the message names at most ten.
     """
     return collected(
         lambda name, _: list(texts(table, _existing(table, name, names))), dict.fromkeys(("question", "context"))

@@ -111,7 +111,7 @@ def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
 
     Raises:
         DataError: a column is missing, a text is empty or not a text, or the first text is one of the negatives or the
-            positive is; the message names each row.
+            positive is; the message names at most ten rows.
     """
     table.select(*(name for name in columns if name not in table.columns))  # raises for these
     read = collected(lambda name, _: texts(table, name), dict.fromkeys(columns))
