@@ -184,7 +184,6 @@ def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
     ("make", "wrong", "expected"),
     [
         (DataSettings, {"stride": 126}, "stride: windows of 128 tokens"),
-        (DataSettings, {"data_dir": "x"}, "data_dir: tables are files"),
         (
             DataSettings,
             {"comment_prefix": ""},
