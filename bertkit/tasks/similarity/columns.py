@@ -163,7 +163,7 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
 
 
 def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
-    """Reads the score of each row: a number, or of two classes such as ``duplicate`` and ``not_duplicate`` 1 and 0.
+    """Reads the score of each row: a number, or 1 and 0 of ``duplicate`` and ``not_duplicate``, true and false.
 
     Args:
         table: the rows.
