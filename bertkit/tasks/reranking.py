@@ -153,7 +153,7 @@ class RerankingTask(TableTask, TextClassification):
     def _relevance(self, table: Table, queries: Sequence[str], *, is_trained: bool) -> list[Any]:
         """Reads the relevance of each row."""
         column = str(self.settings.label_column)
-        scores = scores_of(table, column, is_trained=is_trained)
+        scores = scores_of(table, column, "give passages that do not answer their query too" if is_trained else None)
         outside = next((row for row, score in enumerate(scores) if not 0 <= score <= 1), None)
         if outside is not None:
             raise DataError(

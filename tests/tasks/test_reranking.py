@@ -112,7 +112,7 @@ def test_folds_do_not_divide_queries(task, content):
     ("content", "message"),
     [
         ("query,passage,label\nq,a,0\nq,b,0\nr,c,1\n", "line 2: 1 query has no relevant passage, first 'q'"),
-        ("query,passage,label\nq,a,1\nr,b,1\n", "all scores are 1"),
+        ("query,passage,label\nq,a,1\nr,b,1\n", "others; give passages that do not answer their query too"),
         ("query,passage,label\nq,a,1\nq,b,3\n", "line 3: label is 3; expected a relevance from 0 to 1"),
         ("query,passage\nq,a\n", "without others to compare with"),
         ("query,passage,negative\nq,a,a\n", "line 2: negative is the text of passage too"),

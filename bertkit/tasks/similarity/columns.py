@@ -42,8 +42,10 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
             f"{table.source}: the column {min(repeated)!r} is given more than once; each text and the label need their "
             "own"
         )
+    known = None if label is None else table.class_names.get(label)
+    if task.label_names and not known and (label is None or not whole_numbers(table.columns[label])):
+        raise DataError(f"{table.source}: --label-names are for labels that are whole numbers; remove them")
     if label is not None:
-        known = table.class_names.get(label)
         if known and task.label_names and known != task.label_names:
             raise DataError(
                 f"{table.source}: its classes are {quoted(known)}, not {quoted(task.label_names)}; remove --label-names"
@@ -159,19 +161,20 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
             ]
         )
         return [CLOSENESS[name] for name in names]
-    return scores_of(table, task.label_column, is_trained=is_trained)
+    remedy = "give pairs with different scores, or --form pairs if all belong together"
+    return scores_of(table, task.label_column, remedy if is_trained else None)
 
 
-def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
+def scores_of(table: Table, column: str, remedy: str | None) -> list[float]:
     """Reads the score of each row: a number, or 1 and 0 of ``duplicate`` and ``not_duplicate``, true and false.
 
     Args:
         table: the rows.
         column: the column of the scores.
-        is_trained: the rows are those of the training set, whose scores must differ.
+        remedy: what to do if all scores are equal, which nothing can be learnt from; None allows it.
 
     Raises:
-        DataError: a score is missing or not a number, or all are equal in a training set.
+        DataError: a score is missing or not a number, or all are equal.
     """
     values = table.column(column)
     of_classes = opposites(words_of(table.class_names.get(column, values)))
@@ -185,9 +188,9 @@ def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
             if not math.isfinite(score)
         ]
     )
-    if is_trained and len(set(scores)) == 1:
+    if remedy is not None and len(set(scores)) == 1:
         raise DataError(
             f"{table.source}: all scores are {scores[0]:g}, and the loss learns which pairs are more alike than "
-            "others; give pairs with different scores, or --form pairs if all belong together"
+            f"others; {remedy}"
         )
     return scores

@@ -36,7 +36,8 @@ def form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
         refuse_unread_labels(table, columns, "--label-column {0}", "--form pairs if all do")
         return "pairs"
     values = table.columns[label]
-    if not words_of(values).isdisjoint(CLOSENESS):
+    words = words_of(values)
+    if not opposites(words) and not words.isdisjoint(CLOSENESS):  # entailment and not_entailment are 1 and 0
         return "nli"
     if question := question_of_numbers(columns, label, table):
         few = len(whole_numbers(values) - {-1}) < 3
