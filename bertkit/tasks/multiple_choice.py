@@ -22,6 +22,7 @@ from bertkit.data.tables.labels import texts
 from bertkit.data.tables.table import find_column, to_number
 from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed, shown
 from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, softmax, texts_of
 from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.splits import Columns, Split
@@ -192,8 +193,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                     f"{table.place(row)}: expected a list of endings, none of them empty, got {shown(endings)}"
                 )
             elif len(endings) < 2:
-                counted = f"{len(endings)} ending{'s' * (len(endings) != 1)}"
-                faults.append(f"{table.place(row)}: {counted}; expected two or more")
+                faults.append(f"{table.place(row)}: {counted(len(endings), 'ending')}; expected two or more")
         raise_listed(faults)
         return list(found)
 
