@@ -71,6 +71,9 @@ class TaskSettings(MetricSettings):
             raise ValueError(
                 f"text_columns: expected two, the query and the passage, got {', '.join(self.text_columns)}"
             )
+        texts = [*self.text_columns, *self.negative_columns]
+        if len(set(texts)) < len(texts):
+            raise ValueError(f"negative_columns: expected each column once, got {', '.join(texts)}")
         if self.negative_columns and self.label_column:
             raise ValueError("label_column: rows with negatives have no label; remove label_column or negative_columns")
 

@@ -75,6 +75,8 @@ def test_a_relevance_that_is_given_goes_before_negatives_by_name(task):
     assert splits["train"].examples["labels"] == [1.0, 0.0]
     with pytest.raises(DataError, match=r"task\.text_columns: expected two"):
         task(text_columns=["query", "Query"], train_csv=rows).load(["train"])
+    with pytest.raises(DataError, match=r"task\.negative_columns: expected each column once, got query, passage, pass"):
+        task(negative_columns=["passage"], train_csv=rows).load(["train"])
 
 
 def test_negatives_become_pairs(task):

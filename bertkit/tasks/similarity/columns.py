@@ -82,8 +82,7 @@ def texts_and_label(table: Table, texts: Sequence[str], label: str | None) -> tu
     missing = [name for name in (*columns, *filter(None, [found])) if name not in names]
     if missing:
         raise DataError(
-            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; give --text-column and "
-            "--label-column of this table"
+            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; name those that are meant"
         )
     return columns, found
 
