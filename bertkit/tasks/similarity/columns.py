@@ -82,7 +82,7 @@ def texts_and_label(table: Table, texts: Sequence[str], label: str | None) -> tu
     missing = [name for name in (*columns, *filter(None, [found])) if name not in names]
     if missing:
         raise DataError(
-            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; name those that are meant"
+            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; name others"
         )
     return columns, found
 
