@@ -81,9 +81,7 @@ def texts_and_label(table: Table, texts: Sequence[str], label: str | None) -> tu
     found = usual_column(others, SCORE_COLUMNS) if label is None else matching(label, names) or label
     missing = [name for name in (*columns, *filter(None, [found])) if name not in names]
     if missing:
-        raise DataError(
-            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; name others"
-        )
+        raise DataError(f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; name others")
     return columns, found
 
 
