@@ -73,11 +73,11 @@ def with_settings(
 
 
 def table_path(value: Any, name: str) -> Any:
-    """Returns the path of a file with the rows of a table object, in the cache of bertkit; other values unchanged.
+    """Returns the path of a file with the rows of a table object, in the cache of bertkit; a path or None unchanged.
 
     Raises:
         DataError: it is a LazyFrame, or several tables by their names, such as a ``DatasetDict``.
-        RecipeError: it is no table, such as a column.
+        RecipeError: it is anything else, such as a column.
     """
     refuse_unfinished(value, name)
     if value is None or isinstance(value, str | Path):

@@ -104,7 +104,7 @@ class Task(ABC):
     @property
     def name(self) -> str:
         """Name of the task in results and in the model card: ``task.name`` if it is set, else the kind."""
-        return getattr(self.settings, "name", self.kind)
+        return getattr(self.settings, "name", "") or self.kind
 
     @abstractmethod
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:

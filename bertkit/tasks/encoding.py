@@ -126,10 +126,11 @@ def encode_once(
     if shared is None:
         return {name: encode_split(task, split, tokenizer) for name, split in splits.items()}
     encoded = {}
+    # Before any text is encoded, which changes the truncation in it: a run that encodes has the keys of one that reads.
+    of_tokenizer = [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
     for name, split in splits.items():
         known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.settings), dataclasses.asdict(task.data)]
-        known_by += [name, split.source, split.fingerprint, len(split.examples)]
-        known_by += [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
+        known_by += [name, split.source, split.fingerprint, len(split.examples), *of_tokenizer]
         folder = shared / hashlib.sha256(dumps(known_by).encode()).hexdigest()[:16]
         if not folder.is_dir():
             with new_folder(folder, is_there=folder.is_dir) as draft:

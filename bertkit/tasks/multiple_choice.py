@@ -20,8 +20,9 @@ from bertkit.data.tables import Table
 from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import texts
 from bertkit.data.tables.table import find_column, to_number
-from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed
-from bertkit.runtime.options import option, setting
+from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed, shown
+from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, softmax, texts_of
 from bertkit.tasks.batches import grouped, padded_lists
 from bertkit.tasks.splits import Columns, Split
@@ -65,7 +66,13 @@ class TaskSettings(metrics.MetricSettings):
         "The largest number of endings of an example in the loaded data, to which batches are padded; 0 derives"
         " it from the data. Inputs to predict may have more.",
         default=0,
+        ge=0,
     )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if len(set(self.ending_columns)) < len(self.ending_columns):
+            raise ValueError(f"ending_columns: expected each column once, got {', '.join(self.ending_columns)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +143,10 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
                 counts = map(len, columns["endings"]) if columns else [None] * len(values)
                 raise_listed(
                     [
-                        f"{table.place(row)}: label {value!r}; expected the position of the correct ending, from 0"
+                        f"{table.place(row)}: label {shown(value)}; expected the position of the correct ending, from 0"
                         + ("" if count is None else f" to {count - 1}")
                         for row, (value, count) in enumerate(zip(values, counts, strict=True))
-                        if not str(value).isdecimal() or (count is not None and int(value) >= count)
+                        if not (str(value).isdecimal() and to_number(value) < (math.inf if count is None else count))
                     ]
                 )
                 columns["labels"] = list(map(int, values))
@@ -182,10 +189,11 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
             found = [list(row[: max(numbers, default=0)]) for row, numbers in zip(rows, filled, strict=True)]
         for row, endings in enumerate(found):
             if not isinstance(endings, list) or not all(isinstance(each, str) and each.strip() for each in endings):
-                faults.append(f"{table.place(row)}: expected a list of endings, none of them empty, got {endings!r}")
+                faults.append(
+                    f"{table.place(row)}: expected a list of endings, none of them empty, got {shown(endings)}"
+                )
             elif len(endings) < 2:
-                counted = f"{len(endings)} ending{'s' * (len(endings) != 1)}"
-                faults.append(f"{table.place(row)}: {counted}; expected two or more")
+                faults.append(f"{table.place(row)}: {counted(len(endings), 'ending')}; expected two or more")
         raise_listed(faults)
         return list(found)
 

@@ -142,6 +142,8 @@ class DataSettings(ExampleSettings):
     def __post_init__(self) -> None:
         check_ranges(self)
         check_phases(self.phases)
+        if self.sentence_per_line and self.sentence_splitter not in ("rules", "none"):
+            raise ValueError("sentence_splitter: with sentence_per_line lines are sentences; remove one of the two")
         try:
             self.form()
             check_splitter_name(self.sentence_splitter)

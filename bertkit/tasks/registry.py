@@ -187,8 +187,8 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
             ``source``.
 
     Raises:
-        RecipeError: the recipe does not exist or is invalid. One message lists all faults, each with its file and line,
-            or its override.
+        RecipeError: the recipe does not exist or is invalid. One message lists the faults, at most 20, each with its
+            file and line, or its override.
 
     Examples:
         ```python
@@ -228,7 +228,7 @@ def validate_recipes(files: str | Path | Sequence[str | Path], *, run_code: bool
             no code of a recipe runs.
 
     Raises:
-        RecipeError: a file is invalid; the message lists all faults of all files.
+        RecipeError: a file is invalid; the message lists the faults of all files, at most 20.
 
     Examples:
         ```python

@@ -27,7 +27,13 @@ from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.settings import DataSettings
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.folds import groups
-from bertkit.tasks.similarity.columns import read_texts, scores_of, texts_and_label
+from bertkit.tasks.similarity.columns import (
+    read_texts,
+    scores_of,
+    texts_and_label,
+    usual_negatives,
+    usual_texts,
+)
 from bertkit.tasks.similarity.forms import question_of_numbers
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
@@ -65,6 +71,9 @@ class TaskSettings(MetricSettings):
             raise ValueError(
                 f"text_columns: expected two, the query and the passage, got {', '.join(self.text_columns)}"
             )
+        texts = [*self.text_columns, *self.negative_columns]
+        if len(set(texts)) < len(texts):
+            raise ValueError(f"negative_columns: expected each column once, got {', '.join(texts)}")
         if self.negative_columns and self.label_column:
             raise ValueError("label_column: rows with negatives have no label; remove label_column or negative_columns")
 
@@ -89,12 +98,13 @@ class RerankingTask(TableTask, TextClassification):
         settings = self.settings
         if settings.text_columns and (settings.label_column or settings.negative_columns):
             return self, ()
-        given = [*settings.text_columns, *settings.negative_columns]
-        texts, label = texts_and_label(table, given, settings.label_column)
-        if settings.label_column is None and len(texts) > 2:
-            label = None  # those are negatives
-        elif settings.label_column is not None and not given:
-            texts = texts[:2]  # a relevance that is given goes before negatives that are found by their names
+        pair, negatives = settings.text_columns, settings.negative_columns
+        pair = pair or usual_texts(list(table.columns), table.source)[:2]
+        if not negatives and settings.label_column is None:  # a relevance that is given goes before usual names
+            negatives = usual_negatives(table.columns, pair)
+        texts, label = texts_and_label(table, [*pair, *negatives], settings.label_column)
+        if negatives:
+            label = None
         if label is None and len(texts) == 2:
             raise DataError(
                 f"{table.source}: pairs of {texts[0]} and {texts[1]} without others to compare with; give a column of "
@@ -146,7 +156,7 @@ class RerankingTask(TableTask, TextClassification):
     def _relevance(self, table: Table, queries: Sequence[str], *, is_trained: bool) -> list[Any]:
         """Reads the relevance of each row."""
         column = str(self.settings.label_column)
-        scores = scores_of(table, column, is_trained=is_trained)
+        scores = scores_of(table, column, "give passages that do not answer their query too" if is_trained else None)
         outside = next((row for row, score in enumerate(scores) if not 0 <= score <= 1), None)
         if outside is not None:
             raise DataError(

@@ -73,7 +73,7 @@ class FineTuningData:
     )
     max_eval_samples: int | None = option(
         "Use at most this number of validation examples, the first ones; does not apply to the test set, since "
-        "leaderboards require predictions for all of it.",
+        "leaderboards require predictions for all of it, nor to folds that score every row.",
         default=None,
         ge=1,
         rare=True,

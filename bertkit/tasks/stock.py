@@ -17,7 +17,11 @@ _NUMBERED = re.compile(r"LABEL_(\d+)")
 
 
 class StockTask(Task):
-    """Task of a checkpoint that does not record it."""
+    """Task of a checkpoint that does not record it.
+
+    Attributes:
+        assumptions: what was inferred, in words, for the line that is printed; the kind of the task is not among them.
+    """
 
     assumptions: Sequence[str] = ()
 

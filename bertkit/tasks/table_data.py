@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from bertkit.data.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
+from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.folds import hold_out, joined
 from bertkit.data.tables.table import copies_in_words, numbered
-from bertkit.runtime.errors import DataError, collected
+from bertkit.runtime.errors import DataError, collected, raise_listed
 from bertkit.runtime.options import option, setting
 from bertkit.runtime.progress import counted, inflected, quietly
 from bertkit.tasks.base import Task
@@ -273,11 +274,16 @@ class TableTask(Task):
 @groups.register(TableTask)
 def _(task: TableTask, examples: Dataset) -> list[str] | None:
     """Returns the values of any column of the training table, also of one that is no input."""
-    if task.data.group_column is None:
+    column = task.data.group_column
+    if column is None:
         return None
     with quietly():  # what is left out was said when the rows were read
         table = task.readable(task.data.tables(["train"])["train"])
-    return list(map(str, table.column(task.data.group_column)[: len(examples)]))
+    values = table.column(column)[: len(examples)]
+    raise_listed(
+        [f"{table.place(row)}: no value for {column!r}" for row, each in enumerate(values) if is_missing(each)]
+    )
+    return list(map(str, values))
 
 
 @hub_dataset.register(TableTask)

@@ -240,6 +240,8 @@ def test_tags_are_scored_as_entities_of_iob2(stock_models, tmp_path, capsys, lab
     (tmp_path / "words.jsonl").write_text("\n".join(json.dumps({"tokens": each}) for each in words))
     rows = [row for block in bertkit.predict(folder, input_file=tmp_path / "words.jsonl") for row in block.rows]
     assert any(tag != "O" for row in rows for tag in row["tags"])
+    with pytest.raises(DataError, match=r"has words, .* aggregation max is for raw texts"):
+        list(bertkit.predict(folder, input_file=tmp_path / "words.jsonl", aggregation="max"))
     lines = [json.dumps({"tokens": row["tokens"], "ner_tags": [tag.upper() for tag in row["tags"]]}) for row in rows]
     (tmp_path / "dev.jsonl").write_text("\n".join(lines))
     found = bertkit.evaluate(folder, validation_file=tmp_path / "dev.jsonl").metrics

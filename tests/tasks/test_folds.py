@@ -18,6 +18,7 @@ def table(tmp_path):
     """Thirty texts by six authors, ten of them bad."""
     rows = [
         {"text": f"text {number}", "label": "bad" if number % 3 == 0 else "good", "author": f"author {number % 6}"}
+        | {"note": "new" if number != 1 else " "}
         for number in range(30)
     ]
     path = tmp_path / "table.jsonl"
@@ -106,6 +107,7 @@ def test_a_limit_takes_the_first_examples_of_the_fold(table):
         ({"folds": 31, "fold": 0}, "31 folds of 30 training examples; give at most 30"),
         ({"folds": 7, "fold": 0, "group_column": "author"}, "7 folds of 6 groups in author; give at most 6"),
         ({"folds": 3, "fold": 0, "group_column": "writer"}, "no column 'writer'"),
+        ({"folds": 3, "fold": 0, "group_column": "note"}, "line 2: no value for 'note'"),
     ],
 )
 def test_what_cannot_be_divided(table, data, expected):

@@ -19,7 +19,7 @@ from bertkit import BertConfig, BertForMultipleChoice, BertForSequenceClassifica
 from bertkit.data.tables import Table, read_table
 from bertkit.inference.outcome import task_inference
 from bertkit.inference.predictor import Predictor
-from bertkit.runtime.errors import CheckpointError, DataError
+from bertkit.runtime.errors import CheckpointError, DataError, shown
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_record, with_optional_labels
 from bertkit.tasks.checkpoints import task_of_checkpoint
@@ -151,10 +151,10 @@ def test_faults_of_rows_are_told_at_once_with_their_lines(task, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("label", [3, -1, "1.0", 1.0, True, None, "", "two", "²"])
+@pytest.mark.parametrize("label", [3, -1, "1.0", 1.0, True, None, "", "two", "²", "9" * 5000])
 def test_a_label_that_is_no_position_is_refused(task, tmp_path, label):
     assert message(task(train_jsonl=general(("a", ["b", "c"], 0), ("a", ["b", "c", "d"], label))), tmp_path) == [
-        f"train.jsonl, line 2: label {label!r}; expected the position of the correct ending, from 0 to 2"
+        f"train.jsonl, line 2: label {shown(label)}; expected the position of the correct ending, from 0 to 2"
     ]
 
 

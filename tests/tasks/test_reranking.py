@@ -75,11 +75,15 @@ def test_a_relevance_that_is_given_goes_before_negatives_by_name(task):
     assert splits["train"].examples["labels"] == [1.0, 0.0]
     with pytest.raises(DataError, match=r"task\.text_columns: expected two"):
         task(text_columns=["query", "Query"], train_csv=rows).load(["train"])
+    with pytest.raises(DataError, match=r"task\.negative_columns: expected each column once, got query, passage, pass"):
+        task(negative_columns=["passage"], train_csv=rows).load(["train"])
 
 
 def test_negatives_become_pairs(task):
     settled, splits = task(train_csv=NEGATIVES).load(["train"])
     assert settled.settings.negative_columns == ["negative"]
+    for given in ({"negative_columns": ["negative"]}, {"text_columns": ["query", "passage"]}):
+        assert task(train_csv=NEGATIVES, **given).load(["train"])[0].settings == settled.settings
     examples = splits["train"].examples
     assert examples["passage"][:2] == ["the lovely story", "the good plot"]
     assert examples["labels"][:2] == [1.0, 0.0]
@@ -110,7 +114,7 @@ def test_folds_do_not_divide_queries(task, content):
     ("content", "message"),
     [
         ("query,passage,label\nq,a,0\nq,b,0\nr,c,1\n", "line 2: 1 query has no relevant passage, first 'q'"),
-        ("query,passage,label\nq,a,1\nr,b,1\n", "all scores are 1"),
+        ("query,passage,label\nq,a,1\nr,b,1\n", "others; give passages that do not answer their query too"),
         ("query,passage,label\nq,a,1\nq,b,3\n", "line 3: label is 3; expected a relevance from 0 to 1"),
         ("query,passage\nq,a\n", "without others to compare with"),
         ("query,passage,negative\nq,a,a\n", "line 2: negative is the text of passage too"),

@@ -43,15 +43,11 @@ def test_a_split_has_one_use(known, given, expected):
     [
         (DataSettings, {"train_split": "train"}, "train_split: is for a Hub data set; give dataset_name"),
         (DataSettings, {"dataset_name": "a/b", "test_split": " "}, "test_split: expected a split such as train or"),
-        (
-            DataSettings,
-            {"dataset_name": "a/b", "train_split": "x", "test_split": "x"},
-            "test_split: x is the train_spl",
-        ),
+        (DataSettings, {"dataset_name": "a/b", "train_split": "x", "test_split": "x"}, "test_split: x is the train_sp"),
         (
             QuestionSettings,
-            {"train_file": "x.json", "train_split": "train"},
-            "train_split: is for a Hub data set; remo",
+            {"train_file": "x", "train_split": "train"},
+            "train_split: is for a Hub data set; remove it",
         ),
     ],
 )

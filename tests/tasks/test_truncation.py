@@ -153,6 +153,5 @@ def test_windows_read_the_whole_text(kind, fine_tuned):
         assert len(cut["question"][0]) < 1000
         assert task.encode(cut, tokenizer)["input_ids"] == task.encode(columns, tokenizer)["input_ids"]
     else:
-        assert len(loaded.predict([text])[0]["entities"]) >= 0
         columns = loaded.task.read_input([text])
         assert task_inference(loaded.task).cut_texts(columns, loaded.tokenizer) == columns

@@ -21,23 +21,15 @@ SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 @given(length=st.integers(0, 300), sizes=SIZES)
 def test_windows_cover_the_text_and_overlap_as_asked(length, sizes):
     room, overlap = sizes
-    found = windows(length, room, overlap)
-    assert {position for start, end in found for position in range(start, end)} == set(range(length))
-    assert all(0 <= end - start <= room for start, end in found)
-    assert all(end - start == room for start, end in found[:-1])
+    found, full = windows(length, room, overlap), windows(length, room, overlap, full=True)
+    for each in (found, full):
+        assert {position for start, end in each for position in range(start, end)} == set(range(length))
+        # No window has only tokens that the one before has too.
+        assert all(right.end > left.end for left, right in pairwise(each))
+    assert all(end - start == min(room, length) for start, end in [*found[:-1], *full])
+    assert 0 <= found[-1].end - found[-1].start <= room
     assert all(left.end - right.start == overlap for left, right in pairwise(found))
-    # No window has only tokens that the one before has too.
-    assert all(right.end > left.end for left, right in pairwise(found))
-
-
-@given(length=st.integers(0, 300), sizes=SIZES)
-def test_all_is_read_in_full_windows_that_overlap(length, sizes):
-    room, overlap = sizes
-    found = windows(length, room, overlap, full=True)
-    assert {position for start, end in found for position in range(start, end)} == set(range(length))
-    assert all(end - start == min(room, length) for start, end in found)
-    assert all(left.start < right.start <= left.end - overlap for left, right in pairwise(found))
-    assert found[:-1] == windows(length, room, overlap)[:-1]
+    assert found[:-1] == full[:-1]
 
 
 @pytest.mark.parametrize(("room", "overlap"), [(4, 4), (4, -1), (0, 0), (-3, 0)])

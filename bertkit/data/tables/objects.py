@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.data.reading.row_files import lone_surrogate
 from bertkit.data.tables.table import Table
 from bertkit.data.tables.typed_rows import read_batches
 from bertkit.runtime.errors import DataError, quoted, raise_listed, shown
@@ -291,7 +292,7 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
 
 
 def with_words(texts: Sequence[str], what: str = "text", before: int = 0) -> Sequence[str]:
-    """Returns texts as they are; DataError if some are empty.
+    r"""Returns texts as they are; DataError if some are empty, or have half of a surrogate pair.
 
     A model would give an empty text, or one of white space, a label or a vector as any other. This is the rule for all
     texts that are given one by one; the lines of a file may be empty, so that results keep their lines.
@@ -303,14 +304,16 @@ def with_words(texts: Sequence[str], what: str = "text", before: int = 0) -> Seq
 
     >>> with_words(["a film"])
     ['a film']
-    >>> with_words(["a film", " "])
+    >>> with_words([" ", "\ud83d"])
     Traceback (most recent call last):
-    bertkit.runtime.errors.DataError: text 2: empty; give at least one word
+    bertkit.runtime.errors.DataError: 2 faults:
+      - text 1: empty; give at least one word
+      - text 2: contains an unpaired surrogate, \ud83d, which is not a character; write the text again
     """
     faults = [
-        f"{what} {number}: empty; give at least one word"
+        f"{what} {number}: {half or 'empty; give at least one word'}"
         for number, text in enumerate(texts, before + 1)
-        if not text.strip()
+        if (half := lone_surrogate(text, "" if text.isascii() else "\\ud")) or not text.strip()
     ]
     raise_listed(faults)
     return texts

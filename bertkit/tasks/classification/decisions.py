@@ -128,7 +128,7 @@ def class_scores(
     ``average_precision`` and ``roc_auc`` compare each class with the rest and are means over the classes that both
     occur and do not occur in the labels; for two exclusive classes they are those of the second one. Without such a
     class ``average_precision`` is 0 and ``roc_auc`` is absent. ``balanced_accuracy`` is the mean recall of the classes
-    that occur; multi-label classification has none.
+    that occur, 0 if all rows are of other classes; multi-label classification has none.
 
     Args:
         predicted: class ids (N,), or the labels of each example (N, C), 0 or 1.
@@ -145,7 +145,7 @@ def class_scores(
         of_ids = {"labels": range(len(names)), "sample_weight": counts, "zero_division": 0}
         of_classes = list(zip(*precision_recall_fscore_support(true, given, **of_ids), strict=True))
         del predicted  # frees 8 bytes an example before the sorts
-        found["balanced_accuracy"] = float(np.mean([recall for _, recall, _, number in of_classes if number]))
+        found["balanced_accuracy"] = float(np.mean([recall for _, recall, _, number in of_classes if number] or [0.0]))
     ranked = [1] if is_single and len(names) == 2 else range(len(names))
     precisions, areas = [], []
     for label in ranked:

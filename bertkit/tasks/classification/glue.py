@@ -16,7 +16,8 @@ from bertkit import metrics
 from bertkit.data.tables import Table, read_table
 from bertkit.data.tables.classes import class_ids
 from bertkit.data.tables.labels import texts
-from bertkit.runtime.errors import DataError, noted, raise_all
+from bertkit.data.tables.table import to_number
+from bertkit.runtime.errors import DataError, noted, raise_all, shown
 from bertkit.runtime.files import write_whole
 from bertkit.runtime.options import setting
 from bertkit.runtime.progress import counted
@@ -222,25 +223,26 @@ class GlueTask(TextClassification):
         examples = dataset.select_columns([*self.settings.text_columns, "idx"])
         if not labelled:  # the Hub has -1 in place of the leaderboard's private labels
             return examples
-        labels, known = np.asarray(dataset[self.settings.label_column][:]), self.settings.label_names
+        given, known = dataset[self.settings.label_column][:], self.settings.label_names
+        labels = np.array([known.index(label) if label in known else to_number(label) for label in given])
         if not known:
-            unscored = np.flatnonzero(~np.isfinite(labels.astype(np.float64)))  # a null is NaN
+            unscored = np.flatnonzero(~np.isfinite(labels))
             if len(unscored):
                 raise DataError(
-                    f"data set {source}, row {unscored[0]}: {self.settings.label_column} is {labels[unscored[0]]}; "
-                    "expected a finite number"
+                    f"data set {source}, row {unscored[0]}: {self.settings.label_column} is "
+                    f"{shown(given[unscored[0]])}; expected a finite number"
                 )
             return examples.add_column("labels", labels.tolist())
-        names = getattr(dataset.features[self.settings.label_column], "names", known)
-        if names != known and sorted(names) == sorted(known):  # a copy of other ids
-            order = np.asarray([known.index(name) for name in names])
-            labels = np.where(labels < 0, labels, order[labels])
-        wrong = np.flatnonzero((labels < 0) | (labels >= len(known)))
+        wrong = np.flatnonzero(~np.isin(labels, range(len(known))))
         if len(wrong):
             raise DataError(
-                f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is not one of the {len(known)} classes "
-                f"{', '.join(known)}"
+                f"data set {source}, row {wrong[0]}: label {shown(given[wrong[0]])} is not one of the {len(known)} "
+                f"classes {', '.join(known)}"
             )
+        labels = labels.astype(np.int64)
+        names = getattr(dataset.features[self.settings.label_column], "names", known)
+        if names != known and sorted(names) == sorted(known):  # a copy of other ids
+            labels = np.asarray([known.index(name) for name in names])[labels]
         return examples.add_column("labels", labels.tolist())
 
     # ---- the leaderboard --------------------------------------------------------------------------------------------

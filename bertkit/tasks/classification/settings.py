@@ -82,6 +82,8 @@ class TaskSettings(MetricSettings):
             raise ValueError(
                 f"text_columns: expected two different columns for pairs, got {self.text_columns[0]} twice"
             )
+        if len(set(self.label_names)) < len(self.label_names):
+            raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
         if self.label_separator is not None and (not self.label_separator or self.problem not in (None, "multi_label")):
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
@@ -145,16 +147,17 @@ class TaskSettings(MetricSettings):
         problem = self.problem or "single_label"
         faults = []
         if problem == "regression":
-            faults += ["task.calibrate: numbers have no labels; remove it"] if self.calibrate else []
+            given = [name for name in ("calibrate", "temperature") if getattr(self, name)]
+            faults += [f"task.{name}: numbers have no labels; remove it" for name in given]
         if (self.threshold or 0.5) != 0.5 and (fault := self.why_no_threshold()):
             faults.append(fault)
-        elif isinstance(self.threshold, Mapping):
-            unknown = [name for name in self.threshold if name not in self.label_names]
-            if unknown:
+        elif problem == "single_label" and isinstance(self.threshold, Mapping) and len(self.threshold) > 1:
+            faults.append("task.threshold: of two classes, only one has a threshold; remove the other")
+        for name in ("threshold", "temperature"):
+            of_labels = getattr(self, name) if isinstance(getattr(self, name), Mapping) else {}
+            if unknown := [label for label in of_labels if label not in self.label_names]:
                 near = did_you_mean(unknown[0], self.label_names)
-                faults.append(f"task.threshold: {unknown[0]!r} is no label of the training data{near}")
-            elif problem == "single_label" and len(self.threshold) > 1:
-                faults.append("task.threshold: of two classes, only one has a threshold; remove the other")
+                faults.append(f"task.{name}: {unknown[0]!r} is no label of the training data{near}")
         return faults
 
 

@@ -282,7 +282,7 @@ class ClassificationTask(TableTask, TextClassification):
         if labels.ndim == 1:  # rows of classes that are not in training have no right prediction
             logits, labels = logits[labels >= 0], labels[labels >= 0]
         calibrates = len(labels) >= _ENOUGH if self.settings.calibrate is None else self.settings.calibrate
-        if calibrates and self.settings.temperature is None:
+        if calibrates and len(labels) and self.settings.temperature is None:
             found = best_temperatures(logits, labels).tolist()
             if labels.ndim == 2:
                 of_labels = dict(zip(self.settings.label_names, found, strict=True))

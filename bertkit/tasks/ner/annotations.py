@@ -104,7 +104,8 @@ def with_words(
 
     Raises:
         DataError: a text is missing or has no words; a span is malformed, outside of its text, without a word, or cuts
-            a word; or two spans overlap. The message names at most ten places.
+            a word; two spans overlap; no row has an accepted annotation; or there is no column of spans where one is
+            needed. The message names at most ten places.
     """
     texts = raw_texts(table, token_column)
     if texts is None:
@@ -228,13 +229,17 @@ def _of_label_studio(annotations: Any) -> list[Any]:
     choices: list[list[Any]] = []
     for one in complete:
         choices.append([])
-        for result in one.get("result") or []:
+        results = one.get("result") or []
+        if not isinstance(results, list):
+            raise DataError(f"the result of an annotation is {shown(results)}; expected a list")
+        for result in results:
             known = result if isinstance(result, Mapping) else {"value": result}
             if known.get("type", "labels") not in ("labels", "hypertextlabels"):
                 continue  # a choice, a relation and so on, which mark no span
             value: Any = known.get("value")
             offsets = value.get("globalOffsets") if isinstance(value, Mapping) else None  # of HTML
             choices[-1].append({**value, **offsets} if isinstance(offsets, Mapping) else value)
+        choices[-1].sort(key=repr)  # annotators mark the same spans in different orders
     if any(other != choices[0] for other in choices[1:]):
         raise DataError(f"{len(choices)} annotations that differ; keep one, or mark one as ground truth")
     return choices[:1]

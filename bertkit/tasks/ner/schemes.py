@@ -131,6 +131,18 @@ def fault_of_tag(tag: str) -> str:
     return "has no type after its hyphen" if "-" in tag and not split_tag(tag)[1].strip() else ""
 
 
+def fault_of_labels(names: Sequence[str]) -> str:
+    """Returns what is wrong with the labels of entities; empty if they are the complete IOB2 labels of their types.
+
+    >>> fault_of_labels(["O", "B-PER"])
+    'expected B-PER, I-PER, O, got O, B-PER'
+    """
+    if fault := next((f"{shown(name)} {fault}" for name in names if (fault := fault_of_tag(name))), ""):
+        return fault
+    needed = sorted(iob2_labels(names))
+    return "" if needed == sorted(names) else f"expected {', '.join(needed)}, got {', '.join(names)}"
+
+
 def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[tuple[int, str]]:
     """Returns word, from 0, and description of each violation of a scheme's rules in the tags of a sentence.
 
@@ -249,8 +261,8 @@ def find_labels(
         labels = list(names) or sorted(counts, key=lambda tag: (-counts[tag], tag))
     else:
         labels = list(names) or iob2_labels(counts)
-        if set(labels) != (needed := set(iob2_labels(labels))):
-            raise RecipeError(f"task.label_names: expected {', '.join(sorted(needed))}, got {', '.join(labels)}")
+        if fault := fault_of_labels(labels):
+            raise RecipeError(f"task.label_names: {fault}")
     if len(labels) == 1:
         raise DataError(
             f"{table.source}: every word has the tag {labels[0]!r}; expected at least two; --tag-column selects "

@@ -42,9 +42,10 @@ _Sentence = list[tuple[int, list[str]]]  # line number and fields of each word
 
 
 def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
-    """Reads a table from a file: a table by its suffix, else a column file; or from a folder of brat.
+    """Reads a table with a sentence or a text per row: from a table by its suffix, else a column file; or a folder of
+    brat.
 
-    A table has a sentence per row, with lists of words, or a word, see `sentences_of_words`.
+    Rows have lists of words, or a text and its spans; those of a word each are joined, see `sentences_of_words`.
 
     Raises:
         DataError: as `read_table`, `read_conll` and `read_brat`; or the fields of a CSV, TSV or Excel file are to be
@@ -369,7 +370,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
         if not isinstance(value, list):
             faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected a list of tags")
         elif len(value) != len(of_row):
-            faults.append(f"{table.place(row)}: {len(value)} tags for {len(of_row)} words")
+            faults.append(f"{table.place(row)}: {counted(len(value), 'tag')} for {counted(len(of_row), 'word')}")
         else:
             for word, tag in enumerate(value):
                 if is_missing(tag):

@@ -9,7 +9,7 @@ from bertkit.data.tables import Table
 from bertkit.metrics import MetricSettings
 from bertkit.runtime.options import option, setting
 from bertkit.tasks.ner import sentences
-from bertkit.tasks.ner.schemes import Scheme
+from bertkit.tasks.ner.schemes import Scheme, fault_of_labels
 from bertkit.tasks.ner.spans import OffsetUnit
 from bertkit.tasks.splits import WindowedData
 from bertkit.tasks.table_data import TableData
@@ -55,6 +55,8 @@ class TaskSettings(MetricSettings):
             raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; give another")
         if len(set(self.label_names)) < len(self.label_names):
             raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
+        if self.label_names and self.scheme not in (None, "plain") and (fault := fault_of_labels(self.label_names)):
+            raise ValueError(f"label_names: {fault}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.runtime.errors import DataError
+from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, joined_tag, to_iob2
@@ -28,6 +29,8 @@ from bertkit.tasks.windows import encode_in_windows, most_context, stripped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+    from bertkit.data.tables import Table
 
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 """Strategies of transformers' pipeline by which labels of tokens become labels of words."""
@@ -71,7 +74,7 @@ class StockNer(StockTask, NerTask):
         kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
         forms = in_usual_form(labels) if tags is not None else {}
         task.assumptions = (
-            f"{len(labels)} plain tags" if tags is None else f"entities of {kinds} types",
+            f"{len(labels)} plain tags" if tags is None else f"entities of {counted(kinds, 'type')}",
             *[f"labels such as {label!r} read as {form!r}" for label, form in forms.items() if label != form][:1],
             f"aggregation {task.data.aggregation}",
             f"windows of {task.data.max_seq_length} tokens",
@@ -104,6 +107,15 @@ class StockNer(StockTask, NerTask):
         return super()._split_of(name, of_split._replace(tags=renamed, form="; ".join(filter(None, (form, note)))))
 
     # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        columns = super().columns_of(table)
+        if "text" not in columns and self.data.aggregation != StockDataSettings.aggregation:
+            raise DataError(
+                f"{table.source}: has words, and each gets the label of its first token; aggregation "
+                f"{self.data.aggregation} is for raw texts, remove it"
+            )
+        return columns
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Keeps raw texts whole."""

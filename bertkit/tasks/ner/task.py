@@ -103,7 +103,7 @@ class NerTask(TableTask, PerExampleTask):
         splits = self.splits if splits is None else splits
         read = collected(self._read, self.data.tables(splits))
         task = self
-        if not (self.settings.scheme and self.settings.label_names):
+        if read and not (self.settings.scheme and self.settings.label_names):
             first = next(iter(read.values()))  # the training set, if it is read
             column = sentences.tag_column(first.table, self.settings.tag_column)
             names = self.settings.label_names
@@ -224,7 +224,7 @@ class NerTask(TableTask, PerExampleTask):
         """Computes the label probabilities of each word, one array (words, C) per example.
 
         A word without pieces is not part of the input; its label has probability 1: ``O``, or without ``O`` the first
-        label, which is the most frequent in the training set.
+        label, the most frequent one of the training set unless ``task.label_names`` was given.
         """
         logits, names = one_array(outputs), self.model_labels
         unseen = np.eye(1, len(names), names.index(OUTSIDE) if OUTSIDE in names else 0)

@@ -58,12 +58,13 @@ class Questions:
     dropped: int = 0
 
     def notes(self, total: int) -> tuple[str, ...]:
-        """Returns notes on misplaced answers; ``total`` is the number of questions in the source."""
+        """Returns a note on misplaced answers, which lists ten; ``total`` is the number of questions in the source."""
         if not self.misplaced:
             return ()
         what = f"{self.dropped} of {total} questions dropped" if self.dropped else "no question dropped"
+        more = f"; and {len(self.misplaced) - 10} more" if len(self.misplaced) > 10 else ""
         counted = f"answers that are not in the context at answer_start: {len(self.misplaced)}, {what}"
-        return (f"{counted}: {'; '.join(self.misplaced)}",)
+        return (f"{counted}: {'; '.join(self.misplaced[:10])}{more}",)
 
 
 def read_questions(path: str | Path) -> Table:
@@ -79,7 +80,7 @@ def text_columns_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     """Returns ``question`` and ``context`` of every row.
 
     Raises:
-        DataError: a column does not exist, or a value is missing, empty or not text; the message names all such rows.
+        DataError: a column does not exist, or a value is missing, empty or not text; the message names at most ten.
     """
     return collected(
         lambda name, _: list(texts(table, _existing(table, name, names))), dict.fromkeys(("question", "context"))
@@ -92,7 +93,7 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
     Args:
         names: the columns.
         table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``; or the
-            text of one answer, which is taken where it first occurs in the context, and empty without an answer.
+            text of one answer, which is taken where it first occurs in the context, empty or None for no answer.
             Without a column of ids they are the numbers of the rows, from 1.
         unanswerable: allow questions without answers.
         drop: leave out answers that are not at their ``answer_start``, and questions with such answers only, since
@@ -151,19 +152,26 @@ def _ids(table: Table, names: ColumnNames) -> list[str]:
         return list(map(str, range(1, len(table) + 1)))
     column = _existing(table, "id", names)
     ids = [str(value) for value in table.column(column)]
-    repeated = [key for key, count in Counter(ids).items() if count > 1]
-    raise_listed([f"{table.source}: several questions have the id {key!r}; ids must be unique" for key in repeated])
+    counts = Counter(ids)
+    raise_listed(
+        [
+            f"{table.place(row)}: several questions have the id {key!r}; ids must be unique"
+            for row, key in enumerate(ids)
+            if counts[key] > 1
+        ]
+    )
     return ids
 
 
 def _answers(table: Table, column: str, contexts: Sequence[str], id_column: str, unanswerable: bool) -> list[Answers]:
     faults: list[str] = []
     ids = table.columns.get(id_column)
-    answers = []
-    for row, value in enumerate(table.columns[column]):
+    answers, values = [], table.columns[column]
+    are_texts = any(isinstance(value, str) for value in values)
+    for row, value in enumerate(values):
         place = table.place(row) if ids is None else f"{table.place(row)} (id {ids[row]})"
-        if isinstance(value, str):  # an answer by its text alone is where it first occurs; an empty text is none
-            answer = value.strip()
+        if isinstance(value, str) or (value is None and are_texts):  # it is where it first occurs; empty: no answer
+            answer = (value or "").strip()
             start = contexts[row].find(answer) if contexts else 0
             if start < 0:
                 faults.append(f"{place}: the answer {shown(answer)} is not in its text; copy it from there")

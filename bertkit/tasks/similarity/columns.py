@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.data.tables import Table
@@ -42,8 +42,10 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
             f"{table.source}: the column {min(repeated)!r} is given more than once; each text and the label need their "
             "own"
         )
+    known = None if label is None else table.class_names.get(label)
+    if task.label_names and not known and (label is None or not whole_numbers(table.columns[label])):
+        raise DataError(f"{table.source}: --label-names are for labels that are whole numbers; remove them")
     if label is not None:
-        known = table.class_names.get(label)
         if known and task.label_names and known != task.label_names:
             raise DataError(
                 f"{table.source}: its classes are {quoted(known)}, not {quoted(task.label_names)}; remove --label-names"
@@ -51,6 +53,8 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         table = named(table, label, task.label_names)
     form = task.form or form_of(columns, label, table)
     if form in ("pairs", "triplets"):
+        if task.label_column is not None:
+            raise DataError(f"{table.source}: {form} have no labels; remove --label-column, or give another --form")
         label = None
     elif label is None:
         raise DataError(f"{table.source}: {form} need a column of scores or labels; give it with --label-column")
@@ -77,10 +81,7 @@ def texts_and_label(table: Table, texts: Sequence[str], label: str | None) -> tu
     found = usual_column(others, SCORE_COLUMNS) if label is None else matching(label, names) or label
     missing = [name for name in (*columns, *filter(None, [found])) if name not in names]
     if missing:
-        raise DataError(
-            f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; give --text-column and "
-            "--label-column of this table"
-        )
+        raise DataError(f"{table.source}: no column {quoted(missing)}; its columns are {', '.join(names)}; name others")
     return columns, found
 
 
@@ -96,7 +97,12 @@ def usual_texts(names: Sequence[str], source: str) -> list[str]:
             f"{source}: cannot determine which of its columns ({', '.join(names)}) contain the texts; give "
             "--text-column for each of them, the query or first sentence first"
         )
-    return [*pair, *(name for name in names if _NEGATIVE.fullmatch(name.strip()))]
+    return [*pair, *usual_negatives(names, pair)]
+
+
+def usual_negatives(names: Iterable[str], pair: Collection[str]) -> list[str]:
+    """Returns the columns with usual names of negatives, such as ``negative_1``, but for those of the pair."""
+    return [name for name in names if _NEGATIVE.fullmatch(name.strip()) and name not in pair]
 
 
 def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
@@ -104,7 +110,7 @@ def read_texts(table: Table, columns: Sequence[str]) -> list[list[str]]:
 
     Raises:
         DataError: a column is missing, a text is empty or not a text, or the first text is one of the negatives or the
-            positive is; the message names each row.
+            positive is; the message names at most ten rows.
     """
     table.select(*(name for name in columns if name not in table.columns))  # raises for these
     read = collected(lambda name, _: texts(table, name), dict.fromkeys(columns))
@@ -152,19 +158,20 @@ def label_values(task: TaskSettings, table: Table, *, is_trained: bool) -> list[
             ]
         )
         return [CLOSENESS[name] for name in names]
-    return scores_of(table, task.label_column, is_trained=is_trained)
+    remedy = "give pairs with different scores, or --form pairs if all belong together"
+    return scores_of(table, task.label_column, remedy if is_trained else None)
 
 
-def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
-    """Reads the score of each row: a number, or of two classes such as ``duplicate`` and ``not_duplicate`` 1 and 0.
+def scores_of(table: Table, column: str, remedy: str | None) -> list[float]:
+    """Reads the score of each row: a number, or 1 and 0 of ``duplicate`` and ``not_duplicate``, true and false.
 
     Args:
         table: the rows.
         column: the column of the scores.
-        is_trained: the rows are those of the training set, whose scores must differ.
+        remedy: what to do if all scores are equal, which nothing can be learnt from; None allows it.
 
     Raises:
-        DataError: a score is missing or not a number, or all are equal in a training set.
+        DataError: a score is missing or not a number, or all are equal.
     """
     values = table.column(column)
     of_classes = opposites(words_of(table.class_names.get(column, values)))
@@ -178,9 +185,9 @@ def scores_of(table: Table, column: str, *, is_trained: bool) -> list[float]:
             if not math.isfinite(score)
         ]
     )
-    if is_trained and len(set(scores)) == 1:
+    if remedy is not None and len(set(scores)) == 1:
         raise DataError(
             f"{table.source}: all scores are {scores[0]:g}, and the loss learns which pairs are more alike than "
-            "others; give pairs with different scores, or --form pairs if all belong together"
+            f"others; {remedy}"
         )
     return scores

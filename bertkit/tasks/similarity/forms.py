@@ -36,7 +36,8 @@ def form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
         refuse_unread_labels(table, columns, "--label-column {0}", "--form pairs if all do")
         return "pairs"
     values = table.columns[label]
-    if not words_of(values).isdisjoint(CLOSENESS):
+    words = words_of(values)
+    if not opposites(words) and not words.isdisjoint(CLOSENESS):  # entailment and not_entailment are 1 and 0
         return "nli"
     if question := question_of_numbers(columns, label, table):
         few = len(whole_numbers(values) - {-1}) < 3
@@ -84,7 +85,7 @@ def refuse_unread_labels(table: Table, columns: Sequence[str], *remedies: str) -
 def _may_be_labels(name: str, values: Sequence[Any]) -> bool:
     """Returns whether the values of a column are words of classes that are alike or not, or a few different numbers."""
     words = words_of(values)
-    if opposites(words) or (words and words <= {*CLOSENESS, "-"}) or words == {"true", "false"}:
+    if opposites(words) or (words and words <= {*CLOSENESS, "-"}):
         return True
     numbers = {to_number(value) for value in values if not is_missing(value)}
     if any(number != number for number in numbers) or _NUMBER_OF_ROW.fullmatch(name.strip()):
@@ -99,12 +100,14 @@ def words_of(values: Iterable[Any]) -> set[str]:
 
 
 def opposites(words: Iterable[str]) -> Mapping[str, float]:
-    """Returns the scores of two classes of which one denies the other; none for others.
+    """Returns the scores of two classes of which one denies the other, and of true and false; none for others.
 
     >>> opposites(["entailment", "not_entailment"]), opposites(["good", "bad"])
     ({'entailment': 1.0, 'not_entailment': 0.0}, {})
     """
     words = {*words}
+    if words == {"true", "false"}:
+        return {"true": 1.0, "false": 0.0}
     for word in words if len(words) == 2 else ():
         negated = _NEGATION.fullmatch(word)
         if negated and negated[1] in words:

@@ -73,7 +73,9 @@ class SimilarityTask(TableTask, PerExampleTask):
         return super().load(splits)
 
     def learn_from_table(self, table: Table) -> tuple[Self, tuple[str, ...]]:
-        if self.settings.form is not None and len(self.settings.text_columns) >= 2:
+        form, number = self.settings.form, len(self.settings.text_columns)
+        fits = (self.settings.label_column is None) == (form in ("pairs", "triplets"))
+        if form is not None and fits and (number > 2 if form == "triplets" else number == 2):
             return self, ()
         try:
             changes, line = settled_columns(self.settings, table)

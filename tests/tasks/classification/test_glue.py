@@ -17,7 +17,7 @@ from bertkit.data.tables import Table, read_table
 from bertkit.recipe.files import list_recipes
 from bertkit.runtime.errors import DataError, RecipeError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
-from bertkit.tasks.encoding import encode_split
+from bertkit.tasks.encoding import encode_once, encode_split, sharing_encodings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import Truncation
 
@@ -239,15 +239,16 @@ def test_limits_keep_the_first_examples(tmp_path):
     assert [len(splits[name].examples) for name in ("train", "validation")] == [2, 1]
 
 
-@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"]])
+@pytest.mark.parametrize("names", [["negative", "positive"], ["positive", "negative"], None])
 def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, names):
     """A local data set folder in the Hub's form stands for the Hub: the same ``load_dataset`` call reads it."""
-    features = Features({"sentence": Value("string"), "label": ClassLabel(names=names), "idx": Value("int32")})
-    good, bad = names.index("positive"), names.index("negative")
+    kind = ClassLabel(names=names) if names else Value("string")
+    features = Features({"sentence": Value("string"), "label": kind, "idx": Value("int32")})
+    good, bad = (names.index("positive"), names.index("negative")) if names else ("positive", "negative")
     rows = {
         "train": (["a good film ", 'the "bad story', "NA"], [good, bad, bad]),
         "validation": (["bad"], [bad]),
-        "test": (["x"], [-1]),
+        "test": (["x"], [-1 if names else ""]),
     }
     folder = tmp_path / "hub"
     for split, (texts, labels) in rows.items():
@@ -262,6 +263,8 @@ def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, name
         for column in ("sentence", "labels"):
             assert from_hub[name].examples[column][:] == from_folder[name].examples[column][:]
     assert "labels" not in from_hub["test"].examples.column_names
+    with pytest.raises(DataError, match="row 0: label None is not one of the 2 classes"):
+        glue_task("sst2")._hub_examples(Dataset.from_dict({"sentence": ["a"], "label": [None]}), "x", labelled=True)
 
 
 def test_without_the_hub_the_message_offers_the_folder():
@@ -293,7 +296,13 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
 def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
     write(tmp_path, train=TRAIN, dev=DEV)
     glue = glue_task("sst2", tmp_path, max_seq_length=4)
-    features, cut = encode_split(glue, glue.load(["train"])[1]["train"], tokenizer)
+    splits = glue.load(["train", "validation"])[1]
+    with sharing_encodings(tmp_path / "shared"):
+        for _ in range(2):  # a run that reads the first split has the same key for the second one
+            tokenizer.backend_tokenizer.no_truncation()
+            encode_once(glue, splits, tokenizer)
+    assert len(list((tmp_path / "shared").iterdir())) == 2
+    features, cut = encode_split(glue, splits["train"], tokenizer)
     # 'a good film' is 5 tokens with specials, 'the "bad story' 6, 'NA' (uncased: unknown) 3
     assert cut == Truncation(examples=2, tokens=3, of_examples=3, of_tokens=14)
     assert str(cut) == "2 of 3 inputs cut (66.7 %), 3 tokens lost"

@@ -205,6 +205,11 @@ def test_annotations_not_accepted_are_left_out(task, tmp_path):
     assert message(task(train_jsonl=table), tmp_path).startswith("train.jsonl, line 2: span 0:2")
     assert message(task(train_jsonl=lines(rejected)), tmp_path) == "train.jsonl: no row has an accepted annotation"
     twice["annotations"][0]["ground_truth"] = False
+    both = label_studio(ANN, SPANS[0])
+    both["annotations"] += [{"result": both["annotations"][0]["result"][::-1]}]  # the same spans, in another order
+    assert len(task(train_jsonl=lines(both)).load(["train"])[1]["train"].examples) == 1
+    both["annotations"][1]["result"] = 5
+    assert message(task(train_jsonl=lines(both)), tmp_path).endswith("result of an annotation is 5; expected a list")
     assert message(task(train_jsonl=lines(twice)), tmp_path) == (
         "train.jsonl, line 1: 2 annotations that differ; keep one, or mark one as ground truth"
     )

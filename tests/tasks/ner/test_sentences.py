@@ -110,11 +110,6 @@ def test_written_columns_round_trip(tmp_path_factory, sentences):
         assert written == ("".join("_" if character.isspace() else character for character in word) or "_")
 
 
-def test_columns_are_written_for_conlleval(tmp_path):
-    write_conll(tmp_path / "x.conll", [[["a b", ""], ["c"]], [["O", "B-A"], ["O"]], [["O", "O"], ["O"]]])
-    assert (tmp_path / "x.conll").read_text() == "a_b O O\n_ B-A O\n\nc O O\n\n"
-
-
 @pytest.mark.real
 def test_published_sets_have_their_published_sizes(real_data):
     folder = real_data / "ner"
@@ -293,7 +288,7 @@ def test_faults_of_tags_are_named_together(table, tmp_path):
     rows = table(tokens=[["a", "b"]] * 4, ner_tags=[["O"], "O O", ["O", ""], [0, None]])
     assert refused(tmp_path, read_tags, rows, "ner_tags", rows.columns["tokens"]).splitlines() == [
         "5 faults:",
-        "  - x.jsonl, line 1: 1 tags for 2 words",
+        "  - x.jsonl, line 1: 1 tag for 2 words",
         "  - x.jsonl, line 2: ner_tags is 'O O'; expected a list of tags",
         "  - x.jsonl, line 3, word 2: no tag",
         "  - x.jsonl, line 4, word 1: ner_tags contains the id 0, whose name is unknown; write the names of the tags",
@@ -343,13 +338,6 @@ def test_words_without_a_number_stay_in_their_sentence(missing):
     found = sentences_of_words(Table(words, "x.parquet", ""))
     assert found is not None
     assert found.columns["word"] == [["in", "New", "York"], ["Hi"]]
-
-
-def test_words_name_the_document_of_their_sentence():
-    words = {"sentence_id": [1, 1, 2, 3], "word": ["in", "Oslo", "Hi", "a"], "document_id": ["x", "x", "x", "y"]}
-    found = sentences_of_words(Table(words, "x.csv", ""))
-    assert found is not None
-    assert document_ids(found) == ["x", "x", "y"]
 
 
 def test_a_document_that_numbers_its_sentences_anew_begins_one():

@@ -73,9 +73,9 @@ def outputs_that_say(labels: list[list[int]], features: dict[str, list[Any]], cl
     ],
 )
 def test_scheme_and_labels_come_from_training_data(task, train, scheme, names, labels):
-    found = task(train_conll=train)
-    unsettled = found
-    found, splits = found.load(["train"])
+    unsettled = task(train_conll=train)
+    assert unsettled.load(["test"])[1] == {}
+    found, splits = unsettled.load(["train"])
     assert splits["train"].examples["labels"][:] == labels
     assert unsettled.settings == TaskSettings()
     assert (found.settings.scheme, found.settings.label_names) == (scheme, names.split())
@@ -184,7 +184,6 @@ def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
     ("make", "wrong", "expected"),
     [
         (DataSettings, {"stride": 126}, "stride: windows of 128 tokens"),
-        (DataSettings, {"data_dir": "x"}, "data_dir: tables are files"),
         (
             DataSettings,
             {"comment_prefix": ""},
@@ -193,6 +192,8 @@ def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
         (DataSettings, {"comment_prefix": "# "}, "comment_prefix: expected the start .* got '# '"),
         (TaskSettings, {"token_column": 1, "tag_column": "1"}, "tag_column: 1 is the column of the tokens"),
         (TaskSettings, {"label_names": ["O", "O"]}, "label_names: expected each name once"),
+        (TaskSettings, {"scheme": "IOB1", "label_names": ["O", "B-X"]}, "label_names: expected B-X, I-X, O, got"),
+        (TaskSettings, {"scheme": "IOB2", "label_names": ["O", "X"]}, "label_names: 'X' has none of the prefixes"),
     ],
 )
 def test_impossible_settings_are_refused(make, wrong, expected):
@@ -369,9 +370,9 @@ def test_scores_of_a_worked_example(tokenizer):
 
 @pytest.mark.parametrize("kind", ["LOC", "overall", "overall_f1", "a/f1", ""])
 def test_a_type_of_any_name_overwrites_no_score(kind):
-    names = ["O", f"B-{kind}" if kind else "B", "B-PER"]
+    names = ["O", *(f"{prefix}-{kind}".rstrip("-") for prefix in "BI"), "B-PER", "I-PER"]
     task = NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings())
-    scores = task.compute_metrics([[1, 1, 0]], [[1, 0, 2]])
+    scores = task.compute_metrics([[1, 1, 0]], [[1, 0, 3]])
     assert scores[f"entity/{kind}/precision"] == 1 / 2
     assert [scores[name] for name in ("overall_precision", "overall_recall", "overall_f1")] == [1 / 2] * 3
 

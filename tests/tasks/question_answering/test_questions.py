@@ -64,8 +64,9 @@ def test_rows_are_read_in_both_forms_of_answers(tmp_path):
     assert found["answers"] == [{"text": ["b"], "answer_start": [2]}, {"text": ["a"], "answer_start": [0]}]
 
 
-def test_answers_are_found_by_their_text():
-    rows = {"question": ["who?", "where?", "why?"], "context": ["a dog, a dog"] * 3, "answers": ["dog ", "a dog", ""]}
+@pytest.mark.parametrize("none", ["", None])
+def test_answers_are_found_by_their_text(none):
+    rows = {"question": ["who?", "where?", "why?"], "context": ["a dog, a dog"] * 3, "answers": ["dog ", "a dog", none]}
     questions = questions_of(Table(rows, "x.csv", ""), unanswerable=True, drop=True)
     assert questions.columns["id"] == ["1", "2", "3"]
     assert questions.columns["answers"] == [
@@ -106,9 +107,12 @@ def test_misplaced_answers_are_listed_and_dropped(tmp_path):
 
 
 def test_all_answers_misplaced_is_an_error(tmp_path):
-    table = read(tmp_path, nested(qa("one", ("park", 23)), qa("two", ("dog", 5))))
+    table = read(tmp_path, nested(qa("one", ("park", 23)), *(qa(f"q{number}", ("dog", 5)) for number in range(11))))
     with pytest.raises(DataError, match=r"no answer is in .*first is that of question one \('park', .*not bytes"):
         questions_of(table, unanswerable=False, drop=True)
+    (note,) = questions_of(table, unanswerable=False, drop=False).notes(len(table))
+    assert "q8 (" in note
+    assert note.endswith("); and 2 more")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_faults_of_questions_are_named_together():
         questions_of(table, unanswerable=False, drop=False)
     message = str(caught.value)
     for expected in (
-        "several questions have the id 'a'",
+        "dev.jsonl, row 1: several questions have the id 'a'",
         "dev.jsonl, row 3: context is empty",
         "dev.jsonl, row 4: no value for 'question'",
         "row 1 (id a): answers is \"{'text': ['x']}\"; expected {'text': […], 'answer_start': […]}",

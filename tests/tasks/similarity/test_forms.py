@@ -124,12 +124,17 @@ def test_what_is_clear_is_not_asked(task, content, form):
 def test_names_that_are_given_settle_the_form(task):
     settled, texts, labels, _ = loaded(task(train_csv=NLI, label_names=INFERENCE))
     assert (settled.settings.form, labels, len(texts)) == ("nli", [2, 1, 0], 3)
-    content, names = "premise,hypothesis,label\na,b,0\nc,d,1\n", ["duplicate", "not_duplicate"]
-    settled, _, labels, _ = loaded(task(train_csv=content, label_names=names))
-    assert (settled.settings.form, labels) == ("scored_pairs", [1.0, 0.0])
+    for name in ("duplicate", "entailment"):
+        content = "premise,hypothesis,label\na,b,0\nc,d,1\n"
+        settled, _, labels, _ = loaded(task(train_csv=content, label_names=[name, f"not_{name}"]))
+        assert (settled.settings.form, labels) == ("scored_pairs", [1.0, 0.0])
+    with pytest.raises(DataError, match="--label-names are for labels that are whole numbers; remove them"):
+        task(train_csv=NLI.replace("0", "0.5"), label_names=INFERENCE).load(["train"])
 
 
 def test_a_form_that_is_given_settles_the_meaning(task):
+    content = "query,passage,relevant\na,b,True\nc,d,false\n"  # as a question proposes
+    assert loaded(task(train_csv=content, label_column="relevant"))[2] == [1.0, 0.0]
     assert loaded(task(train_csv=NLI, form="scored_pairs"))[2] == [0.0, 1.0, 2.0, -1.0]
     with pytest.raises(DataError, match="label has numbers whose classes are unknown; write the names of the classes"):
         task(train_csv=NLI, form="nli").load(["train"])

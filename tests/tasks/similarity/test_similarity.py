@@ -84,6 +84,8 @@ def run(checkpoint, tmp_path_factory):
 def test_the_form_is_inferred(task, form):
     settled, splits = task(train_csv=CONTENTS[form]).load(["train"])
     assert settled.settings.form == form
+    given, _ = task(train_csv=CONTENTS[form], form=form, text_columns=settled.settings.text_columns).load(["train"])
+    assert given.settings == settled.settings
     assert any(f"form: {form} " in note for note in splits["train"].notes)
     examples = splits["train"].examples
     assert examples["texts"][0][:2] == TEXTS[:2]
@@ -113,6 +115,7 @@ def test_columns_are_found_in_any_case(task, form):
         ("anchor,positive,negative\nx,y,y\n", {}, "line 2: negative is the text of positive too"),
         ("anchor,positive,negative\nx,y,x\n", {}, "line 2: negative is the text of anchor too"),
         ("query,passage\nx,y\n", {"form": "nli"}, "nli need a column of scores or labels"),
+        ("query,passage,score\nx,y,1\n", {"form": "pairs", "label_column": "score"}, "remove --label-column, or give"),
         ("query,passage\nx,y\n", {"form": "triplets"}, "triplets have three or more texts, not 'query', 'passage'"),
         (
             "sentence1,sentence2,score\nx,y,1\n",
