@@ -246,6 +246,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("train.hub_model_id", "x/y", "use --push-to-hub, and the block hub"),
         ("hub.license", "Apache 2.0", "hub.license: expected a licence identifier of the Hub, such as mit"),
         ("hub.language", ["english"], "hub.language: expected ISO 639 codes such as en or de"),
+        ("hub.revision", " ", "hub.revision: expected the name of a branch, got an empty text"),
         (
             "hub.citations",
             {"glue": "@misc{a,}"},
