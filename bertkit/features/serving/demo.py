@@ -56,7 +56,7 @@ def demo(
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
-    allowed_hosts: Sequence[str] = (),
+    allowed_hosts: str | Sequence[str] = (),
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
@@ -76,7 +76,8 @@ def demo(
         ready: called with the address when connections are accepted.
 
     Raises:
-        RecipeError: the extra ``demo`` is missing, the address cannot be listened on, or ``as_`` is another word.
+        RecipeError: the extra ``demo`` is missing, the address cannot be listened on, ``as_`` is another word, or an
+            allowed host is no name.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
