@@ -120,7 +120,7 @@ def push(
             organization has another default.
         revision: the branch; created if it does not exist.
         as_: ``bert`` pushes what `bertkit.export` writes, after the same comparison; ``bertkit`` includes the code of
-            bertkit's classes, for ``trust_remote_code=True``.
+            bertkit's classes, for ``trust_remote_code=True``, as a head of another package is in any case.
         license: license in the model card; ``None`` takes the one of the run's recipe.
         language: languages of the texts in the model card; empty takes those of the run's recipe.
         report: push ``report.html`` and its figures; ``None`` takes ``hub.report`` of the run's recipe.
