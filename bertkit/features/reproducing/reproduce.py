@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +33,7 @@ from bertkit.training.runs.directory import check_contents
 
 GRIDS = "grids"
 _FORMS: dict[str, Format] = {"txt": "text", "tex": "latex", "md": "markdown"}
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+_UNSAFE = re.compile(r"[^\w.+-]+")
 
 
 def reproduce(
@@ -138,8 +139,8 @@ def _check(
     for path in models:
         with noted(faults, BertkitError):
             candidates.append(candidate_of(path, paper))
-    names = [candidate.name for candidate in candidates]
-    faults += [f"--model: two checkpoints have the name {name}" for name in sorted(set(names)) if names.count(name) > 1]
+    names = Counter(_UNSAFE.sub("_", candidate.name) for candidate in candidates)
+    faults += [f"--model: two checkpoints have the folder {GRIDS}/{name}" for name in names if names[name] > 1]
     if not models:
         faults.append("--model: give a checkpoint, a folder or a Hub id")
     with noted(faults, OutputError):
