@@ -93,7 +93,9 @@ for _class in (_Loader, _Dumper):
 # Block style keeps text of several lines, such as BibTeX, readable; U+0085 would be read back as a line break.
 _Dumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar(_STR, text, style='"' if "\x85" in text else "|" if "\n" in text else None),
+    lambda dumper, text: dumper.represent_scalar(
+        _STR, text, style='"' if "\x85" in text else "|" if "\n" in text else None
+    ),
 )
 
 

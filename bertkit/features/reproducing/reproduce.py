@@ -66,6 +66,9 @@ def reproduce(
         seeds: fine-tunings of each checkpoint on each task with each setting.
         overrides: recipe values by dotted key, the same for every task.
 
+    Returns:
+        The scores, which are also in ``TABLE.json``, ``.txt``, ``.tex`` and ``.md`` of ``output_dir``.
+
     Raises:
         BertkitError: an argument, a checkpoint or data are invalid, no task has data, or the folder holds other files;
             then nothing has been trained.

@@ -62,8 +62,8 @@ class Hosts:
             name = given.lower().removeprefix("[").removesuffix("]")
             if not _is_address(name) and not _NAME.fullmatch(name):
                 raise RecipeError(
-                    f"--allowed-host {name}: expected the name of a host without a port, such as example.org, in ASCII (xn--… "
-                    "for other letters); *.example.org for the names below it; or * for all names"
+                    f"--allowed-host {name}: expected the name of a host without a port, such as example.org, in "
+                    "ASCII (xn--… for other letters); *.example.org for the names below it; or * for all names"
                 )
             names.append(name)
         self.names = list(dict.fromkeys(names))

@@ -160,7 +160,7 @@ class FillService(Service):
             numbers = range(at, at := at + job.count)
             lengths = [len(encoded["input_ids"][number]) for number in numbers]
             tokens = sum(min(length, self.longest) for length in lengths)
-            answer = self.too_many(tokens)
+            answer: Answer = self.too_many(tokens)
             if answer is None and not job.truncate and max(lengths) > self.longest:
                 is_whole = all(len(texts[number]) == len(whole_texts[number]) for number in numbers)
                 answer = too_long(max(lengths) if is_whole else f"more than {self.longest}", self.longest)

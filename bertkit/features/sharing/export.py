@@ -189,6 +189,9 @@ def _read_task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
 def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
     """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
 
+    Returns:
+        How close the outputs are.
+
     Raises:
         CheckpointError: torch cannot export this network, or the outputs differ.
     """

@@ -361,4 +361,5 @@ def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
             reason = f"the Hub failed to process the request ({reason})"
         elif status is None and not isinstance(error, ValueError):
             reason = f"the connection failed ({reason})"
-        raise HubError(f"{repo_id}: the push failed: {reason.replace(token, '(token)')}{again}") from None
+        what = "the push failed" if command else "a push would fail"
+        raise HubError(f"{repo_id}: {what}: {reason.replace(token, '(token)')}{again}") from None

@@ -54,7 +54,9 @@ def test_requests_of_no_browser_have_no_host():
     assert Hosts("127.0.0.1", "127.0.0.1").accept(None)
 
 
-@pytest.mark.parametrize("name", ["", "http://a.example", "a.example:80", "a b", "*a.example", "a.*", "a/b", "a@b", "bücher.example"])
+@pytest.mark.parametrize(
+    "name", ["", "http://a.example", "a.example:80", "a b", "*a.example", "a.*", "a/b", "a@b", "bücher.example"]
+)
 def test_names_that_are_none(name):
     with pytest.raises(RecipeError, match="expected the name of a host without a port"):
         Hosts("127.0.0.1", "127.0.0.1", [name])

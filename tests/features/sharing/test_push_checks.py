@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -90,6 +91,10 @@ def test_without_a_login_it_says_how(monkeypatch, checkpoint):
     with pytest.raises(HubError, match=r"^mails: the name has no owner; give OWNER/mails\. Also you are not logged in"):
         bertkit.push(checkpoint, "mails")
     with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
+        bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
+    monkeypatch.setattr("huggingface_hub.HfApi.whoami", lambda self: Path("nowhere").read_text())
+    with pytest.raises(HubError, match=r"ada/x: a push would fail: the connection failed \("):
         bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
     assert not (checkpoint / "new").exists()
 

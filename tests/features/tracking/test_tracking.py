@@ -225,7 +225,7 @@ def test_a_missing_tracker_is_named_first(tune, tmp_path, monkeypatch, given, ex
 
 
 def test_kubeflow_needs_no_package(tune):
-    with pytest.raises(TrainingError, match="kubeflow cannot open a record: .* requires KUBEFLOW_TRAINER_SERVER_URL"):
+    with pytest.raises(TrainingError, match=r"kubeflow cannot open a record: .* requires KUBEFLOW_TRAINER_SERVER_URL"):
         tune(report_to="kubeflow")
 
 
