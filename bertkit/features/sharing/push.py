@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import get_args
 
 from bertkit.features.sharing.push_files import validate_card, write_eval_results, write_push
 from bertkit.inference.networks import refuse_ensemble
@@ -143,6 +144,8 @@ def push(
     """
     from huggingface_hub import HfApi
 
+    if as_ not in get_args(Form):
+        raise RecipeError(f"--as {as_}: expected {' or '.join(get_args(Form))}")
     try:
         settings = HubSettings(
             license=license,

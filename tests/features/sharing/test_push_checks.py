@@ -105,6 +105,7 @@ def test_without_a_login_it_says_how(monkeypatch, checkpoint):
         ("a/b/c", {}, "a/b/c: not a valid repository name; expected owner/name"),
         ("ada/x", {"license": "My License"}, "license: expected a licence identifier of the Hub"),
         ("ada/x", {"language": ["English"]}, "language: expected ISO 639 codes"),
+        ("ada/x", {"as_": "onnx"}, "--as onnx: expected bert or bertkit"),
     ],
 )
 def test_wrong_arguments_are_refused(name, options, message, checkpoint):
