@@ -18,7 +18,7 @@ from bertkit.inference.abstaining import promise
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.predictor import Predictor
-from bertkit.recipe.files import run_name
+from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.errors import BertkitError, importing
 from bertkit.runtime.features import module_about
 from bertkit.runtime.placement.inference import Precision
@@ -297,7 +297,9 @@ def _compute(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
     try:
         return compute()
     except BertkitError as error:
-        raise gradio.Error(str(error), print_exception=False) from None
+        raise gradio.Error(
+            without_paths(str(error)), print_exception=False
+        ) from None  # with no folders of this machine
 
 
 def cut_at_marks(view: View) -> list[tuple[str, str | None]]:
