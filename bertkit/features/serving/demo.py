@@ -296,10 +296,8 @@ def _compute(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
         raise gradio.Error("Write a text first.", print_exception=False)
     try:
         return compute()
-    except BertkitError as error:
-        raise gradio.Error(
-            without_paths(str(error)), print_exception=False
-        ) from None  # with no folders of this machine
+    except BertkitError as error:  # a page shows no folders of its machine
+        raise gradio.Error(without_paths(str(error)), print_exception=False) from None
 
 
 def cut_at_marks(view: View) -> list[tuple[str, str | None]]:
