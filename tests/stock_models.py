@@ -128,7 +128,8 @@ def stock_tokenizer(family: str) -> Any:
         merges = [tuple(each) for each in json.loads(state)["merges"]]
         return tokenizer_class(vocab=tokenizer.get_vocab(), merges=merges, model_max_length=POSITIONS, **roles)
     words = [word for text in TEXTS for word in (*text.split(), *text.lower().split())]
-    pieces = [f"\u2581{word[:4]}" for word in words] + [word[4:] for word in words if len(word) > 4]
+    # Each character is a piece too, as in vocabularies of SentencePiece; else unknown ones are split in other ways.
+    pieces = ["\u2581", *(f"\u2581{word[:4]}" for word in words), *(word[4:] for word in words if len(word) > 4)]
     pieces += [f"{space}{sign}" for sign in sorted({*"".join(words), *".,()'"}) for space in ("", "\u2581")]
     vocabulary = [(token, 0.0) for token in tokens] + [(piece, -len(pieces) / 9) for piece in dict.fromkeys(pieces)]
     return tokenizer_class(vocab=vocabulary, model_max_length=POSITIONS, **roles)

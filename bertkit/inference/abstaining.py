@@ -78,7 +78,7 @@ def read_scored_rows(checkpoint: str) -> ScoredRows:
         why = "its rows were not scored by folds" if is_run else "not the directory of a run that scored rows by folds"
         raise CheckpointError(
             f"--max-error: {checkpoint} has no {OUT_OF_FOLD_FILE}: {why}, so nothing says how often it is wrong where; "
-            "train it with `bertkit finetune classification --folds 5`, or give --unsure-below"
+            "train it with `bertkit finetune classification --folds 5`, or give `bertkit predict` --unsure-below"
         )
     try:
         with place.open(encoding="utf-8") as lines:

@@ -21,7 +21,7 @@ from yaml.events import AliasEvent
 
 from bertkit.runtime.errors import RecipeError, did_you_mean, shortened, shown
 from bertkit.runtime.files import check_new_file, write_whole
-from bertkit.runtime.reading.paths import workbook_and_sheet
+from bertkit.runtime.reading.paths import is_url, workbook_and_sheet
 
 GLUE = "finetune/glue/"
 """Folder of the recipes of GLUE, whose names are those of its tasks."""
@@ -30,7 +30,7 @@ SCHEMA_FILE = "schema.json"
 
 _SCHEMA = re.compile(r"^(# yaml-language-server: \$schema=)((?:\.\./)+\S+)$", re.M)
 # An absolute path within text; the group is its last part.
-_PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
+_PATH_WITHIN = re.compile(r"(?:(?<![^\s'\"`(=:,\[])|(?<=file://))/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _MOST_BYTES = 1 << 20
 _MOST_DIGITS = 19  # of a whole number: 64 bits
 
@@ -90,10 +90,12 @@ for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(_tag, re.compile(_pattern), [*_first, ""])
 
 
-# Block style keeps text of several lines, such as BibTeX, readable.
+# Block style keeps text of several lines, such as BibTeX, readable; U+0085 would be read back as a line break.
 _Dumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar(_STR, text, style="|" if "\n" in text else None),
+    lambda dumper, text: dumper.represent_scalar(
+        _STR, text, style='"' if "\x85" in text else "|" if "\n" in text else None
+    ),
 )
 
 
@@ -293,6 +295,7 @@ def copy_recipe(name: str, destination: str | Path) -> Path:
     """Copies a recipe with its comments to a new file, or into a folder under its own name; returns the new path.
 
     Raises:
+        RecipeError: as `find_recipe`.
         OutputError: the file exists, or its folder does not.
 
     Examples:
@@ -312,18 +315,18 @@ def copy_recipe(name: str, destination: str | Path) -> Path:
 
 
 def absolute(path: str | Path) -> str:
-    """Makes a file, folder or pattern absolute, so that ``recipe.yaml`` works in any folder; Hub ids are unchanged.
+    """Makes a file, folder or pattern absolute, so that ``recipe.yaml`` works in any folder; Hub ids and URLs stay.
 
-    >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt")
-    ('google-bert/bert-base-uncased', '/texts/*.txt')
+    >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt"), absolute("https://a.org/store?c=d")
+    ('google-bert/bert-base-uncased', '/texts/*.txt', 'https://a.org/store?c=d')
+    >>> absolute("~no-such-user/a.csv")
+    '~no-such-user/a.csv'
     """
-    expanded = Path(path).expanduser()
-    if expanded.exists():
-        return str(expanded.resolve())
+    expanded = os.path.expanduser(path)
     workbook, sheet = workbook_and_sheet(expanded)
-    if sheet is not None and Path(workbook).exists():
-        return f"{Path(workbook).resolve()}#{sheet}"
-    if any(sign in str(path) for sign in "*?["):
+    if os.path.exists(workbook):
+        return f"{Path(workbook).resolve()}" + (f"#{sheet}" if sheet is not None else "")
+    if any(sign in str(path) for sign in "*?[") and not is_url(str(path)):
         return os.path.join(glob.escape(os.getcwd()), expanded)
     return str(path)
 
@@ -347,6 +350,8 @@ def without_paths(value: Any) -> Any:
     {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
     >>> without_paths("9 of 90 rows of /home/ada/a.csv, drawn; see https://example.org/a/b")
     '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
+    >>> without_paths("zip://a.csv::file:///home/ada/b.zip"), without_paths("a.csv,/home/ada/b.csv")
+    ('zip://a.csv::file://…/b.zip', 'a.csv,…/b.csv')
     """
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}

@@ -186,7 +186,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
 
 
 def load_placement(source: str | Path) -> dict[str, Any]:
-    """Loads the values of a placement: a recipe file that has only a ``placement`` block.
+    """Loads the values of a placement by key: a recipe file that has only a ``placement`` block.
 
     Args:
         source: a name (``cpu``, for ``recipes/placement/cpu.yaml``) or a file.
@@ -347,7 +347,7 @@ class Checker:
         return values
 
     def hub(self, pipeline_tag: str | None) -> Any:
-        """Checks the ``hub`` block as `settings` does, and the examples of its widget against the task.
+        """Checks and builds the ``hub`` block as `settings` does, and checks the examples of its widget for the task.
 
         Args:
             pipeline_tag: the Hub's name of the task; examples of question answering need a context.

@@ -347,8 +347,9 @@ class HubSettings:
                 raise ValueError(f"widget: expected the keys {', '.join(WIDGET_KEYS)}, got {unknown[0]!r}")
             if not example.get("text", "").strip():
                 raise ValueError(f"widget: expected a text in every example, got {example!r}")
-        if self.benchmark_task is not None and not self.benchmark_task.strip():
-            raise ValueError("benchmark_task: expected the id of a task in eval.yaml, got an empty text")
+        for key, what in (("revision", "name of a branch"), ("benchmark_task", "id of a task in eval.yaml")):
+            if (value := getattr(self, key)) is not None and not value.strip():
+                raise ValueError(f"{key}: expected the {what}, got an empty text")
         for name, entries in self.citations.items():
             if name != ANY_DATA and not _HUB_ID.fullmatch(name):
                 raise ValueError(f"citations: expected the Hub id of a data set, or {ANY_DATA}, got the key {name!r}")

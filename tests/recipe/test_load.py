@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -17,10 +16,6 @@ from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS, load_recipe, validate_recipes
 
 NAMES = list_recipes()
-
-
-def test_there_are_recipes_of_every_family():
-    assert {name.split("/")[0] for name in NAMES} == {"pretrain", "finetune", "placement", "quickstart"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("placement/")])
@@ -142,14 +137,9 @@ def test_shares_of_masking_are_checked(values, expected):
         load_recipe("bert-tiny", {f"data.{key}": value for key, value in values.items()})
 
 
-def test_phases_are_saved_and_read_back(tmp_path):
-    recipe = load_recipe("bert-tiny", {"data.phases": {64: 0.5, 128: 0.5}})
-    recipe.save(tmp_path / "recipe.yaml", "of a run")
-    assert load_recipe(tmp_path / "recipe.yaml").data == recipe.data
-
-
 def test_a_saved_recipe_loads_unchanged(tmp_path):
-    recipe = load_recipe("sst2", {"train.learning_rate": 3e-5, "placement.mixed_precision": "no", "train.max_steps": 7})
+    values = {"train.learning_rate": 3e-5, "placement.mixed_precision": "no", "data.phases": {64: 0.5, 128: 0.5}}
+    recipe = load_recipe("bert-tiny", values)
     recipe.save(tmp_path / "recipe.yaml", "bertkit …")
     assert load_recipe(tmp_path / "recipe.yaml").to_dict() == recipe.to_dict()
 
@@ -200,19 +190,7 @@ def test_several_wrong_keys_of_a_value_that_is_a_mapping_are_named():
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("no", "no"),
-        ("1e-4", 1e-4),
-        ("3", 3),
-        ("true", True),
-        ("[a, b]", ["a", "b"]),
-        ("null", None),
-        ("'1'", "1"),
-        ("010", 10),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), [("3", 3), ("null", None), ("'1'", "1"), ("010", 10)])
 def test_values_are_read_as_people_mean_them(text, value):
     assert parse_value(text) == value
     assert type(parse_value(text)) is type(value)
@@ -246,6 +224,7 @@ def test_all_wrong_keys_are_named_with_lines(tmp_path):
         ("train.hub_model_id", "x/y", "use --push-to-hub, and the block hub"),
         ("hub.license", "Apache 2.0", "hub.license: expected a licence identifier of the Hub, such as mit"),
         ("hub.language", ["english"], "hub.language: expected ISO 639 codes such as en or de"),
+        ("hub.revision", " ", "hub.revision: expected the name of a branch, got an empty text"),
         (
             "hub.citations",
             {"glue": "@misc{a,}"},
@@ -294,8 +273,6 @@ def test_an_example_of_question_answering_needs_a_context(example):
         ("- 1\n", "expected the blocks"),
         ("", "expected the blocks"),
         ("train:\n  seed: 1\n  seed: 2\n", "line 3, column 3: not valid YAML: seed is given twice"),
-        ("train: {seed: {{ x }}}\n", "odd.yaml"),
-        ("train:\n  seed: !env X\n", "odd.yaml"),
         ("train:\n  5: 1\n", "odd.yaml"),
     ],
 )
@@ -368,14 +345,6 @@ def test_a_wrong_placement_is_refused(tmp_path):
         RecipeError, match=r"line 2: placement\.device: expected one of auto, cpu, gpu, xla, got 'tpu9'"
     ):
         load_placement(path)
-
-
-def test_every_kind_has_its_settings():
-    kinds = ["classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering"]
-    kinds += ["reranking", "similarity"]
-    assert TASKS.kinds() == kinds
-    for kind in TASKS.kinds():
-        assert all(map(dataclasses.is_dataclass, TASKS.settings(kind)))
 
 
 def test_given_epochs_replace_the_steps_of_a_recipe():

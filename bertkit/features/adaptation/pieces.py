@@ -285,6 +285,9 @@ def choose_merges(
         number: maximum number of pieces, at least 0.
         min_frequency: minimum count of a pair, at least 1.
         progress: is called with the number of pieces, and with ``number``.
+
+    Returns:
+        The new pieces, and the merges, each a pair of pieces, in the order in which they are made.
     """
     old = frozenset(vocabulary)
     # Words with unknown characters, or with bytes in place of characters, are left out.

@@ -103,6 +103,9 @@ def swap_tokenizer(
         corpus: text files, folders, patterns and Hub ids, whose words both tokenizers split for the result.
         revision: branch, tag or commit of the checkpoint, if it is a Hub id.
 
+    Returns:
+        How many pieces have which rows, and how both tokenizers split the corpus.
+
     Raises:
         BertkitError: the checkpoint, the tokenizer or the corpus cannot be read, the two have the same vocabulary,
             positions would move, or the folder is in use; nothing is written.

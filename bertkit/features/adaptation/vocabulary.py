@@ -14,7 +14,7 @@ from bertkit.features.adaptation.pieces import (
     choose_merges,
     choose_pieces,
 )
-from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.errors import CheckpointError, RecipeError
 from bertkit.runtime.progress import Reached
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def grow(
 
     Raises:
         CheckpointError: it is of another kind, or its ids would move.
+        RecipeError: ``number`` is not more than the characters that WordPiece needs first.
     """
     backend = tokenizer.backend_tokenizer
     content = json.loads(backend.to_str())
@@ -126,7 +127,9 @@ def _grow_word_piece(
         for piece in known
         for character in (piece.removeprefix(prefix) if piece.startswith(prefix) else piece[1:])
     }
-    missing = sorted(character for character in within if prefix + character not in known)[:number]
+    missing = sorted(character for character in within if prefix + character not in known)
+    if len(missing) >= number:
+        raise RecipeError(f"add: expected more than {len(missing)}, since as many single characters come first")
     first = [NewPiece(prefix + each, (each if each in known else unknown,)) for each in missing]
     splitter.added |= {piece.text for piece in first}
     chosen = choose_pieces(words, splitter, number - len(first), least, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +33,7 @@ from bertkit.training.runs.directory import check_contents
 
 GRIDS = "grids"
 _FORMS: dict[str, Format] = {"txt": "text", "tex": "latex", "md": "markdown"}
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+_UNSAFE = re.compile(r"[^\w.+-]+")
 
 
 def reproduce(
@@ -64,6 +65,9 @@ def reproduce(
             setting on dev. The paper does so on GLUE: ``train.learning_rate=5e-5,4e-5,3e-5,2e-5``.
         seeds: fine-tunings of each checkpoint on each task with each setting.
         overrides: recipe values by dotted key, the same for every task.
+
+    Returns:
+        The scores, which are also in ``TABLE.json``, ``.txt``, ``.tex`` and ``.md`` of ``output_dir``.
 
     Raises:
         BertkitError: an argument, a checkpoint or data are invalid, no task has data, or the folder holds other files;
@@ -137,8 +141,8 @@ def _check(
     for path in models:
         with noted(faults, BertkitError):
             candidates.append(candidate_of(path, paper))
-    names = [candidate.name for candidate in candidates]
-    faults += [f"--model: two checkpoints have the name {name}" for name in sorted(set(names)) if names.count(name) > 1]
+    names = Counter(_UNSAFE.sub("_", candidate.name) for candidate in candidates)
+    faults += [f"--model: two checkpoints have the folder {GRIDS}/{name}" for name in names if names[name] > 1]
     if not models:
         faults.append("--model: give a checkpoint, a folder or a Hub id")
     with noted(faults, OutputError):

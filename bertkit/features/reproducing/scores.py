@@ -16,7 +16,7 @@ from bertkit.features.reproducing.paper import PaperRow, PaperTable, System, pap
 from bertkit.metrics import score_range
 from bertkit.model.checkpoint.encoders import BERT
 from bertkit.model.checkpoint.load import load_config
-from bertkit.recipe.files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file, run_name
 from bertkit.runtime.files import read_json
 from bertkit.runtime.formats import Format, ResultTable, interval_text, score_text
 from bertkit.runtime.progress import counted, duration, is_score
@@ -32,7 +32,7 @@ class Candidate:
     """A checkpoint that is fine-tuned.
 
     Attributes:
-        name: its name in results and folders: that of its folder, or its Hub id.
+        name: its name in results and folders, as `run_name` gives it.
         path: folder or Hub id.
         size: its layers, hidden size and heads, and the variant of its pre-training.
         system: the paper's model of this size and variant; None without one.
@@ -60,7 +60,7 @@ def candidate_of(path: str, paper: PaperTable) -> Candidate:
     if any(system.variant for system in paper.systems.values()):
         variant, assumed = _read_variant(path, config)
     size = System(layers, hidden, heads, variant)
-    name = Path(path).resolve().name if Path(path).is_dir() else path
+    name = run_name(path)
     if config.model_type not in BERT:
         return Candidate(name, path, size, None, f"{name} is {config.model_type} and not BERT: no difference")
     system = next((system for system, each in paper.systems.items() if each == size), None)

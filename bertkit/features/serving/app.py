@@ -255,7 +255,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     what = str(error.detail)
     if error.status_code == 405 and request.method == "GET":  # as browsers ask
-        what += '; this path takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo` shows a page instead'
+        what += "; this path takes POST with JSON, whose keys GET /docs names; `bertkit demo` shows a page instead"
     elif error.status_code == 404:
         what += f"; paths: POST {', '.join(_KNOWN)}; GET /docs, /info, /metrics, /health"
     return _json({"error": what, "error_type": "NotFound"}, error.status_code, error.headers)

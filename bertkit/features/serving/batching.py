@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from bertkit.features.serving.requests import InvalidRequest, NotServed, RequestError, ServerFault, Unavailable
 from bertkit.features.serving.services import Answer, Job, Service
+from bertkit.recipe.files import without_paths
 from bertkit.runtime.errors import BertkitError, CheckpointError
 from bertkit.runtime.progress import say
 
@@ -170,10 +171,9 @@ class Batcher:
                 return [self._compute([job])[0] for job in jobs]
             if isinstance(error, RequestError):
                 return [error]
-            if isinstance(error, CheckpointError):
-                return [NotServed(str(error))]
-            if isinstance(error, BertkitError):
-                return [InvalidRequest(str(error))]
+            if isinstance(error, BertkitError):  # clients are told no folders of this machine
+                kind = NotServed if isinstance(error, CheckpointError) else InvalidRequest
+                return [kind(without_paths(str(error)))]
             report(error)
             return [ServerFault("the computation failed; the log of the server has the place")]
 

@@ -24,12 +24,13 @@ from starlette.responses import Response
 
 from bertkit.runtime.errors import RecipeError, shortened
 from bertkit.runtime.json_text import dumps
+from bertkit.runtime.options import several
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-_NAME = re.compile(r"(\*|(\*\.)?[\w-]+(\.[\w-]+)*)")
+_NAME = re.compile(r"(\*|(\*\.)?[\w-]+(\.[\w-]+)*)", re.ASCII)  # as browsers send them
 _LINGER = 5.0  # seconds
 _LAST_ANSWERS = _LINGER + 1  # seconds for the answers to requests that were not done in time
 
@@ -49,7 +50,7 @@ class Hosts:
         RecipeError: an allowed name is no name of a host.
     """
 
-    def __init__(self, host: str, address: str, allowed: Sequence[str] = ()):
+    def __init__(self, host: str, address: str, allowed: str | Sequence[str] = ()):
         own = ip_address(address.partition("%")[0])
         self.any_address, self.is_loopback = own.is_unspecified, own.is_loopback
         if self.any_address:
@@ -57,12 +58,12 @@ class Hosts:
             names = ["localhost", machine, machine.partition(".")[0]]
         else:
             names = [*_LOCAL, host.lower(), address]
-        for given in allowed:
+        for given in several(allowed):
             name = given.lower().removeprefix("[").removesuffix("]")
             if not _is_address(name) and not _NAME.fullmatch(name):
                 raise RecipeError(
-                    f"--allowed-host {name}: expected the name of a host without a port, such as example.org; "
-                    "*.example.org for the names below it; or * for all names"
+                    f"--allowed-host {name}: expected the name of a host without a port, such as example.org, in "
+                    "ASCII (xn--… for other letters); *.example.org for the names below it; or * for all names"
                 )
             names.append(name)
         self.names = list(dict.fromkeys(names))

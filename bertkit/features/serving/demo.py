@@ -18,7 +18,7 @@ from bertkit.inference.abstaining import promise
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.predictor import Predictor
-from bertkit.recipe.files import run_name
+from bertkit.recipe.files import run_name, without_paths
 from bertkit.runtime.errors import BertkitError, importing
 from bertkit.runtime.features import module_about
 from bertkit.runtime.placement.inference import Precision
@@ -56,7 +56,7 @@ def demo(
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
-    allowed_hosts: Sequence[str] = (),
+    allowed_hosts: str | Sequence[str] = (),
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
@@ -76,7 +76,8 @@ def demo(
         ready: called with the address when connections are accepted.
 
     Raises:
-        RecipeError: the extra ``demo`` is missing, the address cannot be listened on, or ``as_`` is another word.
+        RecipeError: the extra ``demo`` is missing, the address cannot be listened on, ``as_`` is another word, or an
+            allowed host is no name.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
@@ -295,8 +296,8 @@ def _compute(compute: Callable[[], Computed], texts: Sequence[str]) -> Computed:
         raise gradio.Error("Write a text first.", print_exception=False)
     try:
         return compute()
-    except BertkitError as error:
-        raise gradio.Error(str(error), print_exception=False) from None
+    except BertkitError as error:  # a page shows no folders of its machine
+        raise gradio.Error(without_paths(str(error)), print_exception=False) from None
 
 
 def cut_at_marks(view: View) -> list[tuple[str, str | None]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from bertkit.features.explain.attribution import subject_of
 from bertkit.features.explain.explain import explanation_of
 from bertkit.features.explain.network import Network, load_network
 from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.recipe.files import run_name
 from bertkit.runtime.errors import DataError
 
 _SECOND = "second text (may stay empty)"
@@ -61,7 +61,7 @@ def inside_of(
         shown = explanation_of(network(), [text for text in texts if text.strip()], parts=parts)
         if not shown.parts().keys() & set(parts):
             raise DataError(next(iter(shown.missing.values())))
-        return replace(shown, checkpoint=Path(loaded.name).name).framed()  # a page shows no folders of its machine
+        return replace(shown, checkpoint=run_name(loaded.name)).framed()  # a page shows no folders of its machine
 
     if use == "predict":
         return Inside(fields, html, examples)

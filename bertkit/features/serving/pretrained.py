@@ -160,10 +160,15 @@ class FillService(Service):
             numbers = range(at, at := at + job.count)
             lengths = [len(encoded["input_ids"][number]) for number in numbers]
             tokens = sum(min(length, self.longest) for length in lengths)
-            answer = self.too_many(tokens)
+            answer: Answer = self.too_many(tokens)
             if answer is None and not job.truncate and max(lengths) > self.longest:
                 is_whole = all(len(texts[number]) == len(whole_texts[number]) for number in numbers)
                 answer = too_long(max(lengths) if is_whole else f"more than {self.longest}", self.longest)
+            # Of a text that is cut, the last position is that of the token after it.
+            read = (encoded["input_ids"][number][: self.longest - 1] for number in numbers)
+            if answer is None and not all(self.filler.mask_id in ids for ids in read):
+                mask = self.filler.tokenizer.mask_token
+                answer = InvalidRequest(f"inputs: a text has no {mask} where it is read; mark the place to predict")
             answers.append(answer)
             if answer is None:
                 self.tokens += tokens

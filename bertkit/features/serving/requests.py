@@ -37,6 +37,9 @@ class Limits:
         max_body_bytes: bytes of a body.
         body_timeout: seconds for the arrival of a body.
         shutdown_timeout: seconds that requests have to end after SIGTERM or Ctrl-C.
+
+    Raises:
+        RecipeError: one of them is not positive.
     """
 
     max_batch_tokens: int = 4096
@@ -255,7 +258,7 @@ def task_body(one_input: Any, parameters: type[BaseModel]) -> type[BaseModel]:
 
 
 def parse_body(body: bytes, model: type[Body]) -> Body:
-    """Parses JSON and checks its form.
+    """Parses JSON to an instance of ``model``.
 
     Raises:
         InvalidRequest: the body is no JSON, has another form, or a key twice; the message repeats no texts.

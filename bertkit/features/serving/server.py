@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import signal
 import socket
 import sys
@@ -43,7 +44,7 @@ def serve(
     revision: str | None = None,
     trust_remote_code: bool = False,
     token: str | None = None,
-    allowed_hosts: Sequence[str] = (),
+    allowed_hosts: str | Sequence[str] = (),
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
     max_error: float | None = None,
@@ -75,8 +76,8 @@ def serve(
 
     Raises:
         RecipeError: the extra ``serve`` is missing, the address cannot be listened on, ``as_`` is another word, the
-            token is not printable ASCII, an allowed host is no name, or the rows of the run do not support
-            ``max_error``.
+            token is not printable ASCII or has blanks at its ends, an allowed host is no name, or the rows of the run
+            do not support ``max_error``.
         CheckpointError: the checkpoint cannot be loaded.
 
     Examples:
@@ -88,8 +89,8 @@ def serve(
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
-    if token is not None and (not token or not token.isascii() or not token.isprintable()):
-        raise RecipeError("--token: expected printable ASCII characters")
+    if token is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", token):  # clients cannot send blanks at its ends
+        raise RecipeError("--token: expected printable ASCII characters, the first and the last no blank")
     limits = limits or Limits()
     with listening(host, port) as listener:
         from bertkit.features.serving.app import build_app
@@ -171,7 +172,7 @@ def use_of(loaded: LoadedCheckpoint, as_: As | None) -> As:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Binds a socket, before a model is loaded, so that a port in use is reported at once.
+    """Binds a socket and yields it, before a model is loaded, so that a port in use is reported at once.
 
     Raises:
         RecipeError: the address is in use, not allowed or not of this machine.
@@ -221,6 +222,9 @@ def run_app(
         shutdown_timeout: seconds that requests have to end.
         ready: called with the address when connections are accepted.
         at_timeout: called when requests have not ended in time; answers them.
+
+    Raises:
+        RecipeError: another process listens on the address.
     """
     import uvicorn
 
@@ -235,7 +239,11 @@ def run_app(
     )
     server = HttpServer(config, shutdown_timeout, at_timeout)
     with _serving(server):
-        listener.listen(config.backlog)  # connections wait until uvicorn takes them
+        try:
+            listener.listen(config.backlog)  # connections wait until uvicorn takes them
+        except OSError as error:  # another process has begun to listen since the socket was bound
+            taken = f"{_address(listener)}: {error.strerror}; give another --port, or 0 for a free one"
+            raise RecipeError(taken) from error
         say(message.replace("{address}", _address(listener)))
         if hosts.any_address and "*" not in hosts.names:
             say(f"answers requests to IP addresses and to {', '.join(hosts.names)}; --allowed-host NAME adds a name")

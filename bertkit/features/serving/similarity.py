@@ -15,5 +15,8 @@ class ServedSimilarity(Served):
 
     fields: Sequence[str] = ("text", "other text")
 
+    def input_of(self, texts: Sequence[str]) -> str:
+        return "\t".join(text.replace("\t", " ") for text in texts)
+
     def texts_of(self, examples: Columns, row: int) -> list[str]:
         return list(examples["texts"][row][:2])

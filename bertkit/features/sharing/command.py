@@ -13,6 +13,7 @@ from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
 from bertkit.cli.groups import OptionsOfFeature, new_app
 from bertkit.cli.printing import print_result
+from bertkit.runtime.progress import counted
 
 app = new_app()
 
@@ -74,7 +75,7 @@ def export(
     )
     lines = [f"{result.folder}: {result.model_class}; {result.comparison}"]
     for name, (before, after) in result.scores.items():
-        lines.append(f"{name} {before:.4f}, as int8 {after:.4f}, on {result.examples} examples")
+        lines.append(f"{name} {before:.4f}, as int8 {after:.4f}, on {counted(result.examples, 'example')}")
     print_result(result, [*lines, *(f"note: {note}" for note in result.notes)], json)
 
 

@@ -101,7 +101,8 @@ def export(
         raise RecipeError(f"--{'normalize' if pooling is None else 'pooling'} needs --to sentence-transformers")
     if int8 and to != "onnx":
         raise RecipeError("--int8 needs --to onnx")
-    of_scores = [name for name, value in {**data, "max_eval_samples": max_samples}.items() if value is not None]
+    data = {key: value for key, value in data.items() if value is not None}
+    of_scores = [*data, *([] if max_samples is None else ["max_eval_samples"])]
     if of_scores and not int8:
         raise RecipeError(f"--{of_scores[0].replace('_', '-')} is for the scores of --int8; give it, or remove this")
     check_links(Path(out), str(out))
@@ -132,10 +133,11 @@ def _export_onnx(
     task = _read_task(config, checkpoint)
     if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:
         raise CheckpointError(f"{checkpoint}: {obstacle}")
+    if (data or max_samples is not None) and not has_task(config):
+        raise RecipeError(f"{checkpoint}: has no task, so that --int8 has no scores; remove the options of the data")
     # A checkpoint that does not record its task has no data of its own to be scored on.
-    is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
+    is_scored = int8 and (task is not None or bool(data))
     if is_scored:  # the exported folder has no recipe
-        data = {key: value for key, value in data.items() if value is not None}
         data = data_of_run(checkpoint, data) | data
     has_seen_all = bool(data.get("folds")) and data.get("fold") is None
     rows = {"split": "train" if has_seen_all else "validation", "max_samples": max_samples, **data}
@@ -148,7 +150,8 @@ def _export_onnx(
         return form
     quantize(folder)
     if before is None:
-        return replace(form, notes=("int8 without scores: the checkpoint records no task; give data to score it on",))
+        why = "records no task; give data to score it on" if has_task(config) else "has no task"
+        return replace(form, notes=(f"int8 without scores: the checkpoint {why}",))
     after = evaluate(folder, **rows)
     scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
     notes = ("scored on the training rows, since the run has no validation set",) if has_seen_all else ()
@@ -185,6 +188,9 @@ def _read_task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
 
 def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
     """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
+
+    Returns:
+        How close the outputs are.
 
     Raises:
         CheckpointError: torch cannot export this network, or the outputs differ.

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import get_args
 
 from bertkit.features.sharing.push_files import validate_card, write_eval_results, write_push
 from bertkit.inference.networks import refuse_ensemble
@@ -120,7 +121,7 @@ def push(
             organization has another default.
         revision: the branch; created if it does not exist.
         as_: ``bert`` pushes what `bertkit.export` writes, after the same comparison; ``bertkit`` includes the code of
-            bertkit's classes, for ``trust_remote_code=True``.
+            bertkit's classes, for ``trust_remote_code=True``, as a head of another package is in any case.
         license: license in the model card; ``None`` takes the one of the run's recipe.
         language: languages of the texts in the model card; empty takes those of the run's recipe.
         report: push ``report.html`` and its figures; ``None`` takes ``hub.report`` of the run's recipe.
@@ -143,6 +144,8 @@ def push(
     """
     from huggingface_hub import HfApi
 
+    if as_ not in get_args(Form):
+        raise RecipeError(f"--as {as_}: expected {' or '.join(get_args(Form))}")
     try:
         settings = HubSettings(
             license=license,
@@ -361,4 +364,5 @@ def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
             reason = f"the Hub failed to process the request ({reason})"
         elif status is None and not isinstance(error, ValueError):
             reason = f"the connection failed ({reason})"
-        raise HubError(f"{repo_id}: the push failed: {reason.replace(token, '(token)')}{again}") from None
+        what = "the push failed" if command else "a push would fail"
+        raise HubError(f"{repo_id}: {what}: {reason.replace(token, '(token)')}{again}") from None

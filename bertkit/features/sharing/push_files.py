@@ -131,6 +131,9 @@ def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
         name: its path in messages.
         facts: facts of the run; ``None`` without a finished run.
 
+    Returns:
+        Warnings.
+
     Raises:
         CheckpointError: the metadata are no YAML or have results of another form, or a result for the split that the
             run was scored on is not the one that the run recorded; the message has all wrong results.

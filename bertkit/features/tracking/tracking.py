@@ -35,7 +35,7 @@ RECORDS_FILE = "tracking.json"
 
 _EXTRAS = ("tensorboard", "trackio")
 # Modules and packages whose names differ from those of their trackers.
-_MODULES = {"azure_ml": "azureml", "flyte": "flytekit"}
+_MODULES = {"azure_ml": "azureml", "flyte": "flytekit", "kubeflow": "transformers"}  # which talks to kubeflow itself
 _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "flyte": "flytekit"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -51,7 +52,7 @@ def _has_address(host: str, when: int) -> bool:
 
 def near_local_name(name: str) -> str:
     """Returns the end of a message about a name that is no local file or folder: a similar one beside it, or none."""
-    place = Path(name).expanduser()
+    place = Path(os.path.expanduser(name))
     try:
         names = [str(place.parent / each.name) for each in place.parent.iterdir() if not each.name.startswith(".")]
     except OSError:

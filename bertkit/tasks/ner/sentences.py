@@ -54,7 +54,7 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
     if os.path.isdir(os.path.expanduser(path)):
         from bertkit.tasks.ner.brat import read_brat
 
-        return read_brat(Path(path).expanduser())
+        return read_brat(Path(os.path.expanduser(path)))
     name = os.path.basename(path)
     if name.lower().endswith(".ann"):
         raise DataError(f"{path}: has annotations of brat without their text; give the folder of both files")

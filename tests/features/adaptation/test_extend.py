@@ -158,6 +158,8 @@ def test_nothing_is_added_twice(checkpoint, corpus, tmp_path):
     bertkit.extend_tokenizer(checkpoint, [corpus], tmp_path / "new")
     with pytest.raises(DataError, match="nothing to add"):
         bertkit.extend_tokenizer(tmp_path / "new", [corpus], tmp_path / "again")
+    with pytest.raises(RecipeError, match="add: expected more than 2, since as many single characters come first"):
+        bertkit.extend_tokenizer(tmp_path / "new", [corpus], tmp_path / "again", add=2)
 
 
 def test_other_kinds_of_vocabularies_are_refused(tmp_path, corpus):

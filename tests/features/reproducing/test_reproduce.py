@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -275,13 +276,17 @@ def test_wrong_input_is_refused(checkpoint, data, tmp_path, case, quick):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_other_files_and_two_equal_names_are_refused(checkpoint, tmp_path, data):
+@pytest.mark.parametrize(
+    ("names", "folders"),
+    [("a/b c/b", ["b"]), ("a/best a_best", ["a_best"]), ("模型 类型", []), ("a/best b/best", [])],
+)
+def test_checkpoints_of_one_folder_and_other_files_are_refused(configured, names, folders, tmp_path, data):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")
     with pytest.raises(BertkitError) as caught:
-        reproduce("table-1", model=[str(checkpoint)] * 2, data_dir=data, output_dir=tmp_path / "out")
+        reproduce("table-1", model=list(map(configured, names.split())), data_dir=data, output_dir=tmp_path / "out")
     assert "contains notes.txt" in str(caught.value)
-    assert f"two checkpoints have the name {checkpoint.name}" in str(caught.value)
+    assert re.findall(r"two checkpoints have the folder grids/(\S+)", str(caught.value)) == folders
 
 
 @pytest.mark.slow

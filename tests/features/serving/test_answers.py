@@ -229,8 +229,6 @@ def test_masks(client_of, checkpoint):
     assert [len(mask) for mask in two] == [2, 2]
     chosen = answer(client.post("/", {"inputs": ["a [MASK]"], "parameters": {"targets": ["film", "plot"]}}))
     assert {each["token_str"] for each in chosen[0]} == {"film", "plot"}
-    for wrong in ({"inputs": "no mask"}, {"inputs": "[MASK]", "parameters": {"targets": ["absent"]}}):
-        assert client.post("/", wrong).status_code == 422
     long = {"inputs": "[MASK] " + "film " * 70}
     assert client.post("/", long).status_code == 413
     service = client.app.state.server.service

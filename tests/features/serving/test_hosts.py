@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from bertkit.features.serving.connections import Hosts
+from bertkit.features.serving.server import listening, run_app
 from bertkit.runtime.errors import RecipeError
 
 LOCAL = ["localhost", "LOCALHOST:8000", "localhost.", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8000"]
@@ -45,14 +46,25 @@ def test_allowed_names():
         assert hosts.accept(host)
     for host in ("a.film.example", "example.org", "evilexample.org", "192.0.2.1"):
         assert not hosts.accept(host)
-    assert all(Hosts("127.0.0.1", "127.0.0.1", ["*"]).accept(host) for host in FOREIGN)
+    assert all(Hosts("127.0.0.1", "127.0.0.1", "*").accept(host) for host in FOREIGN)
+    assert Hosts("127.0.0.1", "127.0.0.1", "film.example").accept("film.example")
 
 
 def test_requests_of_no_browser_have_no_host():
     assert Hosts("127.0.0.1", "127.0.0.1").accept(None)
 
 
-@pytest.mark.parametrize("name", ["", "http://a.example", "a.example:80", "a b", "*a.example", "a.*", "a/b", "a@b"])
+@pytest.mark.parametrize(
+    "name", ["", "http://a.example", "a.example:80", "a b", "*a.example", "a.*", "a/b", "a@b", "bücher.example"]
+)
 def test_names_that_are_none(name):
     with pytest.raises(RecipeError, match="expected the name of a host without a port"):
         Hosts("127.0.0.1", "127.0.0.1", [name])
+
+
+@pytest.mark.usefixtures("serve_extra")
+def test_a_port_may_be_taken_while_the_model_loads():
+    with listening("127.0.0.1", 0) as one, listening("127.0.0.1", one.getsockname()[1]) as other:
+        one.listen()
+        with pytest.raises(RecipeError, match=r"http://127\.0\.0\.1:\d+: Address already in use; give another --port"):
+            run_app(None, other, "", Hosts("127.0.0.1", "127.0.0.1"), 1)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import bertkit
-from bertkit.features.serving.demo import build_demo, examples_of_run
+from bertkit.features.serving.demo import _compute, build_demo, examples_of_run
 from bertkit.runtime.errors import RecipeError
 from bertkit.tasks.registry import load_recipe
 
@@ -44,6 +44,16 @@ def test_another_use_is_refused_before_a_page_is_served(fine_tuned):
         build_demo(bertkit.load(fine_tuned("film"), device="cpu"), "film", "classify")
 
 
+def test_faults_on_a_page_name_no_folders():
+    gradio = pytest.importorskip("gradio", reason="the extra demo is not installed")
+
+    def fail():
+        raise RecipeError("/home/ada/film: the model computes NaN")
+
+    with pytest.raises(gradio.Error, match="…/film: the model"):
+        _compute(fail, ["a"])
+
+
 def test_similarity_has_a_box_for_each_text(fine_tuned):
     from bertkit.features.serving.demo import form_of
 
@@ -51,7 +61,7 @@ def test_similarity_has_a_box_for_each_text(fine_tuned):
     form = form_of(loaded, "predict")
     assert form.fields == ("text", "other text")
     [expected] = loaded.predict("a good film\tthe plot")
-    assert form.view(["a good film", "the plot"]).title == f"{expected['similarity']:.4f}"
+    assert form.view(["a good\tfilm", "the plot"]).title == f"{expected['similarity']:.4f}"
 
 
 @pytest.mark.parametrize(

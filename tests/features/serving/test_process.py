@@ -280,6 +280,7 @@ def test_wrong_options_end_with_one_message(forks, fine_tuned, start, tmp_path):
         (film, "--host", "no such host"): "--host no such host: ",
         (film, "--allowed-host", "http://a.example"): "--allowed-host http://a.example: expected the name of a host",
         (film, "--token", "é"): "--token: expected printable ASCII",
+        (film, "--token", "sesame "): "the first and the last no blank",
         (film, "--max-batch-tokens", "0"): "--max-batch-tokens: expected a positive number, got 0",
         (str(tmp_path / "absent"),): "absent",
         (film, "--as", "fill-mask", "--port", "0"): "film",

@@ -59,10 +59,15 @@ def test_malformed_bodies(name, client):
     assert refusal(client.post("/", content=BAD_BODIES[name], headers=JSON), 422)
 
 
-def test_errors_repeat_no_texts(client):
-    """Errors may be logged by others on the way."""
+def test_errors_repeat_no_texts(client, client_of, checkpoint):
+    """Errors may be logged by others on the way. Nor do they name folders."""
     response = client.post("/", {"inputs": ["a secret", 3], "parameters": {"top_k": "a secret"}})
     assert "secret" not in refusal(response, 422)
+    masks = client_of(checkpoint)
+    for body in ({"inputs": ["[MASK]", "a secret"]}, {"inputs": "film " * 99 + "[MASK]", "truncate": True}):
+        assert refusal(masks.post("/", body), 422).startswith("inputs: a text has no [MASK] where it is read; ")
+    error = refusal(masks.post("/", {"inputs": "[MASK]", "parameters": {"targets": ["absent"]}}), 422)
+    assert error == f"targets: 'absent' is not in the vocabulary of …/{checkpoint.name}"
 
 
 def test_texts_too_long_are_refused_or_cut(client):
@@ -227,7 +232,7 @@ def test_routes_of_other_checkpoints(client, client_of, checkpoint):
     refusal(client.post("/rerank", {"query": "a", "texts": ["b"]}), 424)
     refusal(client_of(checkpoint, "embed").post("/predict", {"inputs": "a"}), 424)
     assert "POST /, /predict" in refusal(client.get("/nothing"), 404)
-    assert 'takes POST with JSON, such as {"inputs": "a text"}; `bertkit demo`' in refusal(client.get("/"), 405)
+    assert "takes POST with JSON, whose keys GET /docs names; `bertkit demo`" in refusal(client.get("/"), 405)
 
 
 def test_the_token(client_of, fine_tuned):

@@ -136,7 +136,9 @@ def test_int8_is_smaller_and_scored_before_and_after(extra, make, tmp_path):
     assert 0 < difference < 0.1
 
 
-def test_what_cannot_be_exported_is_refused(extra, fine_tuned, tmp_path):
+def test_what_cannot_be_exported_is_refused(extra, checkpoint, fine_tuned, tmp_path):
+    with pytest.raises(RecipeError, match="has no task, so that --int8 has no scores; remove the options of the data"):
+        bertkit.export(checkpoint, tmp_path / "out", to="onnx", int8=True, validation_file="x.csv")
     with pytest.raises(CheckpointError, match=r"pools the windows of long texts.* export it with --to bert"):
         bertkit.export(fine_tuned("chunks"), tmp_path / "out", to="onnx")
     with pytest.raises(CheckpointError, match="vectors of several texts; export it with --to sentence-"):

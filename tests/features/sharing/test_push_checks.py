@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -91,6 +92,10 @@ def test_without_a_login_it_says_how(monkeypatch, checkpoint):
         bertkit.push(checkpoint, "mails")
     with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
         bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
+    monkeypatch.setattr("huggingface_hub.HfApi.whoami", lambda self: Path("nowhere").read_text())
+    with pytest.raises(HubError, match=r"ada/x: a push would fail: the connection failed \("):
+        bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
     assert not (checkpoint / "new").exists()
 
 
@@ -100,6 +105,7 @@ def test_without_a_login_it_says_how(monkeypatch, checkpoint):
         ("a/b/c", {}, "a/b/c: not a valid repository name; expected owner/name"),
         ("ada/x", {"license": "My License"}, "license: expected a licence identifier of the Hub"),
         ("ada/x", {"language": ["English"]}, "language: expected ISO 639 codes"),
+        ("ada/x", {"as_": "onnx"}, "--as onnx: expected bert or bertkit"),
     ],
 )
 def test_wrong_arguments_are_refused(name, options, message, checkpoint):

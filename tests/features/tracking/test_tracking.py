@@ -224,6 +224,11 @@ def test_a_missing_tracker_is_named_first(tune, tmp_path, monkeypatch, given, ex
     assert not (tmp_path / "missing").exists() or not list((tmp_path / "missing").iterdir())
 
 
+def test_kubeflow_needs_no_package(tune):
+    with pytest.raises(TrainingError, match=r"kubeflow cannot open a record: .* requires KUBEFLOW_TRAINER_SERVER_URL"):
+        tune(report_to="kubeflow")
+
+
 class Broken(TrainerCallback):
     """A tracker whose connection breaks; it has no figures either."""
 
