@@ -206,7 +206,7 @@ def _trainer(
     )
     check_early_stopping(callbacks, arguments)
     set_attention(network, recipe, placement)
-    vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
+    vocabulary_first = VocabularyFirst(recipe.train.get("vocabulary_steps") or 0)
     held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
     logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
     return trainer_class(placement)(
