@@ -172,7 +172,7 @@ def test_accumulation_does_not_change_a_weighted_run(tuned, table):
     assert abs(plain[0] - curves[0][0][0]) > 1e-4
 
 
-def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table):
+def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table, capsys):
     overrides = {
         "data.train_file": str(table),
         "data.test_file": str(table),
@@ -185,6 +185,7 @@ def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table):
         "placement.device": "cpu",
     }
     run = tuned("finetune/classification", overrides)
+    assert "Writing" not in capsys.readouterr().err  # no bar of a library
     assert {"eval_class/good/threshold", "eval_temperature"} <= run.metrics.keys()
     assert "predict_ece" in run.metrics
     assert not {"predict_class/good/threshold", "predict_temperature"} & run.metrics.keys()

@@ -308,20 +308,23 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
     return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))
 
 
+def needing_validation_set(recipe: Recipe) -> str:
+    """Returns what of a recipe needs a validation set, a key of ``train`` or a teacher; empty if nothing does."""
+    train = recipe.train
+    needing = ["a teacher"] * recipe.has_teacher + [f"train.{key}" for key in _NEED_VALIDATION if train.get(key)]
+    if train.get("save_strategy") == "best":
+        needing.append("train.save_strategy")
+    return next(iter(needing), "")
+
+
 def _why_no_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback]) -> str:
     """Returns what needs a validation set, and what to change, as the end of a message; empty if nothing does."""
     if not getattr(task, "can_score_by_folds", False):
         return f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
     if setup.placement.num_processes > 1 or setup.placement.device == "xla":
         return "several processes need a validation set; set data.folds to 0"
-    if recipe.has_teacher:
-        return "a teacher needs a validation set; set data.folds to 0"
-    train = recipe.train
-    asked = [key for key in _NEED_VALIDATION if train.get(key)]
-    if train.get("save_strategy") == "best":
-        asked.append("save_strategy")
-    if asked:
-        return f"train.{asked[0]} needs a validation set; remove one of both"
+    if what := needing_validation_set(recipe):
+        return f"{what} needs a validation set; remove one of both"
     if any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
         return "early stopping needs a validation set; remove one of both"
     return ""
