@@ -106,7 +106,11 @@ LOGGING_STEPS = 50
 """Most steps between two logs of a run whose recipe does not say how many."""
 
 # Types of fields of transformers that differ from theirs.
-_TRAIN_HINTS: dict[str, Any] = {"max_steps": int | Literal[-1], "logging_steps": float | None}  # -1 is none
+_TRAIN_HINTS: dict[str, Any] = {
+    "max_steps": int | Literal[-1],  # -1 is none
+    "logging_steps": float | None,
+    "train_sampling_strategy": Literal["random", "sequential", "group_by_length"],  # others depend on the placement
+}
 
 # Ranges of the other fields of transformers. Larger numbers are slips, and would take all memory or time before they
 # are refused.
@@ -169,6 +173,7 @@ _NOT_IN_TRAIN: dict[str, str] = {
     **dict.fromkeys(("do_train", "do_eval", "do_predict"), "use the command of that name"),
     "disable_tqdm": "progress bars are shown on a terminal only",
     "remove_unused_columns": "the task decides which columns the model gets",
+    "label_names": "the task decides which columns are labels",
     "local_rank": "the launcher sets it",
     "prediction_loss_only": "scores need the predictions",
     **dict.fromkeys(("batch_eval_metrics", "eval_do_concat_batches"), "scores need the predictions of the whole set"),

@@ -32,7 +32,7 @@ from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import best_checkpoint_arguments, check_schedule, training_arguments
 from bertkit.training.batches import compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
-from bertkit.training.evaluation import check_early_stopping, early_stopping
+from bertkit.training.evaluation import check_evaluations, early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start, set_attention
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
 from bertkit.training.runs.training import RunSetup, place_run, set_up, trainer_class
@@ -216,7 +216,7 @@ def resolve(
     )
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
     arguments = to_arguments(**evaluation)
-    check_early_stopping(callbacks, arguments)
+    check_evaluations(callbacks, arguments)
     callbacks = [*early_stopping(recipe), *callbacks]
     teacher = None
     if recipe.has_teacher:

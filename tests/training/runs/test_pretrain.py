@@ -205,7 +205,7 @@ OF_A_CHECKPOINT = {key: value for key, value in TINY.items() if not key.startswi
 
 def test_going_on_from_a_checkpoint_keeps_its_weights_and_its_tokenizer(corpus, tmp_path, finished):
     start, overrides = finished.output_dir, {**OF_A_CHECKPOINT, "train.learning_rate": 1e-9}
-    pretrain(corpus=[corpus], model=str(start), output_dir=tmp_path / "second", overrides=overrides)
+    pretrain(corpus=[corpus], model=start, output_dir=tmp_path / "second", overrides=overrides)
     first, second = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "second"))
     for name, weights in first.items():
         torch.testing.assert_close(second[name], weights, atol=1e-6, rtol=0)
