@@ -293,7 +293,7 @@ def with_types(value: Any, hint: Any) -> Any:
     """Returns a recipe value with each `Text` in it replaced by the value that it has in a field annotated ``hint``.
 
     A field that can hold text takes it as it is given, unless it is quoted, or is YAML of another type that the field
-    can hold. Other fields take YAML.
+    can hold. Other fields take YAML. Numbers and arrays of numpy become those of Python, which recipe files can hold.
 
     Args:
         value: a value, a `Text`, or a mapping with some of them.
@@ -310,9 +310,11 @@ def with_types(value: Any, hint: Any) -> Any:
     if isinstance(value, Mapping):
         settings = nested_settings(hint)
         hints = {key: each.hint for key, each in fields_of(settings).items()} if settings else {}
-        return {key: with_types(each, hints.get(key, Any)) for key, each in value.items()}
+        return {with_types(key, Any): with_types(each, hints.get(key, Any)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [with_types(each, Any) for each in value]
     if not isinstance(value, Text):
-        return value
+        return value.tolist() if type(value).__module__ == "numpy" else value
     text, takes_text = value.text, _validate(value.text, hint) is not MISSING
     try:
         parsed, texts = parse_value(text), parse_texts(text)

@@ -28,6 +28,7 @@ from transformers import (
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import JOINED
+from bertkit.runtime.progress import counted
 
 
 def evaluation_order(dataset: Any) -> np.ndarray | None:
@@ -176,7 +177,8 @@ def best_step_message(trainer: Trainer) -> str | None:
     metric = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
     values = [entry.get(f"eval_{metric}") for entry in state.log_history if "eval_loss" in entry]
     criterion = f"{metric}, of equal ones by loss" if values.count(state.best_metric) > 1 else metric
-    return f"kept: step {best}, the best of {len(values)} evaluations by {criterion}; the scores are those of this step"
+    evaluations = counted(len(values), "evaluation")
+    return f"kept: step {best}, the best of {evaluations} by {criterion}; the scores are those of this step"
 
 
 def last_evaluation(trainer: Trainer) -> dict[str, float] | None:

@@ -83,6 +83,8 @@ def test_balanced_weights_are_those_of_scikit_learn():
     ours = weighted("balanced", NAMES, {"labels": labels})
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     np.testing.assert_allclose(ours.weights[1], expected, rtol=1e-6)
+    given = {"train.class_weights": dict(zip(np.array(NAMES), expected, strict=True))}  # numbers and names of numpy
+    check_class_weights(load_recipe("classification", given), NAMES)
     tokens = weighted("balanced", NAMES, {"labels": [[0, 0, -100, 0], [-100, 0, 0, 1], [2, 2]]})
     np.testing.assert_allclose(tokens.weights[1], expected, rtol=1e-6)
 

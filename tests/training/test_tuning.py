@@ -210,7 +210,11 @@ def test_only_adapters_pooler_and_head_are_trained(encoder):
         ({"model__lora": {"rank": 4}}, "model.lora.rank: unknown key"),
         ({"model__lora": {"save": "all"}}, "model.lora.save: expected one of merged, adapter"),
         ({"model__lora": {"targets": ["queries"]}}, "'queries' is no dense layer of this encoder; expected some of"),
-        ({"model__lora": {}, "model__freeze_layers": 1}, "remove freeze_layers and freeze_embeddings"),
+        (
+            {"model__lora": {}, "model__freeze_layers": 1},
+            "trains no weight of the encoder's layers; remove freeze_layers",
+        ),
+        ({"model__lora": {}, "model__reinit_layers": 1}, "remove reinit_layers"),
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_written(train, tmp_path, values, message):
