@@ -169,12 +169,14 @@ def test_an_unknown_command_gets_the_nearest_one(bertkit, tmp_path, words, expec
     refused(bertkit(*words.split()), tmp_path / "out", expected)
 
 
-@pytest.mark.parametrize("below", ["file/run", "file"])
-def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint, below):
+@pytest.mark.parametrize("below", ["file/run", "file", "s3://bucket/file"])
+def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint, below, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
     command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue)
-    bertkit(*command, "--output-dir", tmp_path / below).refuses("file")
+    bertkit(*command, "--output-dir", below).refuses("file")
     assert (tmp_path / "file").read_text() == "mine"
+    assert not (tmp_path / "s3:").exists()
 
 
 @pytest.mark.parametrize(

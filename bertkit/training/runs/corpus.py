@@ -175,7 +175,7 @@ def join_corpus(output_dir: str | Path) -> TokenStore:
         output_dir: as for `build_corpus`.
 
     Raises:
-        OutputError: parts are missing; the message names them.
+        OutputError: parts are missing, and the message names them; or it is no folder.
 
     Examples:
         ```python
@@ -184,6 +184,7 @@ def join_corpus(output_dir: str | Path) -> TokenStore:
         bertkit.join_corpus("store")
         ```
     """
+    check_place(Path(output_dir))
     return join_store(Path(output_dir))
 
 
