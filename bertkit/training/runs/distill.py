@@ -72,6 +72,9 @@ def distill(
             the values of the recipe or the defaults.
         data_dir, overrides, resume, push_to_hub, callbacks: as for `finetune` and `pretrain`.
 
+    Returns:
+        The run, with its directory and all results.
+
     Raises:
         BertkitError: the arguments, the teacher, the student or the data are invalid; then nothing has been written.
 
