@@ -25,7 +25,7 @@ _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 def training_arguments(
     recipe: Recipe, placement: Placement, output_dir: Path, *, reaches_all_weights: bool = True, **fixed: Any
 ) -> TrainingArguments:
-    """Returns the complete arguments of a run; they are not changed afterwards.
+    """Returns the complete arguments of a run.
 
     Args:
         recipe: source of the ``train`` block.

@@ -183,6 +183,8 @@ def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint,
     ("setting", "expected"),
     [
         ("placement.attn_implementation=foo", "placement.attn_implementation: 'foo' is not available"),
+        ("placement.attn_implementation=flex_attention", "'flex_attention' has no gradients on CPUs; use sdpa"),
+        ("placement.attn_implementation=paged|eager", "'paged|eager' is for generated text; use eager"),
         ("train.report_to=wandb", "wandb"),
         ("train.seed=-1", "train.seed: expected 0 to 4294967295, got -1"),
         ("train.learning_rate=.nan", "train.learning_rate: expected finite numbers, got nan"),
