@@ -222,17 +222,3 @@ def test_wrong_values_are_refused_before_anything_is_written(train, tmp_path, va
         train("run", **values)
     assert message in str(caught.value)
     assert not (tmp_path / "run" / "recipe.yaml").exists()
-
-
-def test_pre_training_refuses_the_keys(checkpoint, tmp_path):
-    from bertkit import pretrain
-
-    (tmp_path / "a.txt").write_text("A film. A plot.\n" * 30)
-    with pytest.raises(BertkitError, match="freeze_layers"):
-        pretrain(
-            model=str(checkpoint),
-            corpus=[tmp_path / "a.txt"],
-            output_dir=tmp_path / "run",
-            overrides={"model.freeze_layers": 1, "train.max_steps": 1, "placement.device": "cpu"},
-        )
-    assert not (tmp_path / "run").exists()
