@@ -85,7 +85,7 @@ def distill(
     """
     if more and not corpus:
         raise RecipeError(f"{more[0]}: expected an option; text to pre-train on needs --corpus")
-    texts = [*(corpus or []), *(more or [])]
+    texts = [*(corpus or []), *(more or [])] or None
     if texts and task is not None:
         raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)

@@ -178,6 +178,6 @@ def pretrain(
         training.check_kind(run.recipe, "pretraining")
     from bertkit.training.runs.pretrain import SHOWN
 
-    texts = [*(corpus or []), *(more or [])]
+    texts = [*(corpus or []), *(more or [])] or None
     command = training.Training(run=run, recipes=lambda: {"": run.recipe}, given={"corpus": texts})
     training.train(bertkit.pretrain, command, lambda metrics: SHOWN, training.AFTER_PRETRAINING)

@@ -106,7 +106,11 @@ LOGGING_STEPS = 50
 """Most steps between two logs of a run whose recipe does not say how many."""
 
 # Types of fields of transformers that differ from theirs.
-_TRAIN_HINTS: dict[str, Any] = {"max_steps": int | Literal[-1], "logging_steps": float | None}  # -1 is none
+_TRAIN_HINTS: dict[str, Any] = {
+    "max_steps": int | Literal[-1],  # -1 is none
+    "logging_steps": float | None,
+    "train_sampling_strategy": Literal["random", "sequential", "group_by_length"],  # others depend on the placement
+}
 
 # Ranges of the other fields of transformers. Larger numbers are slips, and would take all memory or time before they
 # are refused.
@@ -169,6 +173,7 @@ _NOT_IN_TRAIN: dict[str, str] = {
     **dict.fromkeys(("do_train", "do_eval", "do_predict"), "use the command of that name"),
     "disable_tqdm": "progress bars are shown on a terminal only",
     "remove_unused_columns": "the task decides which columns the model gets",
+    "label_names": "the task decides which columns are labels",
     "local_rank": "the launcher sets it",
     "prediction_loss_only": "scores need the predictions",
     **dict.fromkeys(("batch_eval_metrics", "eval_do_concat_batches"), "scores need the predictions of the whole set"),
@@ -288,7 +293,7 @@ def with_types(value: Any, hint: Any) -> Any:
     """Returns a recipe value with each `Text` in it replaced by the value that it has in a field annotated ``hint``.
 
     A field that can hold text takes it as it is given, unless it is quoted, or is YAML of another type that the field
-    can hold. Other fields take YAML.
+    can hold. Other fields take YAML. Numbers and arrays of numpy become those of Python, which recipe files can hold.
 
     Args:
         value: a value, a `Text`, or a mapping with some of them.
@@ -305,9 +310,11 @@ def with_types(value: Any, hint: Any) -> Any:
     if isinstance(value, Mapping):
         settings = nested_settings(hint)
         hints = {key: each.hint for key, each in fields_of(settings).items()} if settings else {}
-        return {key: with_types(each, hints.get(key, Any)) for key, each in value.items()}
+        return {with_types(key, Any): with_types(each, hints.get(key, Any)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [with_types(each, Any) for each in value]
     if not isinstance(value, Text):
-        return value
+        return value.tolist() if type(value).__module__ == "numpy" else value
     text, takes_text = value.text, _validate(value.text, hint) is not MISSING
     try:
         parsed, texts = parse_value(text), parse_texts(text)

@@ -276,8 +276,10 @@ class Checker:
             self._places[dotted] = f"(override) {dotted}"
             if part:  # of a value that is a mapping, such as model.lora.r
                 whole = self.blocks[block].get(key)
+                place = f"(override) {block}.{key}"  # of several parts
                 if not isinstance(whole, Mapping):
-                    whole, self._places[f"{block}.{key}"] = {}, self._places[dotted]
+                    whole, place = {}, self._places[dotted]
+                self._places[f"{block}.{key}"] = place
                 value = {**whole, part: value}
             self.blocks[block][key] = value
         for block, key in (("task", "kind"), ("model", "name_or_path"), ("model", MODEL_TYPE)):  # others depend on them

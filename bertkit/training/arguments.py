@@ -25,7 +25,7 @@ _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 def training_arguments(
     recipe: Recipe, placement: Placement, output_dir: Path, *, reaches_all_weights: bool = True, **fixed: Any
 ) -> TrainingArguments:
-    """Returns the complete arguments of a run; they are not changed afterwards.
+    """Returns the complete arguments of a run.
 
     Args:
         recipe: source of the ``train`` block.
@@ -37,11 +37,6 @@ def training_arguments(
     Raises:
         RecipeError: transformers rejects a value or a combination of values.
     """
-    if recipe.train.get("train_sampling_strategy") == "batch_rebalance":
-        raise RecipeError(
-            f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes different batches in every "
-            "placement; use group_by_length"
-        )
     values = {key: value for key, value in recipe.train.items() if key not in _NOT_OF_LIBRARY}
     if values["logging_steps"] is None:
         values["logging_steps"] = LOGGING_STEPS  # `Progress` knows the steps of the run

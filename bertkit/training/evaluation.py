@@ -28,6 +28,7 @@ from transformers import (
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.resolve import JOINED
+from bertkit.runtime.progress import counted
 
 
 def evaluation_order(dataset: Any) -> np.ndarray | None:
@@ -176,7 +177,8 @@ def best_step_message(trainer: Trainer) -> str | None:
     metric = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
     values = [entry.get(f"eval_{metric}") for entry in state.log_history if "eval_loss" in entry]
     criterion = f"{metric}, of equal ones by loss" if values.count(state.best_metric) > 1 else metric
-    return f"kept: step {best}, the best of {len(values)} evaluations by {criterion}; the scores are those of this step"
+    evaluations = counted(len(values), "evaluation")
+    return f"kept: step {best}, the best of {evaluations} by {criterion}; the scores are those of this step"
 
 
 def last_evaluation(trainer: Trainer) -> dict[str, float] | None:
@@ -242,17 +244,18 @@ class _Patience(EarlyStoppingCallback):
             super().on_evaluate(args, state, control, metrics, **kwargs)
 
 
-def check_early_stopping(callbacks: Sequence[TrainerCallback], arguments: TrainingArguments) -> None:
-    """Checks that a run has the evaluations that an early-stopping callback compares; it fails in its first step
-    otherwise.
+def check_evaluations(callbacks: Sequence[TrainerCallback], arguments: TrainingArguments) -> None:
+    """Checks that a run has the evaluations that early stopping and the choice of checkpoints compare.
 
     Raises:
         RecipeError: the run evaluates nothing, or has no metric to compare.
     """
-    if not any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
+    stops = any(isinstance(each, EarlyStoppingCallback) for each in callbacks)
+    if not stops and arguments.save_strategy != "best":
         return
     if arguments.eval_strategy == "no" or arguments.metric_for_best_model is None:
         raise RecipeError(
-            "callbacks: EarlyStoppingCallback compares evaluations; set train.eval_strategy and "
-            "train.metric_for_best_model, or train.load_best_model_at_end when fine-tuning"
+            f"{'callbacks: EarlyStoppingCallback' if stops else 'train.save_strategy: best'} compares evaluations; set "
+            "train.eval_strategy and train.metric_for_best_model, in pre-training data.validation_fraction too, or "
+            "train.load_best_model_at_end when fine-tuning"
         )

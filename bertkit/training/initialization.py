@@ -151,6 +151,10 @@ def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) 
     if implementation.startswith(("flash", JOINED)) and placement.mixed_precision == "no":
         raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
     dropout = next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None)
+    if implementation.startswith("flex") and placement.device == "cpu":
+        raise PlacementError(f"{what} has no gradients on CPUs; use sdpa")
+    if implementation.startswith("paged|"):
+        raise PlacementError(f"{what} is for generated text; use {implementation.removeprefix('paged|')}")
     if implementation.startswith("flex") and dropout:
         raise PlacementError(f"{what} has no dropout; set model.{dropout}=0, or use sdpa")
     try:

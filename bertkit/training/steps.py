@@ -276,7 +276,7 @@ class TrainerHooks(TrainerCallback):
 
     def __init__(self, trainer: Any, model: PreTrainedModel, precision: torch.dtype | None):
         self._trainer, self._forward, self._precision = trainer, vars(model).get("forward"), precision
-        self._of_training = ExitStack()
+        self._of_training, self._saves_later = ExitStack(), False
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         # Behind the callbacks that transformers has put there with the state of a checkpoint.
@@ -325,9 +325,13 @@ class TrainerHooks(TrainerCallback):
             self._trainer.count_tokens()
         if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
             self._trainer.check_finite()
+        # A checkpoint of the last step of an epoch comes after its evaluation, which a resumed run does not repeat.
+        self._saves_later = control.should_save and args.eval_strategy == "epoch" and float(state.epoch).is_integer()
+        control.should_save &= not self._saves_later
         self._trainer.record.begin_pause()
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        control.should_save |= self._saves_later
         self._trainer.count_tokens()
         self._trainer.record.end_pause()
         self._trainer.record.begin_pause()

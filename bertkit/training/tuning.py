@@ -54,11 +54,11 @@ def check_tuning(recipe: Recipe, placement: Placement) -> None:
     if recipe.model.get(LORA) is not None:
         with importing(f"recipe {recipe.name}: model.lora", "lora"):
             import peft  # noqa: F401
-        if recipe.model.get("freeze_layers") or recipe.model.get("freeze_embeddings"):
-            raise RecipeError(
-                f"recipe {recipe.name}: model.lora: trains no weight of the encoder; remove freeze_layers and "
-                "freeze_embeddings"
-            )
+        for key in ("freeze_layers", "freeze_embeddings", "reinit_layers"):
+            if recipe.model.get(key):
+                raise RecipeError(
+                    f"recipe {recipe.name}: model.lora: trains no weight of the encoder's layers; remove {key}"
+                )
         if placement.strategy == "fsdp":
             raise PlacementError(f"recipe {recipe.name}: model.lora: does not work with fsdp; use another placement")
 

@@ -169,18 +169,22 @@ def test_an_unknown_command_gets_the_nearest_one(bertkit, tmp_path, words, expec
     refused(bertkit(*words.split()), tmp_path / "out", expected)
 
 
-@pytest.mark.parametrize("below", ["file/run", "file"])
-def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint, below):
+@pytest.mark.parametrize("below", ["file/run", "file", "s3://bucket/file"])
+def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint, below, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
     command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue)
-    bertkit(*command, "--output-dir", tmp_path / below).refuses("file")
+    bertkit(*command, "--output-dir", below).refuses("file")
     assert (tmp_path / "file").read_text() == "mine"
+    assert not (tmp_path / "s3:").exists()
 
 
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
         ("placement.attn_implementation=foo", "placement.attn_implementation: 'foo' is not available"),
+        ("placement.attn_implementation=flex_attention", "'flex_attention' has no gradients on CPUs; use sdpa"),
+        ("placement.attn_implementation=paged|eager", "'paged|eager' is for generated text; use eager"),
         ("train.report_to=wandb", "wandb"),
         ("train.seed=-1", "train.seed: expected 0 to 4294967295, got -1"),
         ("train.learning_rate=.nan", "train.learning_rate: expected finite numbers, got nan"),
@@ -188,6 +192,9 @@ def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint,
         ("model.vocab_size=50", "model.vocab_size: 50, but the tokenizer's ids need"),
         ("data.document_separator=(", "data.document_separator"),
         ("train.train_sampling_strategy=random", "pre-training sets this"),
+        ("train.train_sampling_strategy=shuffled", "expected one of random, sequential, group_by_length"),
+        ("train.save_strategy=best", "train.save_strategy: best compares evaluations"),
+        ("train.label_names=[x]", "train.label_names: not set in a recipe"),
         ("train.class_weights=balanced", "train.class_weights: is for fine-tuning"),
         ("train.vocabulary_steps=-1", "train.vocabulary_steps"),
         ("train.layer_lr_decay=0.9", "train.layer_lr_decay: is for fine-tuning"),

@@ -182,8 +182,11 @@ def test_what_is_proposed_follows_from_the_facts(fine_tuned):
     assert options(right, falling, max_steps=50) == ("--max-steps 100",)
     known = {"labels": np.array([0] * 9 + [1] * 9 + [2])}
     assert options(replace(partly, training=known)) == ("--class-weights balanced",)
-    assert options(replace(partly, training=known), class_weights="focal") == ("--folds 5",)
+    for loss in ({"class_weights": "focal"}, {"label_smoothing_factor": 0.1}):
+        assert options(replace(partly, training=known), **loss) == ("--folds 5",)
     assert options(right) == ("--folds 5",)  # four examples say little
+    for needing in ({"early_stopping_patience": 2}, {"save_strategy": "best"}, {"distill": {"teacher": "film"}}):
+        assert options(right, **needing) is None  # with folds the run would be refused
     best = [*falling, {"eval_loss": 0.5, "eval_accuracy": 1.0}]
     assert not any("falls" in sentence for sentence in verdict_of(right, best).sentences)
     # The weights that a run keeps are evaluated once more in its last step: that loss is no end of the curve.

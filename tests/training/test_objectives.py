@@ -83,6 +83,8 @@ def test_balanced_weights_are_those_of_scikit_learn():
     ours = weighted("balanced", NAMES, {"labels": labels})
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     np.testing.assert_allclose(ours.weights[1], expected, rtol=1e-6)
+    given = {"train.class_weights": dict(zip(np.array(NAMES), expected, strict=True))}  # numbers and names of numpy
+    check_class_weights(load_recipe("classification", given), NAMES)
     tokens = weighted("balanced", NAMES, {"labels": [[0, 0, -100, 0], [-100, 0, 0, 1], [2, 2]]})
     np.testing.assert_allclose(tokens.weights[1], expected, rtol=1e-6)
 
@@ -172,7 +174,7 @@ def test_accumulation_does_not_change_a_weighted_run(tuned, table):
     assert abs(plain[0] - curves[0][0][0]) > 1e-4
 
 
-def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table):
+def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table, capsys):
     overrides = {
         "data.train_file": str(table),
         "data.test_file": str(table),
@@ -185,6 +187,7 @@ def test_thresholds_are_fitted_to_the_validation_set_only(tuned, table):
         "placement.device": "cpu",
     }
     run = tuned("finetune/classification", overrides)
+    assert "Writing" not in capsys.readouterr().err  # no bar of a library
     assert {"eval_class/good/threshold", "eval_temperature"} <= run.metrics.keys()
     assert "predict_ece" in run.metrics
     assert not {"predict_class/good/threshold", "predict_temperature"} & run.metrics.keys()

@@ -210,7 +210,11 @@ def test_only_adapters_pooler_and_head_are_trained(encoder):
         ({"model__lora": {"rank": 4}}, "model.lora.rank: unknown key"),
         ({"model__lora": {"save": "all"}}, "model.lora.save: expected one of merged, adapter"),
         ({"model__lora": {"targets": ["queries"]}}, "'queries' is no dense layer of this encoder; expected some of"),
-        ({"model__lora": {}, "model__freeze_layers": 1}, "remove freeze_layers and freeze_embeddings"),
+        (
+            {"model__lora": {}, "model__freeze_layers": 1},
+            "trains no weight of the encoder's layers; remove freeze_layers",
+        ),
+        ({"model__lora": {}, "model__reinit_layers": 1}, "remove reinit_layers"),
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_written(train, tmp_path, values, message):
@@ -218,17 +222,3 @@ def test_wrong_values_are_refused_before_anything_is_written(train, tmp_path, va
         train("run", **values)
     assert message in str(caught.value)
     assert not (tmp_path / "run" / "recipe.yaml").exists()
-
-
-def test_pre_training_refuses_the_keys(checkpoint, tmp_path):
-    from bertkit import pretrain
-
-    (tmp_path / "a.txt").write_text("A film. A plot.\n" * 30)
-    with pytest.raises(BertkitError, match="freeze_layers"):
-        pretrain(
-            model=str(checkpoint),
-            corpus=[tmp_path / "a.txt"],
-            output_dir=tmp_path / "run",
-            overrides={"model.freeze_layers": 1, "train.max_steps": 1, "placement.device": "cpu"},
-        )
-    assert not (tmp_path / "run").exists()

@@ -17,19 +17,24 @@ class VocabularyFirst(TrainerCallback):
     step, so that the graph of the computation is the same in all steps.
 
     Args:
-        model: the model in training.
         steps: number of these steps; 0 for none.
     """
 
-    def __init__(self, model: PreTrainedModel, steps: int):
+    def __init__(self, steps: int):
         self.steps = steps
-        rows = {id(weight) for weight in vocabulary_weights(model)}
-        self._others = [weight for weight in model.parameters() if id(weight) not in rows] if steps else []
 
     def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: PreTrainedModel,
+        **others: Any,
     ) -> None:
         """Drops the gradients of the other weights."""
         if state.global_step < self.steps:
-            for weight in self._others:
-                weight.grad = None
+            rows = {id(weight) for weight in vocabulary_weights(model)}  # FSDP makes other tensors of those of a model
+            for weight in model.parameters():
+                if id(weight) not in rows:
+                    weight.grad = None

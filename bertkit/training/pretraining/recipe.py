@@ -22,7 +22,7 @@ from bertkit.tasks.registry import load_recipe
 def pretraining_recipe(
     recipe: str | Path | Mapping[str, Any] | Recipe | None,
     corpus: str | Path | Sequence[str | Path] | None,
-    model: str | None,
+    model: str | Path | None,
     overrides: Mapping[str, Any] | None,
 ) -> Recipe:
     """Loads the recipe of a run from the arguments of `pretrain`, or the default one.
@@ -30,9 +30,9 @@ def pretraining_recipe(
     Raises:
         RecipeError: the recipe does not exist or is invalid.
     """
-    chosen: dict[str, Any] = {"data.corpus": list(map(str, several(corpus)))} if corpus else {}
+    chosen: dict[str, Any] = {} if corpus is None else {"data.corpus": list(map(str, several(corpus)))}
     if model is not None:
-        chosen["model.name_or_path"] = model
+        chosen["model.name_or_path"] = str(model)
     values = {**(overrides or {}), **chosen}
     usual = "pretrain/continue" if "model.name_or_path" in values else "pretrain/bert-base"
     return load_recipe(usual if recipe is None else recipe, values)
@@ -89,7 +89,7 @@ def _checked_data(recipe: Recipe) -> DataSettings:
     for key in ("label_smoothing_factor", "class_weights", "layer_lr_decay", "early_stopping_patience", *WARM_START):
         if recipe.train.get(key):
             raise RecipeError(f"train.{key}: is for fine-tuning, and pre-training has no use for it; remove it")
-    for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
+    for key in ("train_sampling_strategy", "dataloader_persistent_workers"):
         if key in recipe.train:
             raise RecipeError(f"train.{key}: pre-training sets this; remove it")
     check_tokenizer_settings(data)

@@ -11,10 +11,11 @@ from bertkit.data.corpus.settings import Deduplication, DocumentFilter
 from bertkit.data.corpus.sources import TextLines, find_sources
 from bertkit.data.corpus.store.building import build_store, join_store
 from bertkit.data.corpus.store.copies import verify_part
+from bertkit.data.corpus.store.encoding import SentenceEncoder
 from bertkit.data.corpus.store.opening import names_store, open_store
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.data.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
-from bertkit.model.checkpoint.load import save_tokenizer
+from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.options import several
@@ -63,6 +64,9 @@ def train_tokenizer_on(
         text_column: the text column of rows.
         dataset_config, dataset_split, streaming: settings of Hub data sets; a streamed data set is read over the
             network twice.
+
+    Returns:
+        The tokenizer.
 
     Raises:
         BertkitError: the corpus cannot be read, the size is impossible, or the folder is in use; nothing is written.
@@ -174,8 +178,11 @@ def join_corpus(output_dir: str | Path) -> TokenStore:
     Args:
         output_dir: as for `build_corpus`.
 
+    Returns:
+        The store.
+
     Raises:
-        OutputError: parts are missing; the message names them.
+        OutputError: parts are missing, and the message names them; or it is no folder.
 
     Examples:
         ```python
@@ -184,17 +191,22 @@ def join_corpus(output_dir: str | Path) -> TokenStore:
         bertkit.join_corpus("store")
         ```
     """
+    check_place(Path(output_dir))
     return join_store(Path(output_dir))
 
 
 def verify_corpus(store: str | Path) -> TokenStore:
-    """Reads all of a token store and compares its checksums.
+    """Reads all of a token store and compares its checksums, and that of its tokenizer if it has one.
 
     Args:
         store: folder or URL; of a URL all parts are read anew, whatever is in the cache.
 
+    Returns:
+        The store.
+
     Raises:
         DataError: there is no store, or it is damaged; the message names the first damaged file.
+        CheckpointError: its tokenizer cannot be loaded.
 
     Examples:
         ```python
@@ -206,6 +218,11 @@ def verify_corpus(store: str | Path) -> TokenStore:
     for part in opened.parts:
         verify_part(part)
         part.close()
+    folder = opened.folder / TOKENIZER_FOLDER
+    if folder.is_dir():
+        own = SentenceEncoder(load_tokenizer(folder, for_pretraining=True), None)
+        if own.tokenizer_digest != opened.metadata["tokenizer"]:
+            raise DataError(f"{folder}: is not the tokenizer that made the tokens: this token store is damaged")
     return opened
 
 

@@ -72,6 +72,9 @@ def distill(
             the values of the recipe or the defaults.
         data_dir, overrides, resume, push_to_hub, callbacks: as for `finetune` and `pretrain`.
 
+    Returns:
+        The run, with its directory and all results.
+
     Raises:
         BertkitError: the arguments, the teacher, the student or the data are invalid; then nothing has been written.
 
@@ -128,9 +131,9 @@ def distillation_recipe(
     if data_dir is not None:
         given["data.data_dir"] = str(data_dir)
     values: dict[str, Any] = {}
-    if corpus:
+    if corpus is not None:
         given["data.corpus"] = list(map(str, several(corpus)))
-    if recipe is None and corpus:
+    if recipe is None and corpus is not None:
         size = _size(student)
         if size is not None and not {"hidden_size", MODEL_TYPE} & load_recipe(size).model.keys():
             raise _no_size(student)

@@ -14,12 +14,13 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import most_epochs
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import failing_together, is_main_process
-from bertkit.runtime.progress import is_score, say
+from bertkit.runtime.progress import is_score, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task, task_record
 from bertkit.tasks.registry import command_of
 from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write, suffix_of
 from bertkit.training.runs.directory import RunDirectory
 from bertkit.training.runs.record import Results, finite_numbers
+from bertkit.training.runs.resolve import needing_validation_set
 from bertkit.training.trainer import BertkitTrainer, Scores
 from bertkit.training.warm_start.heads import divide_logits
 
@@ -85,7 +86,7 @@ def fit_decisions(
         task = task.with_settings(temperature=1.0)
     config = trainer.model.config
     config.bertkit_task = task_record(task)
-    with directory.files() as folder:
+    with directory.files() as folder, without_library_bars():
         if is_in_weights:
             trainer.save_weights(folder)
             trainer.forget_outputs()
@@ -173,10 +174,11 @@ def propose(
             return Proposal("longer", command, longer)
         if can_be_higher and not is_falling:
             return Proposal("at a higher rate", command, (higher,))
-    elif facts.lacks_rare and hasattr(recipe.task, "label_names") and not train.get("class_weights"):
+    elif facts.lacks_rare and hasattr(recipe.task, "label_names") and not (recipe.is_weighted or recipe.has_teacher):
         return Proposal("with more weight for rare classes", command, ("--class-weights balanced",))
     files = [getattr(recipe.data, f"{name}_file", None) for name in ("train", "validation")]
-    if facts.is_wide and recipe.data.folds is None and files[0] is not None and files[1] is None:
+    is_split = files[0] is not None and files[1] is None and recipe.data.folds is None
+    if facts.is_wide and is_split and not needing_validation_set(recipe):
         return Proposal("scores of all rows, by cross-validation", command, ("--folds 5",), "folds")
     return None
 

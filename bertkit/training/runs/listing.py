@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bertkit.inference.networks import is_ensemble
 from bertkit.recipe.files import read_recipe_file
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, described
 from bertkit.runtime.files import read_record
 from bertkit.runtime.locks import is_locked
 from bertkit.runtime.progress import say
@@ -59,7 +59,8 @@ def runs(folder: str | Path) -> list[ListedRun]:
     """Lists the run directories and grids in a folder and below it, sorted by folder.
 
     A grid is one row; its runs are listed if ``folder`` is the grid itself. Ensembles are not listed, as their runs
-    are those of grids. Links to folders are not followed; a folder below that cannot be read is a warning.
+    are those of grids. Links to folders are not followed. A folder below that cannot be read is a warning, and so are
+    files of these names that another program wrote.
 
     Raises:
         DataError: the folder does not exist or cannot be read.
@@ -87,15 +88,18 @@ def _below(root: Path) -> Iterator[ListedRun]:
     ):
         folder = Path(place)
         folders[:] = sorted(name for name in folders if not name.startswith((".", "checkpoint-")))
-        if GRID_FILE in files:
-            # best/ is a copy of one of the runs, and encoded/ has their data.
-            folders[:] = [name for name in folders if name == "runs" and folder == root]
-            yield _grid(folder)
-        elif is_ensemble(place):
+        is_grid = GRID_FILE in files
+        if not is_grid and is_ensemble(place):
             folders[:] = []  # its members are copies of runs
-        elif _RECIPE in files and _RECORD in files:  # a recipe alone may be a user's, beside folders of runs
-            folders[:] = []
-            yield _run(folder)
+        elif is_grid or {_RECIPE, _RECORD} <= {*files}:  # a recipe alone may be a user's, beside folders of runs
+            try:
+                listed = _grid(folder) if is_grid else _run(folder)
+            except Exception as error:  # files of another program, or of a run that is being removed
+                say(f"warning: {folder}: not listed, since its files are not those of a run: {described(error, 200)}")
+                continue
+            # Of a grid, best/ is a copy of one of the runs, and encoded/ has their data.
+            folders[:] = [name for name in folders if is_grid and name == "runs" and folder == root]
+            yield listed
 
 
 def _run(folder: Path) -> ListedRun:

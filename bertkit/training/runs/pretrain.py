@@ -25,7 +25,7 @@ from bertkit.runtime.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, cache_folder, curve_facts, load_corpus
 from bertkit.training.arguments import check_callbacks, schedule_in_steps, training_arguments
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.evaluation import check_early_stopping
+from bertkit.training.evaluation import check_evaluations
 from bertkit.training.initialization import Initialization, set_attention
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import HeldOut, PretrainingText, RunExamples, eval_batch_size, plan_examples
@@ -60,7 +60,7 @@ def pretrain(
     *,
     output_dir: str | Path,
     corpus: str | Path | Sequence[str | Path] | None = None,
-    model: str | None = None,
+    model: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
     push_to_hub: str | None = None,
@@ -204,9 +204,9 @@ def _trainer(
     arguments = training_arguments(
         recipe, placement, setup.folder_of_trainer, reaches_all_weights=reaches_all, **fixed, **of_data
     )
-    check_early_stopping(callbacks, arguments)
+    check_evaluations(callbacks, arguments)
     set_attention(network, recipe, placement)
-    vocabulary_first = VocabularyFirst(network, recipe.train.get("vocabulary_steps") or 0)
+    vocabulary_first = VocabularyFirst(recipe.train.get("vocabulary_steps") or 0)
     held_out = HeldOut(examples.phases, examples.evaluation) if examples.evaluation else None
     logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
     return trainer_class(placement)(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,7 @@ def finite_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     Raises:
         TrainingError: one of them is not finite.
     """
-    numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
+    numbers = {key: float(value) for key, value in metrics.items() if isinstance(value, Real)}  # of numpy too
     for name, value in numbers.items():
         if not math.isfinite(value):
             why = "the training diverged; "

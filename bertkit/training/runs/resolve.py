@@ -32,7 +32,7 @@ from bertkit.tasks.table_data import TableTask
 from bertkit.training.arguments import best_checkpoint_arguments, check_schedule, training_arguments
 from bertkit.training.batches import compiled_length, multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups, rounded_length
-from bertkit.training.evaluation import check_early_stopping, early_stopping
+from bertkit.training.evaluation import check_evaluations, early_stopping
 from bertkit.training.initialization import Initialization, finetuning_start, set_attention
 from bertkit.training.objectives import check_class_weights, weighted_labels, weighted_task
 from bertkit.training.runs.training import RunSetup, place_run, set_up, trainer_class
@@ -216,7 +216,7 @@ def resolve(
     )
     of_folds = to_arguments(eval_strategy="no", save_strategy="no") if folds else None
     arguments = to_arguments(**evaluation)
-    check_early_stopping(callbacks, arguments)
+    check_evaluations(callbacks, arguments)
     callbacks = [*early_stopping(recipe), *callbacks]
     teacher = None
     if recipe.has_teacher:
@@ -308,20 +308,23 @@ def may_score_by_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: S
     return not setup.directory.is_resumed or (earlier is not None and bool(earlier.data.folds))
 
 
+def needing_validation_set(recipe: Recipe) -> str:
+    """Returns what of a recipe needs a validation set, a key of ``train`` or a teacher; empty if nothing does."""
+    train = recipe.train
+    needing = ["a teacher"] * recipe.has_teacher + [f"train.{key}" for key in _NEED_VALIDATION if train.get(key)]
+    if train.get("save_strategy") == "best":
+        needing.append("train.save_strategy")
+    return next(iter(needing), "")
+
+
 def _why_no_folds(recipe: Recipe, task: Task, setup: RunSetup, callbacks: Sequence[TrainerCallback]) -> str:
     """Returns what needs a validation set, and what to change, as the end of a message; empty if nothing does."""
     if not getattr(task, "can_score_by_folds", False):
         return f"{task.kind} needs a validation set; give data.fold too, or --folds with several runs"
     if setup.placement.num_processes > 1 or setup.placement.device == "xla":
         return "several processes need a validation set; set data.folds to 0"
-    if recipe.has_teacher:
-        return "a teacher needs a validation set; set data.folds to 0"
-    train = recipe.train
-    asked = [key for key in _NEED_VALIDATION if train.get(key)]
-    if train.get("save_strategy") == "best":
-        asked.append("save_strategy")
-    if asked:
-        return f"train.{asked[0]} needs a validation set; remove one of both"
+    if what := needing_validation_set(recipe):
+        return f"{what} needs a validation set; remove one of both"
     if any(isinstance(each, EarlyStoppingCallback) for each in callbacks):
         return "early stopping needs a validation set; remove one of both"
     return ""

@@ -60,12 +60,16 @@ def test_parts_of_a_build_are_joined(corpus, store, tmp_path):
     assert all((joined.folder / name).read_bytes() == (whole.folder / name).read_bytes() for name in files)
 
 
-def test_a_damaged_part_is_named(store):
+def test_a_damaged_part_and_another_tokenizer_are_named(store):
     [part] = store.glob("*.arrow")
-    data = bytearray(part.read_bytes())
-    data[-9] ^= 1
-    part.write_bytes(data)
+    data = part.read_bytes()
+    part.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     with pytest.raises(DataError, match=rf"{part.name}: its checksum is .*: this token store is damaged"):
+        verify_corpus(store)
+    part.write_bytes(data)
+    file = store / "tokenizer" / "tokenizer.json"
+    file.write_text(file.read_text().replace('"the"', '"teh"'))
+    with pytest.raises(DataError, match="tokenizer: is not the tokenizer that made the tokens"):
         verify_corpus(store)
 
 

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 
+import numpy as np
 import pytest
 
 from bertkit.runtime.errors import OutputError, RecipeError, TrainingError
@@ -93,7 +94,7 @@ def test_a_score_that_is_no_number_is_an_error():
     with pytest.raises(TrainingError, match="eval_loss is nan: the training diverged"):
         finite_numbers({"eval_loss": float("nan")})
     with pytest.raises(TrainingError, match="not defined if all labels, or all predictions, are the same"):
-        finite_numbers({"eval_loss": 0.5, "eval_pearson": float("nan")})
+        finite_numbers({"eval_loss": 0.5, "eval_pearson": np.float32("nan")})
 
 
 def test_resuming_under_other_values_is_refused_by_name(tmp_path):

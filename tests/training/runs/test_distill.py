@@ -270,6 +270,8 @@ def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
         ({"student": None, "student_layers": [0, 9]}, "expected numbers from 0 to 1 in ascending order, got 0, 9"),
         ({"student": "bert-mni"}, "--student bert-mni: neither a folder nor a size .* did you mean 'bert-mini'"),
         ({"alpha": 1.5}, "train.distill.alpha: expected 0 to 1, got 1.5"),
+        ({"alpha": float("nan")}, "train.distill: expected finite numbers, got nan"),
+        ({"corpus": []}, "no text to train on; give --corpus"),
         ({"temperature": 0.0}, "train.distill.temperature: expected more than 0, got 0.0"),
         ({"hidden": -1.0}, "train.distill.hidden: expected at least 0"),
         ({"teacher": "no/such/teacher"}, "no such folder|neither a local folder"),

@@ -113,7 +113,9 @@ def test_a_relative_folder(place, tmp_path, monkeypatch):
     assert (str(run.folder), run.state) == ("killed", "interrupted")
 
 
-def test_damaged_files_do_not_end_the_list(place, tmp_path):
+def test_damaged_files_and_those_of_another_program_do_not_end_the_list(place, tmp_path, capsys):
+    (tmp_path / "grid.json").write_text('{"recipe": "cells"}')
+    (place("other") / "recipe.yaml").write_text("task: cook")
     folder = place("damaged", score=0.5)
     (folder / "run.json").write_text('{"finished": tr')
     (folder / "recipe.yaml").write_text("task: [")
@@ -122,6 +124,8 @@ def test_damaged_files_do_not_end_the_list(place, tmp_path):
     assert found["damaged"].task is None
     assert found["damaged"].state == "interrupted"
     assert found["whole"].score == 0.25
+    assert list(found) == ["damaged", "whole"]
+    assert capsys.readouterr().err.count("its files are not those of a run: AttributeError") == 2
 
 
 def test_an_ensemble_and_a_recipe_of_the_user_are_no_runs(place, tmp_path):

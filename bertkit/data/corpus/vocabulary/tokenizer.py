@@ -20,6 +20,7 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens in the order of their ids: [PAD] is 0."""
 BYTE_LEVEL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """Special tokens of byte-level BPE in the order of their ids; the first four have those of RoBERTa: <pad> is 1."""
+_MOST_PIECES = 1 << 24  # the library reserves memory for all of them, and ends the process where there is none
 
 
 def train_vocabulary(
@@ -39,10 +40,13 @@ def train_vocabulary(
         texts, vocab_size, lowercase, model_max_length, merge_score, min_frequency: as for `train_tokenizer`.
 
     Raises:
-        RecipeError, DataError: as these functions; or the type is unknown, or ``merge_score`` does not apply to it.
+        RecipeError, DataError: as these functions; or the type is unknown, ``merge_score`` does not apply to it, or the
+            vocabulary is larger than any text needs.
     """
     if tokenizer_type not in get_args(TokenizerType):
         raise RecipeError(f"tokenizer_type: {tokenizer_type!r} is not one of {', '.join(get_args(TokenizerType))}")
+    if vocab_size > _MOST_PIECES:
+        raise RecipeError(f"vocab_size: {vocab_size} is too large; expected at most {_MOST_PIECES}")
     if tokenizer_type == "byte_level_bpe":
         if merge_score != "frequency":
             raise RecipeError(f"merge_score: {merge_score!r} is for wordpiece; byte_level_bpe merges by frequency")

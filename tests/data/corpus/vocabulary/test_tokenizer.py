@@ -205,6 +205,8 @@ def test_what_is_impossible_is_refused():
         train_byte_level(BYTE_LEVEL_TEXTS, 300, min_frequency=-1)
     with pytest.raises(RecipeError, match="tokenizer_type: 'bpe' is not one of wordpiece, byte_level_bpe"):
         train_vocabulary("bpe", BYTE_LEVEL_TEXTS, 300)
+    with pytest.raises(RecipeError, match="vocab_size: 1000000000 is too large"):
+        train_vocabulary("wordpiece", BYTE_LEVEL_TEXTS, 10**9)
 
 
 def test_a_byte_level_vocabulary_that_stays_smaller_is_warned_of(caplog):
