@@ -14,7 +14,7 @@ from bertkit.runtime.reading.text import NO_UTF8, iterating, line_endings, marke
 
 _LOWER = "a-zß-öø-ÿœšž"
 _NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, se¤or, dzia³a
-    rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„…ˆ˜‰‹›•™–](?=[{_LOWER}])|[¤†‡ˆ˜])"
+    rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„ˆ˜‰‹›•™](?=[{_LOWER}])|[¤†‡ˆ˜])"
 )
 _ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
 _DOUBLED = re.compile(rb"([\xe4\xf6\xfc\xf5\xc4\xd6\xdc\xd5])\1")  # ä, ö, ü, õ: long vowels of Finnish and Estonian
@@ -126,7 +126,7 @@ def _is_windows(lines: bytes, place: str) -> bool:
         return False
     text = sample.decode("cp1252", "replace")
     lower = text.lower().replace("õe", "oe")  # Portuguese; other õ are Estonian, or were the ő of Hungarian
-    letters = [each for each in lower if each.isalpha() and not each.isascii()]
+    letters = [each for each in lower if each.isalpha() and not each.isascii() and each not in "µªº"]
     has_no_words = 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()])
     fits = any(20 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
     once = _DOUBLED.sub(rb"\1", sample)  # charset-normalizer takes an accent twice in a row for a fault

@@ -106,6 +106,7 @@ def test_other_encodings_are_refused_without_a_guess(tmp_path, text, encoding):
         "As opções são boas, põe mais informações",
         "Hyvää päivää, täällä säätä on näin",
         "Jäääär on õhuke",
+        "well…maybe, for a long–term 10 µm coat",
     ],
 )
 def test_western_languages_are_read(tmp_path, text):
