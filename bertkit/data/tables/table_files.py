@@ -78,7 +78,7 @@ def read_table(
             that tabs separate.
         skip_ragged: skip rows of a CSV or TSV file whose number of fields differs from that of the header, and count
             them in ``skipped`` of the table; for published data that is known to have such rows. Of a folder, files
-            without a text.
+            that cannot be read or have no text.
 
     Raises:
         DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
