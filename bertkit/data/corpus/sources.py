@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -139,7 +140,7 @@ def find_sources(
     repeated: list[str] = []
     for item in map(str, several(given)):
         here: list[tuple[str, Source]] = []
-        if may_be_hub_id(item) and not Path(item).exists():
+        if may_be_hub_id(item) and not os.path.exists(item):
             with noted(faults):
                 here = [(item, _HubSet(item, text_column, dataset_config, dataset_split, streaming))]
         else:
@@ -149,21 +150,22 @@ def find_sources(
                 repeated.append(source.name)
             else:
                 found[key] = source
-    if not any(isinstance(source, _HubSet) for source in found.values()) and not faults:
+    if not faults:  # what is missing could be such a source
+        is_of_hub = any(isinstance(source, _HubSet) for source in found.values())
         for name, value, usual in (("config", dataset_config, None), ("split", dataset_split, "train")):
-            if value != usual:
+            if value != usual and not is_of_hub:
                 faults.append(f"dataset_{name}: {value!r} is for a Hub data set, and none was given; remove it")
+        if text_column != "text" and not any(source.has_rows for source in found.values()):
+            faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; remove it")
     if not faults:  # no download if the call fails anyway
         for source in found.values():
             if isinstance(source, _HubSet):
                 with noted(faults):
                     source.load()
-    if text_column != "text" and found and not any(source.has_rows for source in found.values()):
-        faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; remove it")
     if faults:
         raise DataError(listed(faults))
     if repeated:
-        logger.warning("given more than once, used once: %s", ", ".join(repeated))
+        logger.warning("given more than once, used once: %s", ", ".join(dict.fromkeys(repeated)))
     return list(found.values())
 
 

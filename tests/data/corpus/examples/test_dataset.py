@@ -330,8 +330,9 @@ class TestSettings:
             PretrainingData(**{name: value})
 
     def test_an_unknown_objective(self):
-        with pytest.raises(ValueError, match=r"^pair_objective: 'order' is not one of nsp, sop, none$"):
-            PretrainingData(pair_objective="order")  # type: ignore[arg-type]
+        for name, known in (("pair_objective", "nsp, sop, none"), ("token_objective", "masked_lm, next_token")):
+            with pytest.raises(ValueError, match=rf"^{name}: 'order' is not one of {known}$"):
+                PretrainingData(**{name: "order"})
 
     def test_no_special_token_is_ordinary(self, numbered_tokenizer, vocabulary):
         assert vocabulary.ordinary_ids.tolist() == list(range(5, 20005))
