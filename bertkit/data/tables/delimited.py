@@ -194,7 +194,7 @@ def _read_quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults:
             of_row.clear()
     except csv.Error as error:
         # The line where the first field of the row begins that does not end.
-        whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
+        whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?[{delimiter}]')
         text, start = "".join(of_row), 0
         while field := whole_field.match(text, start):
             start = field.end()

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table, is_table, read_table
-from bertkit.data.tables.delimited import COMMA, TAB, delimited_parts, find_delimiter
+from bertkit.data.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.reading.text import decode_pieces
@@ -140,8 +140,10 @@ def unclosed(opened: int, noticed: int) -> str:
     ],
 )
 def test_unclosed_quote_is_named_by_its_opening_line(text, expected):
-    assert refusal(text).startswith(expected)
-    assert refusal(text).endswith("); close it, and double the quotes within it")
+    for delimiter in NAMES:
+        fault = refusal(text.replace(",", delimiter), delimiter, quoting=True)
+        assert fault.startswith(expected)
+        assert fault.endswith("); close it, and double the quotes within it")
 
 
 @given(
