@@ -215,8 +215,7 @@ def _work_folder(
         if before != plan:
             if before is not None:
                 _say_changes(before["origin"], origin)
-            if share is not None and before is not None and before["records"] == records:
-                if before["shares"] != share[1]:
+                if share is not None and before["records"] == records and before["shares"] != share[1]:
                     parts = counted(before["shares"], "part")
                     raise OutputError(f"{work}: was begun in {parts}; give --part I/{before['shares']}")
             known = {*records, *(unit.record(Path(), "digests").name for unit in units)}
