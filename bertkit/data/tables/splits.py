@@ -79,8 +79,8 @@ def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -
         if shared:
             raise DataError(
                 f"{hub_id}: {counted(shared, 'row is', 'rows are')} in the {one} set ({splits[one]}) and in the "
-                f"{other} set ({splits[other]}); give parts without common rows, such as 'train[:90%]' and 'train[90%:]', with "
-                f"--{one}-split and --{other}-split"
+                f"{other} set ({splits[other]}); give parts without common rows, such as 'train[:90%]' and "
+                f"'train[90%:]', with --{one}-split and --{other}-split"
             )
 
 
