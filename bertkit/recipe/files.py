@@ -318,7 +318,7 @@ def absolute(path: str | Path) -> str:
     ('google-bert/bert-base-uncased', '/texts/*.txt')
     """
     expanded = Path(path).expanduser()
-    if expanded.exists():
+    if os.path.exists(expanded):
         return str(expanded.resolve())
     workbook, sheet = workbook_and_sheet(expanded)
     if sheet is not None and Path(workbook).exists():

@@ -21,6 +21,7 @@ from bertkit.data.corpus.documents import DocumentForm, Paragraph, file_paragrap
 from bertkit.data.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.data.reading.row_files import arrow_texts, json_texts, parquet_texts, rows_of_groups
 from bertkit.runtime.errors import DataError, listed, noted
+from bertkit.runtime.files import disk_faults
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.options import several
 from bertkit.runtime.reading.paths import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files
@@ -287,8 +288,9 @@ class _ParquetFile(_File, _Rows):
             yield from self._texts_in(self.path)
             return
         with tempfile.TemporaryFile(prefix="bertkit-") as unpacked:  # Parquet is read from its end
-            with iterating(read_blocks(self.path, self.kind.compression, lambda position: None)) as blocks:
-                unpacked.writelines(blocks)
+            blocks = read_blocks(self.path, self.kind.compression, lambda position: None)
+            with disk_faults(Path(tempfile.gettempdir())), iterating(blocks) as remaining:
+                unpacked.writelines(remaining)
             yield from self._texts_in(unpacked)
 
     def _texts_in(self, file: Path | IO[bytes]) -> Iterator[str]:
