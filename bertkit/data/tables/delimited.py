@@ -154,6 +154,7 @@ def _make_columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[lis
 
 
 def faults_of_names(names: Sequence[str], place: str) -> list[str]:
+    """Returns the faults of the names of columns: all are empty, or one occurs more than once."""
     named = list(filter(None, names))
     return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
 
