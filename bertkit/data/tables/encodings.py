@@ -36,7 +36,8 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         on_other: called instead with the note, for text in another encoding, before its first bytes are converted.
 
     Raises:
-        DataError: the text has another encoding; the message names its first line that is not UTF-8.
+        DataError: the text has another encoding; the message names its first line that is not UTF-8, or in Windows-1252
+            the line of a byte that is no character.
     """
     on_other = on_other or say
     is_ascii = True
@@ -45,7 +46,10 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         first = next(given, b"")
         if encoding := _find_wide_encoding(first):
             on_other(_note(name, encoding[:6].upper().replace("_", "-"), first[:_SAMPLE].decode(encoding, "ignore")))
-            yield from _recode(chain([first], given), encoding)
+            decoder = codecs.getincrementaldecoder(encoding)("replace")
+            for block in chain([first], given):
+                yield decoder.decode(block).encode("utf-8", "replace")
+            yield decoder.decode(b"", True).encode("utf-8", "replace")
             return
         remaining = _end_with_whole_characters(chain([first], given))
         for block in remaining:
@@ -58,7 +62,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
                     if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
                         example = block[begin:].partition(b"\n")[0]
                         on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
-                        yield from _recode(chain([block], remaining), "cp1252")
+                        yield from _recode_windows(chain([block], remaining), name, line)
                         return
                     yield block  # UTF-8 with a fault, which its reader reports
                     break
@@ -87,11 +91,15 @@ def _end_with_whole_characters(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield begun
 
 
-def _recode(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
+def _recode_windows(blocks: Iterable[bytes], name: str, line: int) -> Iterator[bytes]:
+    """Yields cp1252 from a line on as UTF-8; DataError for one of the five bytes that it lacks."""
     for block in blocks:
-        yield decoder.decode(block).encode("utf-8", "replace")
-    yield decoder.decode(b"", True).encode("utf-8", "replace")
+        try:
+            yield block.decode("cp1252").encode()
+        except UnicodeDecodeError as error:
+            line, byte = line + line_endings(block[: error.start]), block[error.start]
+            raise DataError(f"{name}, line {line}: byte 0x{byte:02x} is none of Windows-1252; {NO_UTF8}") from error
+        line += line_endings(block)
 
 
 def _find_wide_encoding(block: bytes) -> str:

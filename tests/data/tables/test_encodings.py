@@ -61,6 +61,12 @@ def test_windows_letters_at_the_end_of_a_block_or_of_the_text_are_read(capsys, t
         assert capsys.readouterr().err == "x.csv: not UTF-8; read as Windows-1252 (cp1252): René\n"
 
 
+def test_a_byte_that_windows_lacks_is_named_by_its_line():
+    """It comes after those by which the encoding is told, and became a replacement character."""
+    with pytest.raises(DataError, match=r"^x\.csv, line 14001: byte 0x81 is none of Windows-1252"):
+        converted("déçu\n".encode("cp1252") * 14_000 + b"\x81", 1 << 16)
+
+
 def test_lines_are_counted_if_a_block_ends_within_a_line_ending():
     blocks = [b"a\r", b"\nb\r", "\nza mało, proszę zapłacić\r\n".encode("cp1250")]
     with pytest.raises(DataError, match=r"^x\.csv, line 3: not UTF-8"):
