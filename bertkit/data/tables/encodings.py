@@ -16,10 +16,11 @@ _LOWER = "a-zß-öø-ÿœšž"
 _NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, se¤or, dzia³a
     rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„ˆ˜‰‹›•™](?=[{_LOWER}])|[¤†‡ˆ˜])"
 )
-_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
-_DOUBLED = re.compile(rb"([\xe4\xf6\xfc\xf5\xc4\xd6\xdc\xd5])\1")  # ä, ö, ü, õ: long vowels of Finnish and Estonian
+_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöøœùûúüñß", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_DOUBLED = re.compile(r"([äöüõÄÖÜÕ])\1")  # long vowels of Finnish and Estonian
+_RUN = re.compile(r"(?=[^\0-\x7f]{0,2}[À-ÿŒœŠšŽžŸƒ])[^\0-\x7f]{3,}")  # what words of other scripts become
 _BEGUN = re.compile(rb"(?:\r|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")  # CRLF and characters may go on in the next block
-_SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
+_SAMPLE = 1 << 16  # bytes that tell the encoding
 _SHOWN = 60  # characters of the example in the message
 
 
@@ -27,8 +28,8 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
     """Yields the bytes of a text in UTF-8; says on stderr if the encoding was another, with an example.
 
     UTF-8 passes unchanged, and so do its faults. Text whose first bytes that are not ASCII are not UTF-8 is read as
-    Windows-1252 (cp1252) from there on, if charset-normalizer finds it plausible; text with a mark of UTF-16, or with
-    its NUL bytes, as UTF-16. At most one block and the incomplete line before it are held in memory.
+    Windows-1252 (cp1252) from there on, if it has words of Western Europe; text with a mark of UTF-16, or with its NUL
+    bytes, as UTF-16. At most one block and the incomplete line before it are held in memory.
 
     Args:
         blocks: the bytes of a text file, decompressed.
@@ -122,12 +123,10 @@ def _find_wide_encoding(block: bytes) -> str:
 def _is_windows(lines: bytes, place: str) -> bool:
     """Returns whether lines, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
 
-    charset-normalizer finds Polish, Hungarian, Turkish and texts of Mac OS plausible too, whose letters become others:
-    so the text has to have the letters of a language that is written in cp1252. ``place`` is that of the first line,
-    for the DataError about those that are neither.
+    The text has to have the letters of a language that is written in cp1252, and few of them beside two others, as in
+    Greek or Chinese. charset-normalizer is not used: it refuses what has many accents, as ``été``, and takes short
+    lines of other encodings. ``place`` is that of the first line, for the DataError about those that are neither.
     """
-    from charset_normalizer import from_bytes
-
     sample = b"\n".join(line for line in lines[:_SAMPLE].split(b"\n") if not line.isascii())
     read_as_utf8 = [each for each in sample.decode("utf-8", "replace") if not each.isascii()]
     if read_as_utf8.count("\ufffd") <= len(read_as_utf8) / 2:
@@ -135,10 +134,11 @@ def _is_windows(lines: bytes, place: str) -> bool:
     text = sample.decode("cp1252", "replace")
     lower = text.lower().replace("õe", "oe")  # Portuguese; other õ are Estonian, or were the ő of Hungarian
     letters = [each for each in lower if each.isalpha() and not each.isascii() and each not in "µªº"]
-    has_no_words = 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()])
+    number = sum(not each.isascii() for each in text)
+    has_no_words = 10 * len(_NO_WORD.findall(text)) > number or "\ufffd" in text
+    has_runs = 4 * sum(map(len, _RUN.findall(_DOUBLED.sub(r"\1", text)))) > number
     fits = any(20 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
-    once = _DOUBLED.sub(rb"\1", sample)  # charset-normalizer takes an accent twice in a row for a fault
-    if has_no_words or not fits or from_bytes(once, cp_isolation=["cp1252"]).best() is None:
+    if has_no_words or has_runs or not fits:
         raise DataError(f"{place}: not UTF-8, nor UTF-16, UTF-32 or Windows-1252, which were tried; {NO_UTF8}")
     return True
 
