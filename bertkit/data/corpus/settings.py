@@ -94,10 +94,9 @@ class PretrainingData(ExampleSettings):
         if self.unchanged_prob < 0:
             total = self.mask_replace_prob + self.random_replace_prob
             raise ValueError(f"mask_replace_prob and random_replace_prob add up to {total:.10g}; expected at most 1")
-        if self.pair_objective not in get_args(PairObjective):
-            raise ValueError(
-                f"pair_objective: {self.pair_objective!r} is not one of {', '.join(get_args(PairObjective))}"
-            )
+        for name, kind in (("pair_objective", PairObjective), ("token_objective", TokenObjective)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(get_args(kind))}")
 
     @property
     def unchanged_prob(self) -> float:

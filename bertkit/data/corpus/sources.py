@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from bertkit.data.corpus.documents import DocumentForm, Paragraph, file_paragrap
 from bertkit.data.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.data.reading.row_files import arrow_texts, json_texts, parquet_texts, rows_of_groups
 from bertkit.runtime.errors import DataError, listed, noted
+from bertkit.runtime.files import disk_faults
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.options import several
 from bertkit.runtime.reading.paths import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files
@@ -139,7 +141,7 @@ def find_sources(
     repeated: list[str] = []
     for item in map(str, several(given)):
         here: list[tuple[str, Source]] = []
-        if may_be_hub_id(item) and not Path(item).exists():
+        if may_be_hub_id(item) and not os.path.exists(item):
             with noted(faults):
                 here = [(item, _HubSet(item, text_column, dataset_config, dataset_split, streaming))]
         else:
@@ -149,21 +151,22 @@ def find_sources(
                 repeated.append(source.name)
             else:
                 found[key] = source
-    if not any(isinstance(source, _HubSet) for source in found.values()) and not faults:
+    if not faults:  # what is missing could be such a source
+        is_of_hub = any(isinstance(source, _HubSet) for source in found.values())
         for name, value, usual in (("config", dataset_config, None), ("split", dataset_split, "train")):
-            if value != usual:
+            if value != usual and not is_of_hub:
                 faults.append(f"dataset_{name}: {value!r} is for a Hub data set, and none was given; remove it")
+        if text_column != "text" and not any(source.has_rows for source in found.values()):
+            faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; remove it")
     if not faults:  # no download if the call fails anyway
         for source in found.values():
             if isinstance(source, _HubSet):
                 with noted(faults):
                     source.load()
-    if text_column != "text" and found and not any(source.has_rows for source in found.values()):
-        faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; remove it")
     if faults:
         raise DataError(listed(faults))
     if repeated:
-        logger.warning("given more than once, used once: %s", ", ".join(repeated))
+        logger.warning("given more than once, used once: %s", ", ".join(dict.fromkeys(repeated)))
     return list(found.values())
 
 
@@ -285,8 +288,9 @@ class _ParquetFile(_File, _Rows):
             yield from self._texts_in(self.path)
             return
         with tempfile.TemporaryFile(prefix="bertkit-") as unpacked:  # Parquet is read from its end
-            with iterating(read_blocks(self.path, self.kind.compression, lambda position: None)) as blocks:
-                unpacked.writelines(blocks)
+            blocks = read_blocks(self.path, self.kind.compression, lambda position: None)
+            with disk_faults(Path(tempfile.gettempdir())), iterating(blocks) as remaining:
+                unpacked.writelines(remaining)
             yield from self._texts_in(unpacked)
 
     def _texts_in(self, file: Path | IO[bytes]) -> Iterator[str]:

@@ -154,6 +154,7 @@ def _make_columns(rows: Iterable[Row], width: int) -> tuple[array[int], list[lis
 
 
 def faults_of_names(names: Sequence[str], place: str) -> list[str]:
+    """Returns the faults of the names of columns: all are empty, or one occurs more than once."""
     named = list(filter(None, names))
     return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
 
@@ -194,7 +195,7 @@ def _read_quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults:
             of_row.clear()
     except csv.Error as error:
         # The line where the first field of the row begins that does not end.
-        whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
+        whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?[{delimiter}]')
         text, start = "".join(of_row), 0
         while field := whole_field.match(text, start):
             start = field.end()

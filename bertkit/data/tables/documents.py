@@ -53,7 +53,8 @@ def document_parts(folder: Path, size: int, left_out: list[str] | None = None) -
     Args:
         folder: the folder, or a single file.
         size: files of a table.
-        left_out: receives the faults of files without a text, which are left out then; None to refuse them.
+        left_out: receives the faults of files that cannot be read or have no text, which are left out then; None to
+            refuse them.
 
     Raises:
         DataError: there are no such files, or some cannot be read, or have no text.
@@ -83,7 +84,7 @@ def read_folder(folder: Path, read_table: Callable[[Path], Table], skip_faulty: 
     Args:
         folder: the folder.
         read_table: reads the metadata.
-        skip_faulty: leave out files without a text, and count them in ``skipped`` of the table.
+        skip_faulty: leave out files that cannot be read or have no text, and count them in ``skipped`` of the table.
 
     Raises:
         DataError: as `document_parts`; the metadata lack a file, or have two rows for one; or only some files are in
@@ -199,7 +200,10 @@ def _read_mail(data: bytes, name: str) -> str:
     mail = BytesParser(EmailMessage, policy=policy.default).parsebytes(data.removeprefix(codecs.BOM_UTF8))
     text = ""
     for kind in ("plain", "html"):  # beside HTML the plain text may be blank
-        body = mail.get_body((kind,))
+        try:
+            body = mail.get_body((kind,))
+        except AttributeError as error:  # of the library, for a container of parts that has none
+            raise DataError(f"{name}: a part of the mail lacks its own parts; save its text as .txt") from error
         if body is not None and not text.strip():
             content = body.get_payload(decode=True)
             assert isinstance(content, bytes)

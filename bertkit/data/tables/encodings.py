@@ -14,12 +14,13 @@ from bertkit.runtime.reading.text import NO_UTF8, iterating, line_endings, marke
 
 _LOWER = "a-zß-öø-ÿœšž"
 _NO_WORD = re.compile(  # what letters of other encodings become: fŸr, MŠrz, se¤or, dzia³a
-    rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„…ˆ˜‰‹›•™–](?=[{_LOWER}])|[¤†‡ˆ˜])"
+    rf"[{_LOWER}](?:[À-ÖØ-ÞŒŠŽŸ](?![A-ZÀ-ÖØ-ÞŒŠŽŸ])|[¢-©¬®-´¶¸¹¼-¾†‡‚„ˆ˜‰‹›•™](?=[{_LOWER}])|[¤†‡ˆ˜])"
 )
-_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöøœùûúüñßªº", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
-_DOUBLED = re.compile(rb"([\xe4\xf6\xfc\xf5\xc4\xd6\xdc\xd5])\1")  # ä, ö, ü, õ: long vowels of Finnish and Estonian
+_ALPHABETS = ("àâäáãåæçéèêëîïíìôòóöøœùûúüñß", "áéíóúýþæðö", "äöõüåšž")  # most of Western Europe, Icelandic, Finnic
+_DOUBLED = re.compile(r"([äöüõÄÖÜÕ])\1")  # long vowels of Finnish and Estonian
+_RUN = re.compile(r"(?=[^\0-\x7f]{0,2}[À-ÿŒœŠšŽžŸƒ])[^\0-\x7f]{3,}")  # what words of other scripts become
 _BEGUN = re.compile(rb"(?:\r|[\xc2-\xf4][\x80-\xbf]{0,2})\Z")  # CRLF and characters may go on in the next block
-_SAMPLE = 1 << 16  # bytes that charset-normalizer looks at
+_SAMPLE = 1 << 16  # bytes that tell the encoding
 _SHOWN = 60  # characters of the example in the message
 
 
@@ -27,8 +28,8 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
     """Yields the bytes of a text in UTF-8; says on stderr if the encoding was another, with an example.
 
     UTF-8 passes unchanged, and so do its faults. Text whose first bytes that are not ASCII are not UTF-8 is read as
-    Windows-1252 (cp1252) from there on, if charset-normalizer finds it plausible; text with a mark of UTF-16, or with
-    its NUL bytes, as UTF-16. At most one block and the incomplete line before it are held in memory.
+    Windows-1252 (cp1252) from there on, if it has words of Western Europe; text with a mark of UTF-16, or with its NUL
+    bytes, as UTF-16. At most one block and the incomplete line before it are held in memory.
 
     Args:
         blocks: the bytes of a text file, decompressed.
@@ -36,7 +37,8 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         on_other: called instead with the note, for text in another encoding, before its first bytes are converted.
 
     Raises:
-        DataError: the text has another encoding; the message names its first line that is not UTF-8.
+        DataError: the text has another encoding; the message names its first line that is not UTF-8, or in Windows-1252
+            the line of a byte that is no character.
     """
     on_other = on_other or say
     is_ascii = True
@@ -45,7 +47,10 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
         first = next(given, b"")
         if encoding := _find_wide_encoding(first):
             on_other(_note(name, encoding[:6].upper().replace("_", "-"), first[:_SAMPLE].decode(encoding, "ignore")))
-            yield from _recode(chain([first], given), encoding)
+            decoder = codecs.getincrementaldecoder(encoding)("replace")
+            for block in chain([first], given):
+                yield decoder.decode(block).encode("utf-8", "replace")
+            yield decoder.decode(b"", True).encode("utf-8", "replace")
             return
         remaining = _end_with_whole_characters(chain([first], given))
         for block in remaining:
@@ -58,7 +63,7 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
                     if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
                         example = block[begin:].partition(b"\n")[0]
                         on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
-                        yield from _recode(chain([block], remaining), "cp1252")
+                        yield from _recode_windows(chain([block], remaining), name, line)
                         return
                     yield block  # UTF-8 with a fault, which its reader reports
                     break
@@ -87,11 +92,15 @@ def _end_with_whole_characters(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield begun
 
 
-def _recode(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
+def _recode_windows(blocks: Iterable[bytes], name: str, line: int) -> Iterator[bytes]:
+    """Yields cp1252 from a line on as UTF-8; DataError for one of the five bytes that it lacks."""
     for block in blocks:
-        yield decoder.decode(block).encode("utf-8", "replace")
-    yield decoder.decode(b"", True).encode("utf-8", "replace")
+        try:
+            yield block.decode("cp1252").encode()
+        except UnicodeDecodeError as error:
+            line, byte = line + line_endings(block[: error.start]), block[error.start]
+            raise DataError(f"{name}, line {line}: byte 0x{byte:02x} is none of Windows-1252; {NO_UTF8}") from error
+        line += line_endings(block)
 
 
 def _find_wide_encoding(block: bytes) -> str:
@@ -114,23 +123,22 @@ def _find_wide_encoding(block: bytes) -> str:
 def _is_windows(lines: bytes, place: str) -> bool:
     """Returns whether lines, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
 
-    charset-normalizer finds Polish, Hungarian, Turkish and texts of Mac OS plausible too, whose letters become others:
-    so the text has to have the letters of a language that is written in cp1252. ``place`` is that of the first line,
-    for the DataError about those that are neither.
+    The text has to have the letters of a language that is written in cp1252, and few of them beside two others, as in
+    Greek or Chinese. charset-normalizer is not used: it refuses what has many accents, as ``été``, and takes short
+    lines of other encodings. ``place`` is that of the first line, for the DataError about those that are neither.
     """
-    from charset_normalizer import from_bytes
-
     sample = b"\n".join(line for line in lines[:_SAMPLE].split(b"\n") if not line.isascii())
     read_as_utf8 = [each for each in sample.decode("utf-8", "replace") if not each.isascii()]
     if read_as_utf8.count("\ufffd") <= len(read_as_utf8) / 2:
         return False
     text = sample.decode("cp1252", "replace")
     lower = text.lower().replace("õe", "oe")  # Portuguese; other õ are Estonian, or were the ő of Hungarian
-    letters = [each for each in lower if each.isalpha() and not each.isascii()]
-    has_no_words = 10 * len(_NO_WORD.findall(text)) > len([each for each in text if not each.isascii()])
+    letters = [each for each in lower if each.isalpha() and not each.isascii() and each not in "µªº"]
+    number = sum(not each.isascii() for each in text)
+    has_no_words = 10 * len(_NO_WORD.findall(text)) > number or "\ufffd" in text
+    has_runs = 4 * sum(map(len, _RUN.findall(_DOUBLED.sub(r"\1", text)))) > number
     fits = any(20 * sum(each not in alphabet for each in letters) <= len(letters) for alphabet in _ALPHABETS)
-    once = _DOUBLED.sub(rb"\1", sample)  # charset-normalizer takes an accent twice in a row for a fault
-    if has_no_words or not fits or from_bytes(once, cp_isolation=["cp1252"]).best() is None:
+    if has_no_words or has_runs or not fits:
         raise DataError(f"{place}: not UTF-8, nor UTF-16, UTF-32 or Windows-1252, which were tried; {NO_UTF8}")
     return True
 

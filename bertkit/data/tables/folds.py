@@ -77,9 +77,8 @@ def assign_folds(
     units = texts if groups is None else joined(texts, numbered(groups))
     rows, different = len(units), len(np.unique(units))
     if different < number:
-        what = (
-            "training examples" if groups is None else f"{inflected(different, 'group', 'groups')} {of_groups}".strip()
-        )
+        noun = "training example" if groups is None else "group"
+        what = f"{inflected(different, noun, f'{noun}s')} {of_groups}".strip()
         if groups is None and different < rows:
             what = f"different {inflected(different, 'text', 'texts')}, which {rows} rows have: copies stay in one fold"
         remedy = f"give at most {different}" if different > 1 else "there is nothing to hold out"

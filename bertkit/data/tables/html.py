@@ -25,6 +25,8 @@ _TAG = re.compile(r"<(/?)([a-z][^\s/<>]*+)[^<>]*+(?<!/)>", re.IGNORECASE)  # not
 _DEEPEST = 2000  # elements in each other, for which css-inline calls itself: many more overflow the stack
 # Of these the next one of a kind ends the one before.
 _NOT_NESTED = _EMPTY | {"p", "li", "dt", "dd", "option", "optgroup", "tr", "td", "th", "thead", "tbody", "tfoot"}
+_STYLE = re.compile(r'(?<=\sstyle=")[^"]*')
+_PLAIN = re.compile(r"\s*[\w-]+\s*:[\w\s.,#%!+-]+")  # a declaration
 _ON_SCREENS = ("", "all", "screen")  # media of a style sheet
 _ZERO = re.compile(r"0*\.?0+(?:px|pt|r?em|%)?")
 _OF_PARENT = re.compile(r"[0-9.]+(?:%|em)|inherit|larger|smaller")  # sizes of fonts
@@ -53,7 +55,12 @@ def text_of_html(html: str, name: str = "HTML") -> str:
     if "<style" in whole:
         sheets = _StyleSheets()
         sheets.feed(whole)
-        whole = _make_inliner("\n".join(sheets.found)).inline(whole)
+        inliner = _make_inliner("\n".join(sheets.found))
+        try:
+            whole = inliner.inline(whole)
+        except ValueError:  # of a style attribute with a fault, whose declarations browsers leave out
+            plain = _STYLE.sub(lambda found: ";".join(filter(_PLAIN.fullmatch, found[0].split(";"))), whole)
+            whole = inliner.inline(plain)
     seen = _SeenText()
     seen.feed(whole)
     seen.close()

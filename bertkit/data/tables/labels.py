@@ -141,7 +141,7 @@ def infer_problem(
     """
     values = table.columns[column]
     lists, words, numbers = _rows_of_forms(values)
-    known = f"inferred from {len(lists) + len(words) + len(numbers):,} labels"
+    known = f"inferred from {counted(len(lists) + len(words) + len(numbers), 'label', form=',')}"
     if lists:
         are_single = all(len(values[row]) == 1 for row in lists)
         remedy = f", each of one label; give {remedies[0]} if no row can have several" if are_single else ""
@@ -179,10 +179,10 @@ def faults_of_kinds(table: Table, column: str, remedy: str = "--problem single_l
     if lists or not (words and numbers) or _have_commas(values, words, numbers):
         return {}
     fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
+    rest = counted(len(others), f"other label is {what or 'a '}finite number", f"other labels are {what}finite numbers")
     return {
-        row: f"{table.place(row)}: {column!r} is {shown(values[row])}, where {len(others)} other labels are {what}"
-        f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give "
-        f"{remedy} if all are names of classes"
+        row: f"{table.place(row)}: {column!r} is {shown(values[row])}, where {rest}, such as "
+        f"{shown(values[others[0]])}; mend or remove the row, or give {remedy} if all are names of classes"
         for row in fewer
     }
 

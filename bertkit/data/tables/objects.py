@@ -21,7 +21,7 @@ from bertkit.data.reading.row_files import lone_surrogate
 from bertkit.data.tables.table import Table
 from bertkit.data.tables.typed_rows import read_batches
 from bertkit.runtime.errors import DataError, quoted, raise_listed, shown
-from bertkit.runtime.files import write_whole
+from bertkit.runtime.files import output_error, write_whole
 from bertkit.runtime.progress import counted, say
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ def store_table(value: Any, folder: Path, name: str) -> str:
 
     Raises:
         DataError: Parquet cannot hold it, as a column with values of several types; or it has no rows.
+        OutputError: the file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -234,7 +235,10 @@ def store_table(value: Any, folder: Path, name: str) -> str:
     content = written.getvalue()
     path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(folder, error) from error
         write_whole(path, content)
     first = " (row 1 is iloc[0])" if kind == "pandas.DataFrame" else ""
     say(f"{name}: {counted(rows.num_rows, 'row')} of the {kind}{first}, kept as {path}")

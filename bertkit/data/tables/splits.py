@@ -15,6 +15,7 @@ from bertkit.data.tables.table_files import whole
 from bertkit.data.tables.typed_rows import batches_parts
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.json_text import dumps
+from bertkit.runtime.progress import counted
 
 if TYPE_CHECKING:
     from datasets import DatasetBuilder
@@ -77,9 +78,9 @@ def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -
         )
         if shared:
             raise DataError(
-                f"{hub_id}: {shared} rows are in the {one} set ({splits[one]}) and in the {other} set "
-                f"({splits[other]}); give parts without common rows, such as 'train[:90%]' and 'train[90%:]', with "
-                f"--{one}-split and --{other}-split"
+                f"{hub_id}: {counted(shared, 'row is', 'rows are')} in the {one} set ({splits[one]}) and in the "
+                f"{other} set ({splits[other]}); give parts without common rows, such as 'train[:90%]' and "
+                f"'train[90%:]', with --{one}-split and --{other}-split"
             )
 
 

@@ -69,7 +69,7 @@ def read_table(
     vertical bars. The first four formats are UTF-8, with or without a byte order mark and with any line endings; text
     in Windows-1252 and UTF-16 is recognised. The first three can be compressed as ``.gz`` or ``.zst``. A separator or
     an encoding that is not the usual one is printed. Text of CSV and TSV is not changed. The fingerprint is the start
-    of the SHA-256 of the decompressed bytes of the file.
+    of the SHA-256 of the decompressed bytes of the file, for Excel with the name of the sheet.
 
     Args:
         path: path of the file; a leading ``~`` is the home folder.
@@ -78,7 +78,7 @@ def read_table(
             that tabs separate.
         skip_ragged: skip rows of a CSV or TSV file whose number of fields differs from that of the header, and count
             them in ``skipped`` of the table; for published data that is known to have such rows. Of a folder, files
-            without a text.
+            that cannot be read or have no text.
 
     Raises:
         DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
@@ -87,20 +87,22 @@ def read_table(
     if not str(path):  # an unset variable of a shell; as a path it would be the current folder
         raise DataError("'' is not the name of a file or folder; give one")
     path = Path(os.path.expanduser(path))
-    if path.is_dir():
-        from bertkit.data.tables.documents import read_folder
-
-        return read_folder(path, read_table, skip_ragged)
-    kind, source, digest = _kind_of(path), str(path), hashlib.sha256()
-    if kind.form not in DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
+    is_folder = os.path.isdir(path)  # False for names that are too long
+    kind = FileKind("a folder", "") if is_folder else _kind_of(path)
+    if kind.form not in DELIMITERS and (columns is not None or quoting is not None or (skip_ragged and not is_folder)):
         raise DataError(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"remove them for {kind.form}"
         )
+    if is_folder:
+        from bertkit.data.tables.documents import read_folder
+
+        return read_folder(path, read_table, skip_ragged)
+    source, digest = str(path), hashlib.sha256()
     if kind.form == JSON:
         return read_json_list(path)
     files = [Path(workbook_and_sheet(path)[0])]
-    if kind.form == PARQUET and "*" in path.name and not path.exists():
+    if kind.form == PARQUET and "*" in path.name and not os.path.exists(path):
         faults: list[str] = []
         files = find_files(source, faults)
         raise_all(faults)
@@ -118,7 +120,10 @@ def read_table(
         parts = _read_delimited(
             blocks, source, kind.form, quoting=quoting, columns=columns, skip_ragged=skip_ragged, size=ROWS_AT_ONCE
         )
-    return replace(whole(parts), fingerprint=f"sha256:{digest.hexdigest()[:16]}")
+    table = whole(parts)
+    if kind.form == XLSX:
+        digest.update(table.source.removeprefix(str(files[0])).encode())
+    return replace(table, fingerprint=f"sha256:{digest.hexdigest()[:16]}")
 
 
 def _read_delimited(
@@ -158,12 +163,13 @@ def read_table_parts(
 ) -> Iterator[Table]:
     """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time; none without rows.
 
-    Rows keep their places in the file; the fingerprint is empty, since the file is read only once.
+    Rows keep their places in the file; the fingerprint is empty, since the file is read only once. A ``.json`` file is
+    one part, and refused without rows.
 
     Args:
         path: as for `read_table`.
         size: maximum number of rows of a part.
-        on_progress: called with the share of the file that has been read, in [0, 1].
+        on_progress: called with the share of the file that has been read, in [0, 1]; not for ``.json``.
         left_out: receives the faults of rows of CSV and TSV with a wrong number of fields, which are skipped then;
             None to refuse them.
 
@@ -204,7 +210,7 @@ def _kind_of(path: Path) -> FileKind:
             f"also compressed as {' or '.join(COMPRESSIONS)}, {JSON} (a list of objects), {PARQUET}, or {XLSX}; "
             f"{remedy}"
         )
-    if file.is_file():  # not a pipe, of which nothing may be lost
+    if os.path.isfile(file):  # not a pipe, of which nothing may be lost
         start = next(read_blocks(file, "", block_size=_START), b"")
         if start.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith((b"<!doctype html", b"<html")):
             raise DataError(

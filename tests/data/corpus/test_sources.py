@@ -297,6 +297,8 @@ class TestFaultsOfFiles:
             message = refusal(written(tmp_path, name, data), text_column="texts")
             assert "no column 'texts'; available: 'id', 'text'; did you mean 'text'?" in message
             assert "(--text-column)" in refusal(tmp_path / name, text_column="body")
+        with pytest.raises(DataError, match=r"^\S*b\.jsonl: no such file or folder$"):  # which may have rows
+            find_sources([written(tmp_path, "a.txt"), tmp_path / "b.jsonl"], text_column="body")
 
     @pytest.mark.parametrize(
         ("name", "data", "column", "message"),

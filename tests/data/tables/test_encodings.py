@@ -61,6 +61,12 @@ def test_windows_letters_at_the_end_of_a_block_or_of_the_text_are_read(capsys, t
         assert capsys.readouterr().err == "x.csv: not UTF-8; read as Windows-1252 (cp1252): René\n"
 
 
+def test_a_byte_that_windows_lacks_is_named_by_its_line():
+    """It comes after those by which the encoding is told, and became a replacement character."""
+    with pytest.raises(DataError, match=r"^x\.csv, line 14001: byte 0x81 is none of Windows-1252"):
+        converted("".join(f"Je suis déçu {n}\n" for n in range(14_000)).encode("cp1252") + b"\x81", 1 << 16)
+
+
 def test_lines_are_counted_if_a_block_ends_within_a_line_ending():
     blocks = [b"a\r", b"\nb\r", "\nza mało, proszę zapłacić\r\n".encode("cp1250")]
     with pytest.raises(DataError, match=r"^x\.csv, line 3: not UTF-8"):
@@ -106,12 +112,15 @@ def test_other_encodings_are_refused_without_a_guess(tmp_path, text, encoding):
         "As opções são boas, põe mais informações",
         "Hyvää päivää, täällä säätä on näin",
         "Jäääär on õhuke",
+        "été\ndéjà vu\n© 2020 Acme® ™\njäätelöä syödään pöydän ääressä",
+        "well…maybe, for a long–term 10 µm coat",
     ],
 )
 def test_western_languages_are_read(tmp_path, text):
     path = tmp_path / "x.tsv"
-    path.write_bytes(f"text\tlabel\n{text}\ta\n".encode("cp1252"))
-    assert read_table(path).columns["text"] == [text]
+    texts = text.split("\n")
+    path.write_bytes("\n".join(["text", *texts]).encode("cp1252"))
+    assert read_table(path).columns["text"] == texts
 
 
 @pytest.mark.parametrize("broken", ["čaj, caf\udce9", "caf\udce9, čaj čaj"])

@@ -99,7 +99,7 @@ def test_decimal_commas_are_refused_once_with_what_to_do():
 def test_the_form_of_the_labels_tells_the_problem(values, problem):
     inferred, reason = infer_problem(table(values), "label")
     assert inferred == problem
-    assert reason.startswith(f"inferred from {sum(not is_missing(value) for value in values):,} labels")
+    assert reason.startswith(f"inferred from {sum(not is_missing(value) for value in values):,} label")
 
 
 def test_words_like_none_are_unchanged_texts():

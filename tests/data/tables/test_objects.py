@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas
 import pytest
 
 from bertkit.data.tables import read_table
 from bertkit.data.tables.objects import store_table, table_of
-from bertkit.runtime.errors import DataError
+from bertkit.runtime.errors import DataError, OutputError
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,8 @@ def test_tables_that_cannot_be_stored_are_refused(tmp_path, given, reason):
     with pytest.raises(DataError, match=f"train_file: the .*{reason}"):
         store_table(given, tmp_path, "train_file")
     assert not list(tmp_path.iterdir())
+    with pytest.raises(OutputError, match="cannot be written: Not a directory"):
+        store_table([{"text": "a"}], Path(os.devnull) / "tables", "train_file")
 
 
 def test_a_stored_table_is_read_as_it_was(tmp_path):

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bertkit.data.tables import Table, is_table, read_table
-from bertkit.data.tables.delimited import COMMA, TAB, delimited_parts, find_delimiter
+from bertkit.data.tables.delimited import COMMA, NAMES, TAB, delimited_parts, find_delimiter
 from bertkit.data.tables.table_files import read_table_parts
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.reading.text import decode_pieces
@@ -140,8 +140,10 @@ def unclosed(opened: int, noticed: int) -> str:
     ],
 )
 def test_unclosed_quote_is_named_by_its_opening_line(text, expected):
-    assert refusal(text).startswith(expected)
-    assert refusal(text).endswith("); close it, and double the quotes within it")
+    for delimiter in NAMES:
+        fault = refusal(text.replace(",", delimiter), delimiter, quoting=True)
+        assert fault.startswith(expected)
+        assert fault.endswith("); close it, and double the quotes within it")
 
 
 @given(
@@ -269,10 +271,11 @@ def test_options_reach_the_reader_of_the_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("option", [{"columns": ["a"]}, {"quoting": False}, {"skip_ragged": True}])
 def test_options_of_text_files_are_refused_for_others(tmp_path, option):
     path = written(tmp_path / "x.jsonl", CONTENTS[".jsonl"])
-    assert refusal_of(path, **option) == (
-        f"{path}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv files; "
-        "remove them for .jsonl"
-    )
+    for place, form in ((path, ".jsonl"), *([] if "skip_ragged" in option else [(tmp_path, "a folder")])):
+        assert refusal_of(place, **option) == (
+            f"{place}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv files; "
+            f"remove them for {form}"
+        )
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.json.gz", "x", "x.gz", "x.parquet.gz", "csv"])
@@ -301,6 +304,8 @@ def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(written(tmp_path / "a.txt", "a text").parent)
     with pytest.raises(DataError, match="'' is not the name of a file or folder"):
         read_table("")
+    with pytest.raises(DataError, match="cannot be read: File name too long"):
+        read_table("a text in the place of a file " * 9 + ".csv")
 
 
 def test_a_list_of_json_objects_is_a_table(tmp_path):

@@ -170,7 +170,7 @@ def divide_sources(sources: Sequence[Source], form: DocumentForm, origin: dict[s
 
 
 def _work_of(place: Path) -> Path:
-    return place.with_name(f"{place.name}.building")
+    return place.parent / f"{place.name}.building"  # with_name refuses the root
 
 
 def _has_origin(store: TokenStore, origin: dict[str, Any]) -> bool:
@@ -215,10 +215,9 @@ def _work_folder(
         if before != plan:
             if before is not None:
                 _say_changes(before["origin"], origin)
-            if share is not None and before is not None and before["records"] == records:
-                raise OutputError(
-                    f"{work}: was begun in {before['shares']} parts; give --part {share[0]}/{before['shares']}"
-                )
+                if share is not None and before["records"] == records and before["shares"] != share[1]:
+                    parts = counted(before["shares"], "part")
+                    raise OutputError(f"{work}: was begun in {parts}; give --part I/{before['shares']}")
             known = {*records, *(unit.record(Path(), "digests").name for unit in units)}
             for path in (*work.glob("unit-*.json"), *work.glob("digests-*.json")):
                 if path.name not in known:

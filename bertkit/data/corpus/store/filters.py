@@ -31,8 +31,8 @@ _PERMUTATIONS, _BANDS, _ROWS, _GRAM = 64, 9, 7, 5
 
 
 def document_digests(paragraphs: Iterable[Paragraph], rule: Deduplication) -> NDArray[Any]:
-    """Returns what duplicates are found by: a row for each document, 16 bytes with ``exact``, 64 uint32 with
-    ``minhash``.
+    """Returns what duplicates are found by, a row for each document: (D, 2) uint64, its digest, with ``exact``, and
+    (D, 64) uint32 with ``minhash``.
 
     Raises:
         RecipeError: the package that ``minhash`` needs is not installed.

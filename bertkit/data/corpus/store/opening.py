@@ -7,6 +7,7 @@ Of a URL the manifest and the tokenizer are copied to a cache folder, once for e
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ def names_store(corpus: Sequence[str]) -> bool:
     Raises:
         DataError: a store is given together with other stores or texts.
     """
-    stores = [given for given in corpus if is_url(given) or (Path(given) / METADATA_FILE).is_file()]
+    stores = [given for given in corpus if is_url(given) or os.path.isfile(Path(given, METADATA_FILE))]
     if stores and len(corpus) > 1:
         raise DataError(
             f"{stores[0]}: a token store is a whole corpus, and {len(corpus) - 1} more were given; give it alone, or "
@@ -65,6 +66,9 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
             (draft / TOKENIZER_FOLDER).mkdir()
             for name in (*(f"{TOKENIZER_FOLDER}/{name}" for name in _TOKENIZER_FILES), METADATA_FILE):
                 copy_file(given, files, root, name, draft / name)
-            TokenStore(draft)  # a damaged manifest is refused before it is in the cache
+            try:  # a damaged manifest is refused before it is in the cache
+                TokenStore(draft)
+            except DataError as error:
+                raise DataError(str(error).replace(str(draft), given.rstrip("/"))) from error
             write_metadata(draft / ORIGIN_FILE, {"url": given})
     return TokenStore(place)

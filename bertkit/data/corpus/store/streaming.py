@@ -24,7 +24,7 @@ from bertkit.data.corpus.store.manifest import read_metadata, write_metadata
 from bertkit.data.corpus.store.token_store import StoreView, TokenStore, intact_store
 from bertkit.data.corpus.store.writer import store_origin, write_token_store
 from bertkit.runtime.errors import DataError
-from bertkit.runtime.files import UNFINISHED
+from bertkit.runtime.files import UNFINISHED, output_error
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.reading.text import iterating
 
@@ -63,7 +63,8 @@ class StreamedBlocks:
         fingerprint: SHA-256 (hexadecimal) of the text and of how it is read.
 
     Raises:
-        DataError: the text cannot be read or is empty.
+        DataError: the text cannot be read.
+        OutputError: the folder of the blocks cannot be created.
     """
 
     def __init__(
@@ -103,7 +104,10 @@ class StreamedBlocks:
         }
         self.fingerprint = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()
         self.folder = Path(cache_dir) / f"stream-{self.fingerprint[:32]}"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise output_error(self.folder, error) from error
 
     def held_out(self) -> StoreView | None:
         """Returns the documents for evaluation, or ``None`` if there are none."""
@@ -119,7 +123,7 @@ class StreamedBlocks:
         """Returns the block of an epoch; every phase of a run starts with the first block.
 
         Raises:
-            DataError: the text cannot be read.
+            DataError: the text cannot be read, or no document is left to train on.
         """
         number = epoch % EPOCHS_OF_A_PHASE
         if number not in self._opened:

@@ -216,19 +216,6 @@ class TestObjectives:
         assert not first["token_type_ids"].any()
         assert set(first) == {"input_ids", "attention_mask", "token_type_ids", "masked_positions", "labels"}
 
-    def test_full_sentences_fill_the_sequence(self, store_of, vocabulary):
-        """Ten tokens of text and two special ones."""
-        data = PretrainingData(max_seq_length=12, short_seq_prob=0, pair_objective="none")
-        examples = PretrainingExamples(store_of([[5] * 40]).whole(), vocabulary, data, 60)
-        ids = np.stack([restored(examples[number]) for number in range(60)])
-        assert (ids[:, 0] == CLS).all()
-        assert (ids[:, 11] == SEP).all()
-        assert (np.diff(ids[:, 1:11]) == 1).all()
-        # Each epoch holds all 20 of them, in an order of its own.
-        opens = ids[:, 1].reshape(3, 20)
-        assert (np.sort(opens) == np.arange(5, 205, 10)).all()
-        assert len({tuple(order) for order in opens.tolist()}) == 3
-
     def test_order_by_eye(self, store_of, vocabulary):
         """Sentences t0-t2 and t3-t6 of one document, as they are or exchanged."""
         data = PretrainingData(max_seq_length=12, max_predictions_per_seq=3, short_seq_prob=0, pair_objective="sop")
@@ -330,8 +317,9 @@ class TestSettings:
             PretrainingData(**{name: value})
 
     def test_an_unknown_objective(self):
-        with pytest.raises(ValueError, match=r"^pair_objective: 'order' is not one of nsp, sop, none$"):
-            PretrainingData(pair_objective="order")  # type: ignore[arg-type]
+        for name, known in (("pair_objective", "nsp, sop, none"), ("token_objective", "masked_lm, next_token")):
+            with pytest.raises(ValueError, match=rf"^{name}: 'order' is not one of {known}$"):
+                PretrainingData(**{name: "order"})
 
     def test_no_special_token_is_ordinary(self, numbered_tokenizer, vocabulary):
         assert vocabulary.ordinary_ids.tolist() == list(range(5, 20005))

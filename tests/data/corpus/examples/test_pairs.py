@@ -68,11 +68,6 @@ def spans(plan: PairPlan) -> list[tuple[range, range, int]]:
     ]
 
 
-def documents_of(view: StoreView, tokens: np.ndarray) -> np.ndarray:
-    """Which document of the store each token is of."""
-    return np.searchsorted(view.store.sentence_offsets[view.store.document_offsets], tokens, side="right") - 1
-
-
 def as_the_script_does(view: StoreView, seed: int, epoch: int, max_seq_length: int, short_seq_prob: float):
     """The released ``create_instances_from_document``, line by line, on lists of token numbers.
 
@@ -133,14 +128,6 @@ def as_the_script_does(view: StoreView, seed: int, epoch: int, max_seq_length: i
 
 
 class TestByEye:
-    def test_two_documents_of_one_sentence(self, store_of):
-        """Nothing can follow, so each is paired with the other."""
-        store = store_of([[3], [4]])
-        assert spans(plan_epoch(store.whole(), 0, 0, 16, 0.0)) == [
-            (range(0, 3), range(3, 7), 1),
-            (range(3, 7), range(0, 3), 1),
-        ]
-
     def test_two_sentences_that_fit(self, store_of):
         """Sentences a = 0-2, b = 3-4 and, in the other document, c = 5-8, one long sentence.
 
@@ -156,16 +143,6 @@ class TestByEye:
             assert last in [(c, range(0, 5), 1), (c, b, 1)]
             seen.add((len(first), last[1].start))
         assert len(seen) == 4
-
-    def test_chunks_end_where_the_target_is_reached(self, store_of):
-        """Eight tokens fill a pair: sentences of 4 make chunks of two, and all true pairs are neighbours."""
-        store = store_of([[4] * 6, [4] * 6])
-        pairs = [pair for epoch in range(30) for pair in spans(plan_epoch(store.whole(), 0, epoch, 11, 0.0))]
-        true = [(a, b) for a, b, label in pairs if label == 0]
-        assert len(true) > 50
-        assert all(len(a) == len(b) == 4 and a.stop == b.start for a, b in true)
-        # A random B fills what A leaves: one sentence.
-        assert all(len(a) == len(b) == 4 for a, b, label in pairs if label == 1)
 
     @pytest.mark.parametrize(
         ("sentence", "max_seq_length", "lengths"),
@@ -206,15 +183,6 @@ def test_pairs_are_those_of_the_released_rules(store_of, documents, max_seq_leng
 
 
 class TestStatistics:
-    def test_half_are_random_where_a_next_exists(self, store_of):
-        store = store_of([[1] * 4000, [1] * 4000])
-        plan = plan_epoch(store.whole(), 1, 0, 19, 0.0)
-        # The last sentence of a document, alone in its chunk, has no next.
-        with_next = ~np.isin(plan.a_start, [3999, 7999])
-        labels = plan.next_sentence_label[with_next]
-        assert len(labels) > 600
-        assert abs(labels.mean() - 0.5) < 4 * math.sqrt(0.25 / len(labels))
-
     def test_share_and_lengths_of_short_documents(self, store_of):
         """A true first pair has just the target length, where every sentence is one token."""
         store = store_of([[1] * 25] * 700)
@@ -232,22 +200,6 @@ class TestStatistics:
         assert abs(counts[2:20].sum() / n - share) < 4 * math.sqrt(share * (1 - share) / n)
         each = counts[2:20].sum() / 18
         assert np.abs(counts[2:20] - each).max() < 5 * math.sqrt(each)
-
-    def test_random_documents_and_starts_are_even(self, store_of):
-        store = store_of([[1] * 30] * 6)
-        view = store.whole()
-        counts = np.zeros((6, 6))
-        starts = np.zeros(30)
-        for epoch in range(300):
-            plan = plan_epoch(view, 5, epoch, 13, 0.0)
-            random = plan.next_sentence_label == 1
-            np.add.at(counts, (documents_of(view, plan.a_start[random]), documents_of(view, plan.b_start[random])), 1)
-            np.add.at(starts, plan.b_start[random] % 30, 1)
-        assert (np.diag(counts) == 0).all()
-        n = counts.sum()
-        others = counts[~np.eye(6, dtype=bool)] / counts.sum(axis=1).repeat(5)
-        assert np.abs(others - 0.2).max() < 5 * math.sqrt(0.2 * 0.8 / (n / 6))
-        assert np.abs(starts / n - 1 / 30).max() < 5 * math.sqrt(1 / 30 / n)
 
     def test_truncation_tosses_a_coin_for_each_token(self, store_of):
         """95 tokens of each 100-token sentence are cut: Binomial(95, ½) at the front, mean 47.5, variance 23.75."""
@@ -311,14 +263,6 @@ def test_planning_holds_little_but_the_plan(store_of, monkeypatch, pair_objectiv
     assert len(plan) > 3500
     assert held < 25 * len(plan) + 30_000
     assert peak < 29 * len(plan) + 400_000
-
-
-def test_held_out_documents_are_never_seen(store_of):
-    store = store_of([[5, 6, 7] * 10] * 6)
-    view = store.subset([4, 1, 2])
-    plan = plan_epoch(view, 1, 0, 32, 0.1)
-    seen = documents_of(view, np.concatenate([plan.a_start, plan.b_start]))
-    assert set(seen.tolist()) == {1, 2, 4}
 
 
 @pytest.mark.parametrize("chosen", [[0], []])

@@ -184,8 +184,10 @@ class TestShares:
 
     def test_another_number_of_shares_is_refused(self, corpus, files):
         build(corpus, files, part="1/2")
-        with pytest.raises(OutputError, match="was begun in 2 parts; give --part 1/2"):
-            build(corpus, files, part="1/3")
+        with pytest.raises(OutputError, match="was begun in 2 parts; give --part I/2"):
+            build(corpus, files, part="3/3")
+        build(corpus, [f"{file.parent}/../{file.parent.name}/{file.name}" for file in files], part="2/2")
+        assert contents(join_store(corpus.folder / "store")).keys() == contents(build(corpus, files, "whole")).keys()
 
     def test_a_fault_of_the_text_keeps_the_parts_of_other_shares(self, corpus, files):
         [bad] = corpus.write(bad="t1\n\n" * 2000 + "\0")  # eight units, the last of which is of the second share
@@ -202,8 +204,9 @@ class TestShares:
         assert contents(join_store(corpus.folder / "store")) == contents(build(corpus, texts, "whole"))
 
     def test_nothing_to_join(self, corpus):
-        with pytest.raises(OutputError, match="no build in this folder"):
-            join_store(corpus.folder / "store")
+        for place in (corpus.folder / "store", Path("/")):
+            with pytest.raises(OutputError, match="no build in this folder"):
+                join_store(place)
 
 
 def interrupted(corpus, files, monkeypatch, after: int, **options) -> list[int]:

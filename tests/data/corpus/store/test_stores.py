@@ -47,7 +47,7 @@ def test_a_store_is_told_from_texts(folder, tmp_path):
     assert names_store([str(folder)])
     assert names_store(["s3://bucket/store"])
     assert not names_store([])
-    assert not names_store([str(tmp_path), "wikimedia/wikipedia"])
+    assert not names_store([str(tmp_path), "wikimedia/wikipedia", "a text in the place of a path" * 9])
     with pytest.raises(DataError, match="a token store is a whole corpus"):
         names_store([str(folder), str(tmp_path / "one.txt")])
 
@@ -92,12 +92,15 @@ def test_verification_reads_the_url_and_not_the_copy(folder, url, tmp_path):
         verify_part(part)
 
 
-@pytest.mark.parametrize("damage", ["store.json", "tokenizer/tokenizer.json"])
-def test_an_incomplete_store_leaves_no_copy(url, tmp_path, damage):
+@pytest.mark.parametrize("damage", ["", "store.json", "tokenizer/tokenizer.json"])
+def test_an_incomplete_or_altered_store_leaves_no_copy(url, folder, tmp_path, damage):
     import fsspec
 
-    fsspec.filesystem("memory").rm(f"/bucket/store/{damage}")
-    with pytest.raises(DataError, match=r"^memory://bucket/store: "):
+    altered = (folder / "store.json").read_bytes().replace(b'"documents"', b'"document"')
+    fsspec.filesystem("memory").pipe("/bucket/store/store.json", altered)
+    if damage:
+        fsspec.filesystem("memory").rm(f"/bucket/store/{damage}")
+    with pytest.raises(DataError, match=rf"^{url}{': ' if damage else '/store.json: damaged'}"):
         open_store(url, tmp_path / "copies")
     assert not list((tmp_path / "copies").glob("*"))
 
