@@ -149,8 +149,6 @@ class DataSettings(ExampleSettings):
             check_splitter_name(self.sentence_splitter)
         except RecipeError as error:
             raise ValueError(str(error)) from error
-        if self.sentence_per_line and self.sentence_splitter != "rules":
-            raise ValueError("sentence_splitter: sentences that have a line each are not split; remove it")
         for length, _ in self.lengths():
             self.examples(length, 0)  # checks the rest
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from bertkit.data.corpus.documents import DocumentForm, file_paragraphs
 from bertkit.data.corpus.sentences import RULES_VERSION, OwnSplitter, WholeParagraphs, find_splitter, split_sentences
 from bertkit.runtime.errors import DataError, RecipeError
-from bertkit.tasks.pretraining import DataSettings
 
 # "|" is where a sentence ends.
 EXAMPLES = {
@@ -186,8 +185,6 @@ def test_splitters_by_name():
     assert find_splitter("none")(paragraph) == ["He rose. He left."]
     assert find_splitter("none")(" ") == []
     assert find_splitter("none").version == RULES_VERSION
-    with pytest.raises(ValueError, match="sentence_splitter: sentences that have a line each are not split"):
-        DataSettings(sentence_per_line=True, sentence_splitter="none")
 
 
 @pytest.mark.parametrize(
