@@ -125,11 +125,12 @@ def test_vectors_of_more_numbers_than_an_array_of_lists_holds(checkpoint, tmp_pa
     np.testing.assert_allclose(np.stack(found["embedding"].to_numpy()), vectors, rtol=1e-4, atol=1e-5)
 
 
-def test_no_file_that_is_there_is_taken(tmp_path):
-    (tmp_path / "x.partial").write_text("mine")
-    with pytest.raises(OutputError, match="File exists"), GrowingFile(tmp_path / "x"):
+@pytest.mark.parametrize(("name", "message"), [("x.partial", "File exists"), ("x", "another process has written it")])
+def test_no_file_that_is_there_is_taken(tmp_path, name, message):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match=message), GrowingFile(tmp_path / "x"):
         pass
-    assert (tmp_path / "x.partial").read_text() == "mine"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
 @pytest.mark.parametrize(
