@@ -52,6 +52,7 @@ def data_set():
         (lambda: pandas.Series([*TEXTS, math.nan]), r"number 3 of 3 is nan \(float\); .*dropna\(\)"),
         (lambda: pandas.Series([TEXTS[0], None], dtype="string"), r"number 2 of 2 is <NA> .*dropna\(\)"),
         (lambda: [3.5], r"number 1 of 1 is 3.5 \(float\); expected texts"),
+        (lambda: ["a \U0001f600", "\ud83d"], r"number 2 of 2 contains an unpaired surrogate, \\ud83d"),
         (lambda: 5, r"is 5 \(int\); expected a text or a list of texts"),
         (lambda: b"a film", r"is b'a film' \(bytes\); expected a text"),
     ],
