@@ -15,10 +15,12 @@ from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of, 
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.forward import asks_to_join, join_sequences
+from bertkit.inference.inputs import refuse_columns
 from bertkit.inference.options import EmbedOptions, Pooling, PredictOptions
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
+from bertkit.runtime.options import several
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.runtime.progress import without_library_bars
@@ -212,6 +214,7 @@ class LoadedCheckpoint(Summarized):
         """
         options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride)
         if kind_of_table(texts) is None:
+            refuse_columns(several(text_column))
             return self.embedder.embed(with_words(list_of_texts(texts)), options)
         table = table_of(texts)
         column = the_text_column(table, text_column)
