@@ -126,7 +126,7 @@ def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
     line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on {outcome.scored} {own:.4f}"
     interval = outcome.interval(name)
     if interval is not None and not interval[0] <= test <= interval[1]:
-        line += ", whose interval does not include it: the two sets probably differ"
+        line += ", whose interval does not include it"
     return [f"{line}."]
 
 
