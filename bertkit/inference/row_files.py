@@ -61,14 +61,20 @@ def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Formats a value as JSON on one line; numbers of vectors have the nine digits that distinguish every float32."""
+    """Formats a value as JSON on one line; numbers of vectors have the nine digits that distinguish every float32.
+
+    >>> to_json({"id": np.int64(3), "words": np.array(["a"]), "vector": np.array([0.1], np.float32)})
+    '{"id": 3, "words": ["a"], "vector": [0.1]}'
+    """
     return dumps(value, ensure_ascii=False, default=plain)
 
 
 def plain(value: Any) -> Any:
-    """Converts a value that JSON does not have: a vector, bytes, or a date, time or decimal of Parquet."""
-    if isinstance(value, np.ndarray):
+    """Converts a value that JSON does not have: a vector, what else NumPy has, bytes, or a date, time or decimal."""
+    if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.ndim == 1:
         return [float(f"{number:.9g}") for number in value]
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":  # times would become numbers
+        return value.tolist()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
