@@ -63,8 +63,8 @@ def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
 def to_json(value: Any) -> str:
     """Formats a value as JSON on one line; numbers of vectors have the nine digits that distinguish every float32.
 
-    >>> to_json({"id": np.int64(3), "words": np.array(["a"]), "vector": np.array([0.1], np.float32)})
-    '{"id": 3, "words": ["a"], "vector": [0.1]}'
+    >>> to_json({"id": np.int64(3), "words": np.array(["a"]), "vector": np.array([0.5, np.nan], np.float32)})
+    '{"id": 3, "words": ["a"], "vector": [0.5, null]}'
     """
     return dumps(value, ensure_ascii=False, default=plain)
 

@@ -16,10 +16,14 @@ def dumps(content: Any, **options: Any) -> str:
 
     >>> dumps({"pearson": float("nan"), "accuracy": 0.5})
     '{"pearson": null, "accuracy": 0.5}'
+    >>> dumps({1j}, default=lambda value: [float("inf")])
+    '[null]'
     """
     try:
         return json.dumps(content, allow_nan=False, **options)
     except ValueError:  # rare, so that other content is walked through only once
+        if default := options.get("default"):
+            options["default"] = lambda value: _replace_non_finite(default(value))
         return json.dumps(_replace_non_finite(content), allow_nan=False, **options)
 
 
