@@ -20,6 +20,7 @@ from bertkit.inference.options import EmbedOptions, Pooling, PredictOptions
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
+from bertkit.runtime.errors import PlacementError
 from bertkit.runtime.options import several
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
@@ -53,6 +54,7 @@ def load(
 
     Raises:
         CheckpointError: it cannot be loaded.
+        PlacementError: the device, the precision or the size of batches is impossible.
 
     Examples:
         ```python
@@ -61,6 +63,8 @@ def load(
         bert.embed(["a good film", "an awful plot"]).shape  # 2, hidden size
         ```
     """
+    if batch_size < 1:
+        raise PlacementError(f"batch_size {batch_size}: expected at least 1")
     loaded = LoadedCheckpoint(at_revision(checkpoint, revision, trust_remote_code), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:
         loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
@@ -236,6 +240,7 @@ class LoadedCheckpoint(Summarized):
         Raises:
             CheckpointError: the checkpoint has no masked-LM head.
             DataError: a text has no mask, or is longer than the model reads; or a value is no text.
+            RecipeError: ``top_k`` is not from 1 to the size of the vocabulary.
         """
         return self.mask_filler.fill(list_of_texts(texts), top_k)
 

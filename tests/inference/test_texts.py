@@ -186,6 +186,8 @@ def test_every_head_has_the_same_devices(checkpoint, fine_tuned):
     for name, use in ((checkpoint, "embed"), (checkpoint, "fill_mask"), (fine_tuned("film"), "predict")):
         with pytest.raises(BertkitError, match="device 'gpu': expected auto or cpu"):
             getattr(bertkit.load(name, device="gpu"), use)("a [MASK] film")  # load itself raises if fine-tuned
+    with pytest.raises(BertkitError, match="batch_size 0: expected at least 1"):
+        bertkit.load(checkpoint, batch_size=0)
 
 
 @pytest.mark.parametrize("colours", [True, False])
