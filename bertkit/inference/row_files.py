@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -287,8 +287,8 @@ def arrow_table(
 ) -> pa.Table:
     """Returns rows as a table of Arrow; a key that a row lacks is null.
 
-    A mapping of numbers (probabilities by label) is a map, and other lists and objects are JSON text: the type of a
-    column must not depend on the rows.
+    A mapping of numbers (probabilities by label) is a map, and other lists and objects are JSON text, as is what is no
+    text in a column of several types: the type of a column must not depend on the rows.
 
     Args:
         rows: at least one.
@@ -319,13 +319,9 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
         maps = [value.values() for value in present if isinstance(value, Mapping) and value]
         if len(maps) == len(present) and all(isinstance(each, float) for values in maps for each in values):
             kind = pa.map_(pa.string(), pa.float64())
-        elif any(isinstance(value, (list, Mapping)) for value in present):
-            values = [None if value is None else to_json(value) for value in values]
-        else:
-            try:
+        elif not any(isinstance(value, (list, Mapping)) for value in present):
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in a column of JSON lines
                 return pa.array(values)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in one column of JSON lines
-                values = [None if value is None else to_json(value) for value in values]
     if pa.types.is_map(kind):
         values = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     elif pa.types.is_string(kind):

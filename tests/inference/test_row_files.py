@@ -170,6 +170,8 @@ def test_types_of_parquet_do_not_change_within_a_file(tmp_path, monkeypatch):
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.to_pydict() == {"n": [1, None, 3], "x": [None, 2.5, 1.0], "meta": ['{"a": 1}', None, "7"]}
     assert pq.ParquetFile(tmp_path / "out.parquet").num_row_groups == 2
+    write(tmp_path / "mixed.parquet", [{"x": value} for value in (1, "a", "a", [1])])
+    assert pq.read_table(tmp_path / "mixed.parquet")["x"].to_pylist() == ["1", "a", "a", "[1]"]
     for late, message in (({"n": "many"}, "column 'n': it has int64 in the rows before"), ({"new": 1}, "column 'new'")):
         name = tmp_path / f"{next(iter(late))}.parquet"
         for others in ([late], [late, late], [late, late, first[0]]):  # fewer rows than a group, one group, and more
