@@ -301,6 +301,9 @@ def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(written(tmp_path / "a.txt", "a text").parent)
     with pytest.raises(DataError, match="'' is not the name of a file or folder"):
         read_table("")
+    for url in ("https://x/a.csv", Path("hf://datasets/a.csv")):
+        with pytest.raises(DataError, match=r"a\.csv: is a URL; download the file"):
+            read_table(url)
 
 
 def test_a_list_of_json_objects_is_a_table(tmp_path):
