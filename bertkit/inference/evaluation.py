@@ -117,8 +117,9 @@ def evaluate(
             stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given. A file can be a table itself, as for `bertkit.finetune`. Without a file, a folder or a Hub data
-            set, a run directory is scored on the data of its run. If that scored its rows by folds, the scores are
-            those, and options that would change them are refused.
+            set, a run directory is scored on the data of its run. If it held rows out of data that have changed since,
+            that is refused; if it scored its rows by folds, the scores are those, and options that would change them
+            are refused.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
@@ -135,7 +136,8 @@ def evaluate(
     name = at_revision(checkpoint, revision, trust_remote_code)
     names = [*map(absolute, several(metrics)), *_metrics_of_run(name, trust_remote_code)]
     further = further_metrics(list(dict.fromkeys(names)))
-    task, config = load_task(name, data_of_run(name, data) | data)
+    of_run = data_of_run(name, data)
+    task, config = load_task(name, of_run | data)
     if columns:
         columns = {name: several(value) if name.endswith("_columns") else value for name, value in columns.items()}
         task = task_inference(task).with_columns(columns)
@@ -155,6 +157,9 @@ def evaluate(
     labelled = loaded.get(split)
     if labelled is None:
         raise DataError(f"--split {split}: the data have no such split")
+    # Of data that have changed, other rows would be held out: some of those that the run was trained on.
+    if of_run and split == "validation" and (task.data.fold is not None or not task.data.has_validation_set):
+        _check_unchanged(_recipe_of(name).parent, {split: labelled})
     labelled = labelled.first(max_samples)
     for note in labelled.notes:
         say(f"{split}: {note}")
