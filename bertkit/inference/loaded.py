@@ -125,6 +125,8 @@ class LoadedCheckpoint(Summarized):
 
     def __getattr__(self, name: str) -> Any:
         """Forwards other names of a fine-tuned checkpoint to its predictor: ``task``, ``model``, ``tokenizer``, …"""
+        if hasattr(type(self), name):  # a property whose own work has raised an AttributeError: raises it again
+            return object.__getattribute__(self, name)
         if name.startswith("_") or not self.is_fine_tuned:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.predictor, name)
