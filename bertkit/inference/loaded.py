@@ -212,7 +212,8 @@ class LoadedCheckpoint(Summarized):
             text_column: of a table; unless given, one of a usual name, such as ``text``.
 
         Returns:
-            (N, K * H) float32; without pooling a `TokenEmbeddings` a text.
+            (N, K * H) float32, not divided by their length, even if the checkpoint records that for
+            sentence-transformers; without pooling a `TokenEmbeddings` a text.
 
         Raises:
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
