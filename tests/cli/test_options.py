@@ -241,6 +241,12 @@ def test_every_command_calls_a_public_function(path):
     assert names <= set(bertkit.__all__)
 
 
+# `check` takes the options of another command, and a schema is JSON.
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - {("check",), ("recipes", "schema")}), ids=" ".join)
+def test_every_command_prints_json(path):
+    assert any("--json" in param.opts for param in params(COMMANDS[path]))
+
+
 # ---- help on a terminal ---------------------------------------------------------------------------------------------
 
 
