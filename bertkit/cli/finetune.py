@@ -126,14 +126,15 @@ def task_recipe(task: str | None, recipe: str | None) -> str:
     """Returns the recipe that ``--task`` or ``--recipe`` names.
 
     Raises:
-        RecipeError: neither or both are given, or the task does not exist.
+        RecipeError: neither or both are given, or ``--task`` is not one task that exists.
     """
     if (task is None) == (recipe is None):
         raise RecipeError(f"give either --task (one of {', '.join(recipes_in(GLUE))}) or --recipe")
     if recipe is not None:
         return recipe
-    [name] = glue_tasks(str(task), None)
-    return GLUE + name
+    if len(glue_tasks(str(task), None)) > 1:
+        raise RecipeError(f"--task {task}: names several, and this is one run; name one task")
+    return f"{GLUE}{task}"
 
 
 def glue_tasks(given: str, recipe: str | None) -> list[str]:
@@ -149,8 +150,7 @@ def glue_tasks(given: str, recipe: str | None) -> list[str]:
     for name in names:
         if name not in known:
             raise RecipeError(
-                f"--task: unknown glue task {name!r}; expected one of {', '.join(known)}, or all"
-                f"{did_you_mean(name, known)}"
+                f"--task: unknown glue task {name!r}; expected one of {', '.join(known)}{did_you_mean(name, known)}"
             )
     if len(set(names)) < len(names):
         raise RecipeError(f"--task {given}: names a task twice")

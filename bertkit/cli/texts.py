@@ -170,7 +170,7 @@ def predict(
     blocks = bertkit.predict(
         checkpoint,
         texts or None,  # no argument is an empty list
-        None if input_file is None else Path(input_file),
+        input_file,
         output_file,
         question or None,
         context if context_file is None else context_file,
@@ -279,7 +279,7 @@ def embed(
         checkpoint,
         output_file,
         texts or None,  # no argument is an empty list
-        None if input_file is None else Path(input_file),
+        input_file,
         trust_remote_code=trust_remote_code,
         per_file=per_file,
         on_error=on_error or "stop",

@@ -170,7 +170,7 @@ def numbers_in_words(
     errors = np.abs(predicted - true)
     middle = float(np.median(true if training is None else training))
     of = "of these examples" if training is None else "of the training set"
-    terms = MeanDecomposition(errors[:, None], lambda mean: mean)
+    terms = MeanDecomposition(errors[:, None], lambda mean: mean, (0.0, np.inf))
     line = f"{score_in_words('The mean absolute error is', float(errors.mean()), interval_of(terms, texts))} of "
     line += f"{counted(len(true), 'example', form=',')}; always guessing {amount(middle, 4)}, the median {of}, gives "
     sentences = [f"{line}{float(np.abs(true - middle).mean()):.4f}."]

@@ -204,7 +204,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
     if len(others) > 1:
         notes.append(f"{len(others)} comparisons: p-values have Holm's correction, intervals have none")
-    notes += [note for system in systems for note in system.notes]
+    notes += dict.fromkeys(note for system in systems for note in system.notes)
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
     verdicts = {system.name: system.verdict for system in systems if system.verdict}

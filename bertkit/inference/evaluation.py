@@ -117,7 +117,9 @@ def evaluate(
             stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given. A file can be a table itself, as for `bertkit.finetune`. Without a file, a folder or a Hub data
-            set, a run directory is scored on the data of its run.
+            set, a run directory is scored on the data of its run. If it held rows out of data that have changed since,
+            that is refused; if it scored its rows by folds, the scores are those, and options that would change them
+            are refused.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
@@ -128,22 +130,24 @@ def evaluate(
         result.metrics["eval_accuracy"]
         ```
     """
-    data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
-    data = {key: value for key, value in data.items() if value is not None}
+    data = {key: value for key, value in {"max_eval_samples": max_samples, **data}.items() if value is not None}
     data = {key: table_path(value, key) if key.endswith("_file") else value for key, value in data.items()}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items()}
     name = at_revision(checkpoint, revision, trust_remote_code)
     names = [*map(absolute, several(metrics)), *_metrics_of_run(name, trust_remote_code)]
     further = further_metrics(list(dict.fromkeys(names)))
-    task, config = load_task(name, data_of_run(name, data) | data)
+    of_run = data_of_run(name, data)
+    task, config = load_task(name, of_run | data)
     if columns:
         columns = {name: several(value) if name.endswith("_columns") else value for name, value in columns.items()}
         task = task_inference(task).with_columns(columns)
     if split == "validation" and task.data.scores_all_rows:
-        if max_samples is not None:
+        given = [*data, *(columns or ()), *([] if precision == "auto" else ["precision"])]
+        if given or not (Path(name) / "recipe.yaml").is_file():
+            remedy = f"remove {', '.join(given)}" if given else "give the directory of the run"
             raise DataError(
-                f"{name}: has no validation set, since its rows were scored by models of folds; remove "
-                "--max-eval-samples (max_samples), or give other rows, with --validation-file"
+                f"{name}: has no validation set, since its rows were scored by models of folds; {remedy}, or give "
+                "other rows, with --validation-file"
             )
         say(f"{name} was trained on all rows; the scores are those of models of folds that had not seen them")
         return _score(outcome_of(name), further)
@@ -153,6 +157,10 @@ def evaluate(
     labelled = loaded.get(split)
     if labelled is None:
         raise DataError(f"--split {split}: the data have no such split")
+    # Of data that have changed, other rows would be held out: some of those that the run was trained on.
+    if of_run and split == "validation" and (task.data.fold is not None or not task.data.has_validation_set):
+        _check_unchanged(_recipe_of(name).parent, {split: labelled})
+    labelled = labelled.first(max_samples)
     for note in labelled.notes:
         say(f"{split}: {note}")
     # Without a file they are the rows that the run has held out of its own.

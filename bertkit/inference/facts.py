@@ -214,15 +214,15 @@ def few_of_each(counts: np.ndarray, what: tuple[str, str], unit: str) -> list[st
 
     >>> few_of_each(np.array([1, 1, 0, 2]), ("class", "classes"), "example")
     ['Most classes have 1 to 2 examples here: too few to tell how well each is predicted.']
-    >>> few_of_each(np.array([1, 1, 0, 0, 0, 1]), ("class", "classes"), "example")
+    >>> few_of_each(np.array([1, 1, 0, 0, 9]), ("class", "classes"), "example")
     ['Most classes have at most 1 example here: too few to tell how well each is predicted.']
     """
-    known = counts[counts > 0]
-    if len(known) < 3 or np.median(known) >= FEW:
+    known = np.sort(counts[counts > 0])
+    if len(known) < 3 or (middle := known[len(known) // 2]) >= FEW:  # most have at most the middle number
         return []
-    low, high = int(known.min()), int(np.median(known)) if known.max() >= FEW else int(known.max())
+    low, high = int(known[0]), int(middle if known[-1] >= FEW else known[-1])
     span = counted(low, unit) if low == high else f"{low} to {high} {unit}s"
-    if 2 * len(known) <= len(counts):  # most have none
+    if 2 * np.count_nonzero(known <= high) <= len(counts):  # those without any are needed for most
         span = f"at most {counted(high, unit)}"
     return [f"Most {what[1]} have {span} here: too few to tell how well each is predicted."]
 

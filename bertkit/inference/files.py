@@ -29,6 +29,7 @@ from bertkit.inference.writing import Row, check_growing_file, with_prediction
 from bertkit.model.checkpoint.remote import at_revision
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.runtime.json_text import dumps
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import Reached, printable, say
 from bertkit.runtime.reading.text import read_text
@@ -137,7 +138,7 @@ def predict_stream(
     options = PredictOptions(
         all_probabilities, threshold, unsure_below, text_columns, aggregation, precision, max_error, by_class
     )
-    given = StreamInput(texts, input_file, questions, context, per_file, on_error)
+    given = StreamInput(texts, input_file, questions, context, per_file, on_error, several(text_columns))
     output = StreamOutput(None if output_file is None else Path(output_file), colours, csv_safe, form)
     if questions is not None and aggregation is not None:
         raise DataError("--aggregation is for token classification; remove it, or --question")
@@ -201,6 +202,7 @@ class StreamInput(InputSource):
         context: str | Path | None,
         per_file: bool,
         on_error: Literal["stop", "skip"],
+        columns: Sequence[str],
     ):
         if (questions is None) != (context is None):
             raise DataError("--question and --context (or --context-file) must be given together")
@@ -211,9 +213,7 @@ class StreamInput(InputSource):
                 "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its "
                 "--context"
             )
-        if per_file and input_file is None:
-            raise DataError("--per-file: is for files; give them with --input")
-        super().__init__(texts, input_file, per_file, on_error)
+        super().__init__(texts, input_file, per_file, on_error, columns)
         self._questions = questions
         self._passage = read_text(context) if isinstance(context, Path) else context
         self.rows_read: Sequence[int | str] = ()
@@ -225,9 +225,9 @@ class StreamInput(InputSource):
             DataError: the task does not take such inputs, or they cannot be read.
         """
         if self._questions is not None:
-            if self._passage is not None:
-                task_inference(task).read_fields({"question": self._questions, "context": self._passage})
-            return read_given(self._questions, at_once, "question", may_be_empty=self.skipped is not None)
+            blocks = read_given(self._questions, at_once, "question", may_be_empty=self.skipped is not None)
+            task_inference(task).read_fields({"question": [], "context": self._passage or ""})
+            return blocks
         if self.file is not None and not self.per_file:
             table = task_inference(task).read_file(self.file)
             if table is None and task_inference(task).reads_neighbours and is_table(self.file):

@@ -23,6 +23,7 @@ from bertkit.data.tables.table_files import read_table_parts
 from bertkit.inference.forward import one_ahead
 from bertkit.runtime.errors import DataError, RecipeError, raise_all
 from bertkit.runtime.progress import Bar, Reached, counted, say
+from bertkit.runtime.reading.paths import is_url
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
 if TYPE_CHECKING:
@@ -200,6 +201,12 @@ def _cut_lines(pieces: Iterable[str], size: int, as_they_arrive: bool = False) -
         yield waiting
 
 
+def refuse_columns(columns: Sequence[str], what: str = "a text") -> None:
+    """Raises a DataError if columns are named of ``what``, which is no table."""
+    if columns:
+        raise DataError(f"--text-column {', '.join(columns)}: {what} is not a table; remove it")
+
+
 class InputSource:
     """Input of a prediction or an embedding: texts, a table object or a file; the others are None.
 
@@ -208,19 +215,37 @@ class InputSource:
         file: a file, or ``-``.
         per_file: the file is a folder whose files are one text each; see `read_inputs`.
         on_error: ``stop`` at an input that cannot be read, or ``skip`` it.
+        columns: names of the columns of a table to read; none for those of usual names, or of the training.
 
     Attributes:
         file: the file.
         table: the rows of a table object.
         per_file: also true for a file that is one text, such as a mail.
         skipped: why inputs were left out; None to stop at the first.
+
+    Raises:
+        DataError: the file is a URL, or columns or ``per_file`` are given without a table or a file.
+        RecipeError: ``on_error`` is another word.
     """
 
-    def __init__(self, texts: Any, file: str | Path | None, per_file: bool, on_error: Literal["stop", "skip"]):
+    def __init__(
+        self,
+        texts: Any,
+        file: str | Path | None,
+        per_file: bool,
+        on_error: Literal["stop", "skip"],
+        columns: Sequence[str] = (),
+    ):
         if on_error not in ("stop", "skip"):
             raise RecipeError(f"on_error {on_error!r}: expected stop or skip")
+        if file is None and per_file:
+            raise DataError("--per-file: is for files; give them with --input")
+        if isinstance(file, str) and is_url(file):
+            raise DataError(f"--input {file}: is a URL; download the file, and give its path")
         self.file = None if file is None else Path(file)
         self.table = None if kind_of_table(texts) is None else table_of(texts)
+        if self.table is None and (self.file is None or not is_table(self.file)):
+            refuse_columns(columns, "a text" if file is None else str(file))
         self.per_file = per_file or (self.file is not None and is_document(self.file))
         self.skipped: list[str] | None = None if on_error == "stop" else []
         self._texts = texts

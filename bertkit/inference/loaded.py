@@ -15,10 +15,13 @@ from bertkit.data.tables.objects import kind_of_table, list_of_texts, table_of, 
 from bertkit.inference.embedding import Embedder, TokenEmbeddings, load_encoder, rows_of_vectors
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction, check_fills
 from bertkit.inference.forward import asks_to_join, join_sequences
+from bertkit.inference.inputs import refuse_columns
 from bertkit.inference.options import EmbedOptions, Pooling, PredictOptions
 from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.checkpoint.remote import at_revision
+from bertkit.runtime.errors import PlacementError
+from bertkit.runtime.options import several
 from bertkit.runtime.pages.summary import Summarized, Summary
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.runtime.progress import without_library_bars
@@ -51,6 +54,7 @@ def load(
 
     Raises:
         CheckpointError: it cannot be loaded.
+        PlacementError: the device, the precision or the size of batches is impossible.
 
     Examples:
         ```python
@@ -59,6 +63,8 @@ def load(
         bert.embed(["a good film", "an awful plot"]).shape  # 2, hidden size
         ```
     """
+    if batch_size < 1:
+        raise PlacementError(f"batch_size {batch_size}: expected at least 1")
     loaded = LoadedCheckpoint(at_revision(checkpoint, revision, trust_remote_code), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:
         loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
@@ -119,6 +125,8 @@ class LoadedCheckpoint(Summarized):
 
     def __getattr__(self, name: str) -> Any:
         """Forwards other names of a fine-tuned checkpoint to its predictor: ``task``, ``model``, ``tokenizer``, …"""
+        if hasattr(type(self), name):  # a property whose own work has raised an AttributeError: raises it again
+            return object.__getattribute__(self, name)
         if name.startswith("_") or not self.is_fine_tuned:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.predictor, name)
@@ -204,7 +212,8 @@ class LoadedCheckpoint(Summarized):
             text_column: of a table; unless given, one of a usual name, such as ``text``.
 
         Returns:
-            (N, K * H) float32; without pooling a `TokenEmbeddings` a text.
+            (N, K * H) float32, not divided by their length, even if the checkpoint records that for
+            sentence-transformers; without pooling a `TokenEmbeddings` a text.
 
         Raises:
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
@@ -212,6 +221,7 @@ class LoadedCheckpoint(Summarized):
         """
         options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride)
         if kind_of_table(texts) is None:
+            refuse_columns(several(text_column))
             return self.embedder.embed(with_words(list_of_texts(texts)), options)
         table = table_of(texts)
         column = the_text_column(table, text_column)
@@ -233,6 +243,7 @@ class LoadedCheckpoint(Summarized):
         Raises:
             CheckpointError: the checkpoint has no masked-LM head.
             DataError: a text has no mask, or is longer than the model reads; or a value is no text.
+            RecipeError: ``top_k`` is not from 1 to the size of the vocabulary.
         """
         return self.mask_filler.fill(list_of_texts(texts), top_k)
 

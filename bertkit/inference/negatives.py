@@ -11,7 +11,8 @@ from bertkit.data.tables import read_table
 from bertkit.runtime.errors import CheckpointError, DataError, RecipeError
 from bertkit.runtime.files import check_new_file, write_csv, write_json_lines
 from bertkit.runtime.options import several
-from bertkit.runtime.progress import counted, without_library_bars
+from bertkit.runtime.progress import counted, inflected, without_library_bars
+from bertkit.tasks.arguments import table_path
 from bertkit.tasks.similarity.columns import read_texts, usual_texts
 from bertkit.tasks.similarity.forms import refuse_unread_labels
 
@@ -34,10 +35,10 @@ class MinedNegatives:
 
 
 def mine_negatives(
-    pairs: str | Path,
+    pairs: str | Path | Any,
     out: str | Path,
     *,
-    model: str,
+    model: str | Path,
     number: int = 3,
     margin: float = 0.05,
     text_columns: Sequence[str] = (),
@@ -49,7 +50,8 @@ def mine_negatives(
     sentence-transformers' ``mine_hard_negatives``. All positives of a text are left out.
 
     Args:
-        pairs: table with a text and its positive: .csv, .tsv, .jsonl or .parquet.
+        pairs: table with a text and its positive: .csv, .tsv, .jsonl or .parquet; or a table itself, as for
+            `bertkit.finetune`.
         out: a new file, .csv or .jsonl, with the columns of both texts and ``negative_1``, ``negative_2``, …
         model: checkpoint whose vectors are compared, of bertkit or sentence-transformers, a folder or a Hub id.
         number: negatives of each pair.
@@ -75,15 +77,18 @@ def mine_negatives(
     target = Path(out)
     if target.suffix not in _FORMATS:
         raise RecipeError(f"{target}: expected a file with the ending {', '.join(_FORMATS)}")
-    if number < 1 or not 0 <= margin < 1:
-        raise RecipeError(f"number {number}, margin {margin}: expected a number from 1, and a margin from 0 to below 1")
+    if min(number, batch_size) < 1 or not 0 <= margin < 1:
+        raise RecipeError(
+            f"number {number}, batch_size {batch_size}, margin {margin}: expected a number and a batch_size from 1, "
+            "and a margin from 0 to below 1"
+        )
     check_new_file(target, str(target))
-    table = read_table(str(pairs))
+    table = read_table(str(table_path(pairs, "pairs")))
     columns = several(text_columns) or usual_texts(list(table.columns), table.source)[:2]
     if not text_columns:
         remedy = f"--text-column {columns[0]} --text-column {columns[1]} if all do"
         refuse_unread_labels(table, columns, "a table of those that do", remedy)
-    if len(columns) != 2:
+    if len(columns) != 2 or columns[0] == columns[1]:
         raise RecipeError(f"--text-column: expected two, the text and its positive, got {', '.join(columns)}")
     rows = [(row[0], row[1]) for row in read_texts(table, columns)]
     different = len({positive for _, positive in rows})
@@ -92,11 +97,13 @@ def mine_negatives(
             f"{table.source}: {counted(different, 'different text')} in {columns[1]!r}, too few for "
             f"{counted(number, 'negative')} of each pair; give more pairs, or a smaller --number"
         )
-    mined = _mine(rows, model, number, margin, batch_size)
+    mined = _mine(rows, str(model), number, margin, batch_size)
     if not mined:
+        remedies = [f"a smaller {flag}" for flag, can in (("--number", number > 1), ("--margin", margin > 0)) if can]
         raise DataError(
-            f"{table.source}: no text is further from its first one than the positive, by a margin of {margin}; give a "
-            "smaller --margin, or another --model"
+            f"{table.source}: no pair has {counted(number, 'text')} that {inflected(number, 'is', 'are')} further from "
+            f"its first one than its positive, by a margin of {margin:g}; give "
+            f"{' or '.join([*remedies, 'another --model'])}"
         )
     names = [*columns, *(f"negative_{place + 1}" for place in range(number))]
     if target.suffix == ".jsonl":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 from bertkit.inference.abstaining import promise
 from bertkit.inference.outcome import task_inference
 from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.options import several
+from bertkit.runtime.options import Range, several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.tasks.base import Task
 
@@ -60,19 +61,17 @@ class PredictOptions:
         if self.by_class and self.max_error is None:
             raise RecipeError("--by-class: is for --max-error; give it, or remove this")
         if self.max_error is not None:
-            if not 0 < self.max_error < 1:
-                raise RecipeError(f"--max-error: expected more than 0, less than 1, got {self.max_error:g}")
             for name, other in (("--unsure-below", self.unsure_below), ("--threshold", self.threshold)):
                 if other is not None:
                     raise RecipeError(f"--max-error: chooses from which probability to answer; remove {name}")
-            self._check_unsure(task, "--max-error")
+            self._check_unsure(task, "--max-error", self.max_error, Range(gt=0, lt=1))
         if self.unsure_below is not None:
-            if isinstance(self.unsure_below, float | int) and not 0 < self.unsure_below <= 1:
-                raise RecipeError(f"--unsure-below: expected more than 0, at most 1, got {self.unsure_below:g}")
-            self._check_unsure(task, "--unsure-below")
+            self._check_unsure(task, "--unsure-below", self.unsure_below, Range(gt=0, le=1))
         return task
 
-    def _check_unsure(self, task: Task, flag: str) -> None:
+    def _check_unsure(self, task: Task, flag: str, value: Any, expected: Range) -> None:
+        if not isinstance(value, Mapping) and not (isinstance(value, Real) and float(value) in expected):
+            raise RecipeError(f"{flag}: expected {expected}, got {value!r}")
         if getattr(task, "problem_type", None) != "single_label_classification":
             raise RecipeError(f"{flag}: {task.name} does not predict one class per input; remove it")
         if UNSURE in task.settings.label_names:

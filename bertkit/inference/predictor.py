@@ -19,6 +19,7 @@ from bertkit.data.tables.objects import (
     with_words,
 )
 from bertkit.inference.forward import asks_to_join, forward_in_batches, join_sequences
+from bertkit.inference.inputs import refuse_columns
 from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.options import PredictOptions
 from bertkit.inference.outcome import task_inference
@@ -28,6 +29,7 @@ from bertkit.model.checkpoint.encoders import check_positions, model_inputs
 from bertkit.model.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.runtime.errors import DataError, PlacementError
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.runtime.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task
@@ -112,6 +114,7 @@ class Predictor:
             table = table_of(texts)
             columns = task.columns_of(table)
         else:
+            refuse_columns(several(options.text_columns))
             columns = task.read_input(with_words(list_of_texts(texts)))
         rows = options.mark_unsure(self.with_task(task).predict_columns(columns))
         if table is None:

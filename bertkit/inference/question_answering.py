@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.data.tables import Table
+from bertkit.data.tables.objects import with_words
 from bertkit.data.tables.typed_rows import JSON
 from bertkit.inference.facts import Facts, right_of_all
 from bertkit.inference.outcome import Outcome, TaskInference, task_inference
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
-from bertkit.runtime.errors import DataError, raise_all
+from bertkit.runtime.errors import DataError
 from bertkit.runtime.progress import counted
 from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
@@ -44,6 +45,8 @@ class AnswerInference(TaskInference):
         questions, contexts = (
             [value] if isinstance(value, str) else list(value) for value in (fields["question"], fields["context"])
         )
+        for name, texts in (("question", questions), ("context", contexts)):
+            with_words(texts, name)
         if isinstance(fields["context"], str):
             contexts *= len(questions)
         if len(questions) != len(contexts):
@@ -51,10 +54,7 @@ class AnswerInference(TaskInference):
                 f"{counted(len(questions), 'question')}, {counted(len(contexts), 'context')}; expected one context, or "
                 "one for each question"
             )
-        columns = {"question": questions, "context": contexts}
-        empty = [name for name, texts in columns.items() if not all(text.strip() for text in texts)]
-        raise_all([f"{name}: one of them is empty; write a text" for name in empty])
-        return columns
+        return {"question": questions, "context": contexts}
 
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
         """Cuts the questions; contexts are read to their end."""

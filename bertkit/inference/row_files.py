@@ -61,14 +61,20 @@ def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Formats a value as JSON on one line; numbers of vectors have the nine digits that distinguish every float32."""
+    """Formats a value as JSON on one line; numbers of vectors have the nine digits that distinguish every float32.
+
+    >>> to_json({"id": np.int64(3), "words": np.array(["a"]), "vector": np.array([0.5, np.nan], np.float32)})
+    '{"id": 3, "words": ["a"], "vector": [0.5, null]}'
+    """
     return dumps(value, ensure_ascii=False, default=plain)
 
 
 def plain(value: Any) -> Any:
-    """Converts a value that JSON does not have: a vector, bytes, or a date, time or decimal of Parquet."""
-    if isinstance(value, np.ndarray):
+    """Converts a value that JSON does not have: a vector, what else NumPy has, bytes, or a date, time or decimal."""
+    if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.ndim == 1:
         return [float(f"{number:.9g}") for number in value]
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "mM":  # times would become numbers
+        return value.tolist()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
@@ -281,8 +287,8 @@ def arrow_table(
 ) -> pa.Table:
     """Returns rows as a table of Arrow; a key that a row lacks is null.
 
-    A mapping of numbers (probabilities by label) is a map, and other lists and objects are JSON text: the type of a
-    column must not depend on the rows.
+    A mapping of numbers (probabilities by label) is a map, and other lists and objects are JSON text, as is what is no
+    text in a column of several types: the type of a column must not depend on the rows.
 
     Args:
         rows: at least one.
@@ -313,11 +319,8 @@ def _to_array(name: str, values: list[Any], known: pa.DataType | None) -> pa.Arr
         maps = [value.values() for value in present if isinstance(value, Mapping) and value]
         if len(maps) == len(present) and all(isinstance(each, float) for values in maps for each in values):
             kind = pa.map_(pa.string(), pa.float64())
-        elif any(isinstance(value, (list, Mapping)) for value in present):
-            values = [None if value is None else to_json(value) for value in values]
-        else:
-            # Several types in one column of JSON lines become text.
-            with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        elif not any(isinstance(value, (list, Mapping)) for value in present):
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in a column of JSON lines
                 return pa.array(values)
     if pa.types.is_map(kind):
         values = [list(value.items()) if isinstance(value, Mapping) else value for value in values]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bertkit.data.tables import Table, is_table
+from bertkit.data.tables import Table
 from bertkit.data.tables.columns import the_text_column
 from bertkit.data.tables.labels import texts as texts_of_column
 from bertkit.inference.embedding import TEXTS_AT_ONCE, TokenEmbeddings, Vectors, rows_of_vectors
@@ -28,6 +28,7 @@ from bertkit.inference.row_files import RowGroups, json_lines, vector_column
 from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.runtime.errors import DataError, OutputError
 from bertkit.runtime.files import readable_size
+from bertkit.runtime.options import several
 from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import Reached, say, unreported
 
@@ -194,15 +195,17 @@ def embed_texts(
     """
     if (texts is None) == (input_file is None):
         raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
-    output_file, given = Path(output_file), InputSource(texts, input_file, per_file, on_error)
+    output_file = Path(output_file)
+    given = InputSource(texts, input_file, per_file, on_error, several(text_column))
     form = VECTOR_FILES.get(output_file.suffix.lower())
     if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(VECTOR_FILES)}")
     check_growing_file(output_file, f"--output {output_file}")
-    if text_column is not None and given.table is None and (given.file is None or not is_table(given.file)):
-        raise DataError(f"--text-column {text_column}: {input_file or 'a text'} is not a table; remove it")
-    if given.per_file and (given.file is None or pooling == "none"):
-        raise DataError("--per-file: is for a folder of files, given with --input, and for one vector of each file")
+    if given.per_file and pooling == "none":
+        raise DataError(
+            "--pooling none: is not for files of one text each, as those of --per-file, HTML and mails are; remove it, "
+            f"or give {input_file} as a text file or a table"
+        )
     blocks = given.blocks(TEXTS_AT_ONCE if pooling == "none" else BLOCK)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
     options = EmbedOptions(text_column, pooling, layers, max_seq_length, stride, precision)

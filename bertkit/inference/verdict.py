@@ -126,7 +126,7 @@ def of_test_set(outcome: Outcome, results: Mapping[str, float]) -> list[str]:
     line = f"On the test set of {size} the {display_name(name)} is {test:.4f}, on {outcome.scored} {own:.4f}"
     interval = outcome.interval(name)
     if interval is not None and not interval[0] <= test <= interval[1]:
-        line += ", whose interval does not include it: the two sets probably differ"
+        line += ", whose interval does not include it"
     return [f"{line}."]
 
 
@@ -138,7 +138,7 @@ def still_falls(losses: Sequence[float]) -> list[str]:
     >>> still_falls([1.4, 1.13, 0.89])
     ['The validation loss still falls at the end, from 1.1300 to 0.8900: more epochs may give better scores.']
     """
-    if len(losses) < 2 or losses[-1] > min(losses):
+    if len(losses) < 2 or not losses[-1] < min(losses[:-1]):
         return []
     drop = losses[-2] - losses[-1]
     if drop < 0.01 * losses[-2] or drop < 0.05 * (max(losses) - losses[-1]):

@@ -1,4 +1,4 @@
-"""A file that grows during the work and never ends in half a row; names of columns beside predictions."""
+"""A file of rows that grows during the work, and is complete under its name; names of columns beside predictions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class GrowingFile:
     """Context manager for a new file that is called ``FILE.partial`` until it is complete.
 
     If the work ends early, by an error or Ctrl-C, the complete rows stay under that name, which is printed on stderr;
-    without any row the file is removed.
+    without any row the file is removed. A killed process may leave half a row. OutputError if the file is there already
+    or cannot be written.
 
     Attributes:
         path, partial: the file, and its name until it is complete.
@@ -59,6 +60,9 @@ class GrowingFile:
         with self._faults():
             self._stream = self.partial.open("xb")
         lock(self._stream.fileno())
+        if self.path.exists():
+            self.__exit__(OutputError)
+            raise OutputError(f"{self.path}: another process has written it in the meantime; give another name")
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

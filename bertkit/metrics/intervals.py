@@ -112,7 +112,7 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
     if name == "pearson" and true.ndim == 1:
         return _correlation(predicted, true, math.nan)
     if name == "mse" and true.ndim == 1:
-        return MeanDecomposition(np.square(predicted - true)[:, None], lambda mean: mean)
+        return MeanDecomposition(np.square(predicted - true)[:, None], lambda mean: mean, (0.0, math.inf))
     return None
 
 
@@ -279,7 +279,8 @@ def score_interval(
     low, high = bounds if terms is None else terms.bounds
     values = pseudo_values(predictions, references, measure, terms, units)
     if not math.isfinite(high - low):
-        return t_interval(values)
+        interval = t_interval(values)
+        return interval and (max(low, interval[0]), min(high, interval[1]))
     share = (score - low) / (high - low)
     if not 0 < share < 1:
         return None

@@ -72,8 +72,8 @@ class FineTuningData:
         "Use at most this number of training examples, the first ones.", default=None, ge=1, rare=True
     )
     max_eval_samples: int | None = option(
-        "Use at most this number of validation examples, the first ones; does not apply to the test set, since "
-        "leaderboards require predictions for all of it, nor to folds that score every row.",
+        "Use at most this number of validation examples, the first ones; a run predicts the whole test set, since "
+        "leaderboards require that, and its folds score every row.",
         default=None,
         ge=1,
         rare=True,

@@ -5,41 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-COMMANDS = [
-    (),
-    ("quickstart",),
-    ("pretrain",),
-    ("finetune",),
-    ("finetune", "glue"),
-    ("distill",),
-    ("choose",),
-    ("evaluate",),
-    ("predict",),
-    ("explain",),
-    ("tokenizer",),
-    ("tokenizer", "train"),
-    ("tokenizer", "extend"),
-    ("tokenizer", "swap"),
-    ("corpus",),
-    ("corpus", "build"),
-    ("recipes",),
-    ("recipes", "list"),
-    ("recipes", "show"),
-    ("recipes", "copy"),
-    ("recipes", "validate"),
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help(bertkit, command):
-    outcome = bertkit(*command, "--help")
-    assert outcome.code == 0
-    assert f"Usage: bertkit {' '.join(command)}".strip() in outcome.out
-    described = [line for line in outcome.out.splitlines() if line.strip() and not line.startswith("Usage")]
-    assert len(described[0].split()) >= 3
-
 
 def test_the_version_is_the_packages(bertkit):
     from importlib.metadata import version

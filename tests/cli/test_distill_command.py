@@ -50,13 +50,12 @@ def test_a_teacher_is_required(bertkit, tmp_path):
     [
         (["text.txt"], "text.txt: expected an option; text to pre-train on needs --corpus"),
         (["--corpus", "text.txt", "--task", "sst2"], "--corpus is for pre-training and --task for fine-tuning"),
-        (
-            ["--corpus", "text.txt", "--objective", "minilm", "--hidden", "1"],
-            "hidden: has no effect with the objective",
-        ),
+        ("--corpus text.txt --objective minilm --hidden 1".split(), "hidden: has no effect with the objective"),
+        (["--task", "rte,wnli"], "--task rte,wnli: names several"),
+        (["--task", "all"], "--task all: names several"),
     ],
 )
-def test_text_is_for_pre_training(bertkit, checkpoint, tmp_path, words, message):
+def test_options_that_do_not_go_together(bertkit, checkpoint, tmp_path, words, message):
     given = ["--teacher", checkpoint, "--student-layers", "0", "--output-dir", tmp_path / "out"]
     bertkit("distill", *given, *words).refuses(message)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""``--json``: every command has it, and prints one JSON value on stdout."""
+"""``--json``: commands print one JSON value on stdout."""
 
 from __future__ import annotations
 
@@ -9,28 +9,6 @@ from decimal import Decimal
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-import typer
-
-from bertkit.cli.app import app
-
-# `check` takes the options of another command, and a schema is JSON.
-WITHOUT = {("check",), ("recipes", "schema")}
-
-
-def walk(command, path=()):
-    for name, each in getattr(command, "commands", {}).items():
-        yield from walk(each, (*path, name))
-    if not hasattr(command, "commands"):
-        yield path, command
-
-
-COMMANDS = dict(walk(typer.main.get_command(app)))
-
-
-@pytest.mark.parametrize("path", [path for path in COMMANDS if path not in WITHOUT], ids=" ".join)
-def test_every_command_has_it(path):
-    command = COMMANDS[path]
-    assert any("--json" in param.opts for param in command.get_params(command.context_class(command)))
 
 
 def test_recipes(bertkit, tmp_path):

@@ -241,6 +241,12 @@ def test_every_command_calls_a_public_function(path):
     assert names <= set(bertkit.__all__)
 
 
+# `check` takes the options of another command, and a schema is JSON.
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - {("check",), ("recipes", "schema")}), ids=" ".join)
+def test_every_command_prints_json(path):
+    assert any("--json" in param.opts for param in params(COMMANDS[path]))
+
+
 # ---- help on a terminal ---------------------------------------------------------------------------------------------
 
 
@@ -290,10 +296,12 @@ def test_short_help_has_examples_and_fewer_options(bertkit, monkeypatch, words):
     assert {line.split()[0] for line in short.splitlines() if line.startswith("  --")} < options
 
 
-@pytest.mark.parametrize("path", [(), *(path for path, _ in walk(get_command(app)))])
-def test_no_help_is_longer_than_a_page(bertkit, monkeypatch, path):
+@pytest.mark.parametrize("path", sorted({path[:size] for path, _ in walk(get_command(app)) for size in range(3)}))
+def test_every_command_has_help_of_at_most_a_page(bertkit, monkeypatch, path):
     monkeypatch.setenv("COLUMNS", "100")
     lines = bertkit(*path, "--help").out.splitlines()
+    assert lines[0].startswith(" ".join(["Usage: bertkit", *path]))
+    assert len(lines[2].split()) >= 3  # what it does
     assert sum(max(1, math.ceil(len(line) / 100)) for line in lines) <= 60  # a terminal breaks long examples
 
 

@@ -223,7 +223,7 @@ def test_wrong_questions(bertkit, fine_tuned):
         (["--context", "a"], "must be given together"),
         (["--question", "a", "--context", "b", "--context-file", "c"], "--context-file: give only one of them"),
         (["--question", "a", "--context", "b", "text"], "give texts as arguments, or a file"),
-        (["--question", "", "--context", "b"], "question: one of them is empty; write a text"),
+        (["--question", "", "--context", "b"], "question 1: empty; give"),
         (["--question", "a", "--context-file", "none.txt"], "none.txt"),
         (["no tab"], "input 1: expected a question and a text separated by a tab, got 'no tab'"),
     ):

@@ -8,6 +8,7 @@ import random
 import shutil
 from types import SimpleNamespace
 
+import numpy
 import pytest
 
 import bertkit
@@ -118,6 +119,8 @@ def test_what_the_rows_do_not_support_is_refused_with_what_they_do(run, tmp_path
     [
         ({"max_error": 0.0}, "--max-error: expected more than 0, less than 1, got 0"),
         ({"max_error": 5}, "--max-error: expected more than 0, less than 1, got 5"),
+        ({"max_error": "0.1"}, "--max-error: expected more than 0, less than 1, got '0.1'"),
+        ({"unsure_below": numpy.float32(2)}, "--unsure-below: expected more than 0, at most 1, got "),
         ({"max_error": 0.1, "unsure_below": 0.5}, "remove --unsure-below"),
         ({"by_class": True}, "--by-class: is for --max-error"),
     ],

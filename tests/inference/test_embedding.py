@@ -157,10 +157,13 @@ def test_impossible_wishes_are_refused(bert):
             bert.embed("a film", **options)
 
 
-def test_what_was_not_fine_tuned_does_not_predict(bert):
+def test_what_was_not_fine_tuned_does_not_predict(bert, checkpoint, monkeypatch):
     with pytest.raises(CheckpointError, match="does not say which task"):
         bert.predict("a film")
     assert not hasattr(bert, "task")
+    monkeypatch.setattr("bertkit.inference.loaded.load_encoder", lambda *_: monkeypatch.nothing)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        bertkit.load(checkpoint).embed("a film")
 
 
 def assert_close(found, expected):

@@ -105,6 +105,13 @@ def finished(fine_tuned, tmp_path):
     return folder
 
 
+def test_rows_held_out_of_changed_data_are_not_scored(finished):
+    assert evaluate(finished).examples == 6
+    (finished / "run.json").write_text(json.dumps({"data": {"validation": {"fingerprint": "0"}}}))
+    with pytest.raises(DataError, match="have changed since the run"):
+        evaluate(finished)
+
+
 def test_scoring_a_run_changes_no_task(finished, monkeypatch):
     loaded = []
     load_task = evaluation.load_task

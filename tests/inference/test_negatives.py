@@ -29,7 +29,7 @@ def library():
 
 def test_negatives_are_no_positives_of_the_query(pairs, tmp_path, checkpoint):
     pairs.write_text(pairs.read_text() + "".join(f'the plot {word},"the ""{word}"", plot"\n' for word in WORDS))
-    done = bertkit.mine_negatives(pairs, tmp_path / "out.csv", model=str(checkpoint), number=2, margin=0.0)
+    done = bertkit.mine_negatives(pairs, tmp_path / "out.csv", model=checkpoint, number=2, margin=0.0)
     assert done.pairs == 16
     columns = read_table(str(done.path)).columns
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -56,10 +56,13 @@ def test_line_endings_within_texts_stay(tmp_path, checkpoint):
     ("options", "error", "message"),
     [
         ({"number": 9}, DataError, "3 different texts in 'passage', too few for 9 negatives"),
-        ({"number": 0}, RecipeError, "expected a number from 1"),
+        ({"number": 0}, RecipeError, "expected a number and a batch_size from 1"),
+        ({"batch_size": 0}, RecipeError, "expected a number and a batch_size from 1"),
         ({"margin": 1.0}, RecipeError, "a margin from 0 to below 1"),
-        ({"text_columns": ["query"]}, RecipeError, "expected two, the text and its positive, got query"),
-        ({"text_columns": "query"}, RecipeError, "expected two, the text and its positive, got query"),
+        ({"text_columns": "query"}, RecipeError, "expected two, the text and its positive, got query$"),
+        ({"text_columns": ["query"] * 2}, RecipeError, "expected two, the text and its positive, got query, query"),
+        ({"margin": 0.999}, DataError, "no pair has 1 text that is .*; give a smaller --margin or another --model"),
+        ({"number": 2, "margin": 0.999}, DataError, "; give a smaller --number or a smaller --margin or another --mod"),
         ({"model": "/nowhere"}, CheckpointError, "/nowhere: cannot be loaded by sentence-transformers"),
     ],
 )

@@ -125,11 +125,12 @@ def test_vectors_of_more_numbers_than_an_array_of_lists_holds(checkpoint, tmp_pa
     np.testing.assert_allclose(np.stack(found["embedding"].to_numpy()), vectors, rtol=1e-4, atol=1e-5)
 
 
-def test_no_file_that_is_there_is_taken(tmp_path):
-    (tmp_path / "x.partial").write_text("mine")
-    with pytest.raises(OutputError, match="File exists"), GrowingFile(tmp_path / "x"):
+@pytest.mark.parametrize(("name", "message"), [("x.partial", "File exists"), ("x", "another process has written it")])
+def test_no_file_that_is_there_is_taken(tmp_path, name, message):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(OutputError, match=message), GrowingFile(tmp_path / "x"):
         pass
-    assert (tmp_path / "x.partial").read_text() == "mine"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,8 @@ def test_types_of_parquet_do_not_change_within_a_file(tmp_path, monkeypatch):
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.to_pydict() == {"n": [1, None, 3], "x": [None, 2.5, 1.0], "meta": ['{"a": 1}', None, "7"]}
     assert pq.ParquetFile(tmp_path / "out.parquet").num_row_groups == 2
+    write(tmp_path / "mixed.parquet", [{"x": value} for value in (1, "a", "a", [1])])
+    assert pq.read_table(tmp_path / "mixed.parquet")["x"].to_pylist() == ["1", "a", "a", "[1]"]
     for late, message in (({"n": "many"}, "column 'n': it has int64 in the rows before"), ({"new": 1}, "column 'new'")):
         name = tmp_path / f"{next(iter(late))}.parquet"
         for others in ([late], [late, late], [late, late, first[0]]):  # fewer rows than a group, one group, and more

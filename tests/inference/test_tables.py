@@ -105,6 +105,8 @@ def test_rows_that_are_skipped_are_not_in_the_table(fine_tuned, capsys):
     frame = pandas.DataFrame({"text": ["a film", "", "a plot", None]}, index=[5, 6, 7, 8])
     with pytest.raises(DataError, match="row 2"):
         bertkit.predict(fine_tuned("film"), frame)
+    with pytest.raises(DataError, match=r"row 2: text contains an unpaired surrogate, \\ud83d"):
+        bertkit.predict(fine_tuned("film"), [{"text": "a film"}, {"text": "a \ud83d"}])
     found = bertkit.predict(fine_tuned("film"), frame, on_error="skip")
     assert (list(found.index), list(found["text"])) == ([5, 7], ["a film", "a plot"])
     assert "2 inputs skipped, 2 done" in capsys.readouterr().err

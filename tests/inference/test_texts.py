@@ -52,6 +52,7 @@ def data_set():
         (lambda: pandas.Series([*TEXTS, math.nan]), r"number 3 of 3 is nan \(float\); .*dropna\(\)"),
         (lambda: pandas.Series([TEXTS[0], None], dtype="string"), r"number 2 of 2 is <NA> .*dropna\(\)"),
         (lambda: [3.5], r"number 1 of 1 is 3.5 \(float\); expected texts"),
+        (lambda: ["a \U0001f600", "\ud83d"], r"number 2 of 2 contains an unpaired surrogate, \\ud83d"),
         (lambda: 5, r"is 5 \(int\); expected a text or a list of texts"),
         (lambda: b"a film", r"is b'a film' \(bytes\); expected a text"),
     ],
@@ -165,17 +166,28 @@ def test_no_door_answers_a_text_without_words(fine_tuned, checkpoint, tmp_path, 
     [
         ({"on_error": "ignore"}, "on_error 'ignore': expected stop or skip"),
         ({"text_column": "body"}, "--text-column body: a text is not a table; remove it"),
+        ({"per_file": True}, "--per-file: is for files; give them with --input"),
+        ({"texts": None, "input_file": "s3://a/b.csv"}, "--input s3://a/b.csv: is a URL; download the file"),
+        ({"texts": None, "input_file": ".", "per_file": True, "pooling": "none"}, "--pooling none: is not for files"),
     ],
 )
-def test_arguments_that_do_not_go_with_texts(checkpoint, tmp_path, options, message):
-    with pytest.raises(BertkitError, match=message):
-        embed_texts(checkpoint, tmp_path / "v.npz", ["a film"], **options)
+def test_arguments_that_do_not_go_with_texts(checkpoint, fine_tuned, tmp_path, options, message):
+    calls = [lambda **given: embed_texts(checkpoint, tmp_path / "v.npz", **given)]
+    if column := options.get("text_column"):
+        loaded = bertkit.load(fine_tuned("film"))
+        calls += [loaded.embed, lambda texts, text_column: loaded.predict(texts, text_columns=text_column)]
+        calls += [lambda texts, text_column: predict_stream(fine_tuned("film"), texts, text_columns=[column])]
+    for call in calls:
+        with pytest.raises(BertkitError, match=message):
+            call(**{"texts": ["a film"], **options})
 
 
 def test_every_head_has_the_same_devices(checkpoint, fine_tuned):
     for name, use in ((checkpoint, "embed"), (checkpoint, "fill_mask"), (fine_tuned("film"), "predict")):
         with pytest.raises(BertkitError, match="device 'gpu': expected auto or cpu"):
             getattr(bertkit.load(name, device="gpu"), use)("a [MASK] film")  # load itself raises if fine-tuned
+    with pytest.raises(BertkitError, match="batch_size 0: expected at least 1"):
+        bertkit.load(checkpoint, batch_size=0)
 
 
 @pytest.mark.parametrize("colours", [True, False])
@@ -194,6 +206,8 @@ def test_texts_without_words_are_skipped_on_request(checkpoint, fine_tuned, tmp_
     [(rows, _)] = predict_stream(fine_tuned("film"), ["a", ""], on_error="skip")
     assert [row["text"] for row in rows] == ["a"]
     assert capsys.readouterr().err.count("skipped: text 2: empty") == 2
+    [(rows, _)] = predict_stream(fine_tuned("answers"), questions=["a", ""], context="a film", on_error="skip")
+    assert ([row["question"] for row in rows], "skipped: question 2: empty" in capsys.readouterr().err) == (["a"], True)
     list(predict_stream(fine_tuned("pairs"), ["", "a\tb", "no pair"], on_error="skip"))
     said = capsys.readouterr().err
     assert "skipped: text 1: empty" in said

@@ -266,7 +266,7 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
 
     Raises:
         DataError: a table is given, whose iteration gives the names of its columns or its rows; or a value is no
-            string, such as None or the NaN of an empty cell.
+            string, such as None or the NaN of an empty cell; or it holds half of a surrogate pair.
 
     >>> list_of_texts("a film"), list_of_texts(("a film", "a plot"))
     (['a film'], ['a film', 'a plot'])
@@ -289,6 +289,9 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
         first = values[wrong[0] - 1]
         more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
         raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_suggest(first)}")
+    for number, value in enumerate(values, 1):
+        if half := lone_surrogate(value, ascii(value)):
+            raise DataError(f"{name}: number {number} of {len(values)} {half}")
     if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
         remedy = f"to read the file, give --input {values[0]}"
         say(f"note: {values[0]} is a file, and its name is read as the text; {remedy}")

@@ -306,6 +306,9 @@ def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
         read_table("")
     with pytest.raises(DataError, match="cannot be read: File name too long"):
         read_table("a text in the place of a file " * 9 + ".csv")
+    for url in ("https://x/a.csv", Path("hf://datasets/a.csv")):
+        with pytest.raises(DataError, match=r"a\.csv: is a URL; download the file"):
+            read_table(url)
 
 
 def test_a_list_of_json_objects_is_a_table(tmp_path):

@@ -110,8 +110,12 @@ def test_every_row_is_scored_by_a_model_that_has_not_seen_it(whole):
 def test_evaluate_and_compare_have_the_predictions_of_the_folds(train, table):
     run = train(train__report=True, data__folds=2)
     assert evaluate(run.output_dir).metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
-    with pytest.raises(DataError, match="has no validation set"):
-        evaluate(run.output_dir, max_samples=3)
+    for given in ({"max_samples": 3}, {"max_seq_length": 9}, {"columns": {"label_column": "x"}}, {"precision": "bf16"}):
+        with pytest.raises(DataError, match=r"has no validation set.*remove (max|label_c|precision)"):
+            evaluate(run.output_dir, **given)
+    with pytest.raises(DataError, match="give the directory of the run"):
+        evaluate(next(run.output_dir.glob("checkpoint-*")))
+    assert evaluate(run.output_dir, split="train", max_samples=3).examples == 3
     assert unsure_on_validation(run.output_dir, 0.5).startswith(f"unsure below 0.5 on {OUT_OF_FOLD}: ")
     assert evaluate(run.output_dir, validation_file=str(table)).examples == 42
     outcome = outcome_of(run.output_dir)
