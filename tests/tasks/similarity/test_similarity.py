@@ -280,7 +280,7 @@ def test_a_missing_extra_is_named(task, monkeypatch):
 
     def without(name, *args, **kwargs):
         if name == "sentence_transformers":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name)
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
