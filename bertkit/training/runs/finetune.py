@@ -58,7 +58,8 @@ def finetune(
         model: checkpoint to start from, a folder or a Hub id; overrides the recipe's ``model.name_or_path``.
         data_dir: folder with the data; overrides the recipe's ``data.data_dir``.
         overrides: recipe values by dotted key.
-        resume: continue the run in ``output_dir`` from its last checkpoint.
+        resume: continue the run in ``output_dir`` from its last complete checkpoint. One that had ended is scored and
+            reported again.
         push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
             block; the run is saved locally first.
         callbacks: callbacks of transformers' Trainer to call during training, as instances; with several processes each
@@ -73,6 +74,7 @@ def finetune(
 
     Raises:
         HubError: the upload failed; the run is complete, and the message has the command to retry.
+        SystemExit: a signal came; the last line says how to continue.
         BertkitError: the arguments, recipe or data are invalid; nothing is written, unless the fault shows only during
             the training.
 
@@ -173,8 +175,9 @@ def _encode(run: ResolvedFinetuning) -> tuple[dict[str, Any], dict[str, Any], di
 def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
     """Trains a prepared run, evaluates it, predicts its test sets and writes its directory; see `finetune`.
 
-    A resumed run that ended before its first step repeats what precedes it, without the folds that were done; one that
-    ended during its steps continues from its last checkpoint, and one that ended after them is scored.
+    A resumed run finds its place by its files. Without a complete checkpoint it repeats what precedes the first step,
+    but for the folds that were done; with one it continues from there, and with that of the last step it trains no more
+    and is scored. All processes compute, and the main one writes.
     """
     run, trainer, folds, features = prepared.run, prepared.trainer, prepared.folds, prepared.features
     setup, directory = run.setup, run.setup.directory
@@ -185,10 +188,10 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
             rivals = _before_first_step(run, folds, trainer, has_checkpoint=checkpoint is not None)
             metrics = train(trainer, checkpoint)
         results, facts = save_and_score(setup, trainer, metrics, checkpoint)
-    # The model is saved: a signal from here on ends the run at once.
+    # The model is saved. Decisions that the scores hold, such as thresholds, are written into it too.
     if folds is not None:
         results["eval"] = finite_numbers(folds.evaluation)
-    task = fit_decisions(run.task, results["eval"], trainer, directory)  # written into the saved model too
+    task = fit_decisions(run.task, results["eval"], trainer, directory)
     if folds is not None:
         outcome = folds.outcome(task)
         folds.write(outcome)
@@ -212,10 +215,10 @@ def train_and_score(prepared: PreparedFinetuning, card_note: str = "") -> Run:
         folds={} if folds is None else folds.facts(),
     )
     splits = run.splits if folds is None else run.splits | {"validation": folds.split}
-    finished = finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)
-    if folds is not None:
+    done = finish(setup, record, trainer, facts, results, task=task, splits=splits, outcome=outcome, note=card_note)
+    if folds is not None:  # a run that is killed before this line, or whose push fails, can be resumed with them
         folds.remove_files()
-    return finished
+    return done
 
 
 def _before_first_step(
@@ -223,14 +226,18 @@ def _before_first_step(
 ) -> Rivals | None:
     """Does what precedes the first step of the run's own model, in this order.
 
-    1. Rivals are fitted: linear models of the same rows, to compare the finished run with.
-    2. If the recipe asks for it, the encoder learns from pairs of texts without their labels.
-    3. From these weights, a model of each fold is started warm and trained on the rows of the other folds, and predicts
-       those of its own, which a resumed run finds in a file. If these predictions are better before the training than
-       after it, the run's own model is not trained either: its training is one step that changes no weight.
-    4. If the recipe asks for a warm start, rows of a class are drawn together, and the head begins as a linear probe.
+    1. Rivals are fitted, to compare the finished run with: linear models of the words of the same rows, and of the
+       vectors of the encoder as it was given.
+    2. `read_texts_apart`: if the recipe asks for it, the encoder learns from pairs of texts without their labels.
+    3. From these weights, which stay as they are, a model of each fold is started warm and trained on the rows of the
+       other folds, and predicts those of its own, which a resumed run finds in a file. If linear probes predict better
+       than what training makes of them, the run's own model keeps its probe: its arguments become those of one step
+       that changes no weight.
+    4. `warm_start`: if the recipe asks for it, the encoder learns to give rows of a class similar vectors, and the head
+       begins as a linear probe.
 
-    A run that continues from a checkpoint has the weights of steps 2 and 4 already; models of folds need those of 2.
+    A run that continues from a checkpoint gets the weights of steps 2 and 4 from it, after this function. Models of
+    folds need those of 2, if files of folds are missing.
 
     Returns:
         The rivals; None where there are none.

@@ -231,7 +231,8 @@ def _load(
 ) -> tuple[Task, dict[str, Split], int]:
     """Reads the data, and decides whether models of folds score the training rows; prints the sizes of the splits.
 
-    Without folds, a validation set that is missing is held out from the training rows.
+    Without folds, a validation set that is missing is held out from the training rows, by the task as it reads them or,
+    where their number has to be known first, here.
 
     Returns:
         The task of the data, the splits, and the number of folds; with 0 there is a validation set.

@@ -56,7 +56,7 @@ def set_up(
     joins_batch: bool = False,
     **fixed: Any,
 ) -> RunSetup:
-    """Checks all of a run that needs no data; with several processes, their group starts.
+    """Checks all of a run that needs no data; with several processes, `place` starts their group.
 
     Args:
         recipe: a checked recipe.
@@ -117,7 +117,7 @@ def begin(
         command: repeats the run; for the first line of ``recipe.yaml``.
 
     Returns:
-        The checkpoint to resume from; None if there is none.
+        The last complete checkpoint of a resumed run; None if there is none.
     """
     directory, listeners = setup.directory, setup.listeners
     for callback in [callback for each in listeners for callback in each.callbacks()]:
@@ -137,7 +137,8 @@ def computing(setup: RunSetup, trainer: BertkitTrainer) -> Iterator[None]:
     """Context of the steps of a run, and of what precedes them: no bars of libraries, faults of the disk in one line,
     and products in float32 as the arguments say; evaluations set their own.
 
-    A signal ends what precedes the steps at once; `train` saves a checkpoint first.
+    A signal ends what precedes the steps at once, also the training of models of folds; `train` saves a checkpoint
+    first. Other writes of a run name faults of the disk themselves.
     """
     products = float32_products("tf32" if trainer.args.tf32 else "ieee")
     with without_library_bars(), disk_faults(setup.directory.path), products:
@@ -145,13 +146,14 @@ def computing(setup: RunSetup, trainer: BertkitTrainer) -> Iterator[None]:
 
 
 def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
-    """Trains from a checkpoint, or from the start; a signal ends it with a checkpoint.
+    """Trains from a checkpoint, or from the start; a signal ends it with a checkpoint. If the recipe keeps the best
+    checkpoint, the model has its weights at the end.
 
     Returns:
         Metrics of transformers' Trainer.
 
     Raises:
-        SystemExit: a signal came; the checkpoint is saved, and a line says how to continue.
+        SystemExit: a signal came; the checkpoint is saved, and `Preemption` says how to continue.
         RecipeError: the metric that the recipe compares checkpoints by is no score of this task.
         TrainingError: weights are not finite.
     """
