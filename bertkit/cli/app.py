@@ -26,6 +26,7 @@ from bertkit.runtime.placement.resolve import ProcessesNeeded
 from bertkit.runtime.progress import printable, wrapped
 from bertkit.runtime.version import __version__
 
+_PATHS = ("-dir", "-file", "--input", "--output", "--corpus", "--recipe")  # ends of the options that take a path
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
 
 app = typer.Typer(
@@ -135,14 +136,19 @@ def _fail(message: str) -> NoReturn:
 
 
 def _check_arguments() -> None:
-    """Checks that all arguments are UTF-8, as texts are; RecipeError if an argument is not."""
-    for number, argument in enumerate(sys.argv[1:], start=1):
+    """Checks that all arguments are UTF-8, as texts are, and that no path is empty; RecipeError for the first fault."""
+    words = sys.argv[1:]
+    for number, argument in enumerate(words, start=1):
         try:
             argument.encode()
         except UnicodeEncodeError as error:
             raise RecipeError(
                 f"argument {number}, {os.fsencode(argument)!r}: not UTF-8; convert the text, or rename the file"
             ) from error
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        name, has_value, value = word.partition("=")
+        if name.startswith("--") and name.endswith(_PATHS) and (value if has_value else following) == "":
+            raise RecipeError(f"{name}: is empty, as an unset variable of a shell is, and would mean the current folder")
 
 
 def system_error(error: Exception) -> str | None:

@@ -23,7 +23,7 @@ from bertkit.data.tables.table_files import read_table_parts
 from bertkit.inference.forward import one_ahead
 from bertkit.runtime.errors import DataError, RecipeError, raise_all
 from bertkit.runtime.progress import Bar, Reached, counted, say
-from bertkit.runtime.reading.paths import is_url
+from bertkit.runtime.reading.paths import COMPRESSIONS, is_url
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ def _read_rows_or_lines(input_file: Path, size: int, left_out: list[str] | None,
             return read_table_parts(input_file, size, on_progress, left_out)
         if str(input_file) == _STDIN:
             return _cut_lines(decode_pieces(_read_stdin(), "standard input"), size, as_they_arrive=True)
-        contents = as_utf8(read_shares(input_file, "", on_progress), str(input_file))
+        compression = input_file.suffix.lower() if input_file.suffix.lower() in COMPRESSIONS else ""
+        contents = as_utf8(read_shares(input_file, compression, on_progress), str(input_file))
         return _cut_lines(decode_pieces(contents, str(input_file)), size)
 
     first = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -42,7 +43,9 @@ def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ende
     expected = whole.removesuffix("\n").split("\n") if whole else []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.TextIOWrapper(Trickle(path.read_bytes(), size)))
-        for source in (path, Path("-")):
+        compressed = path.with_suffix(".txt.gz")
+        compressed.write_bytes(gzip.compress(path.read_bytes()))
+        for source in (path, compressed, Path("-")):
             blocks = list(read_inputs(source, size))
             assert [line for block in blocks for line in block.inputs] == expected
             if not expected:
