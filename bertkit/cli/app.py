@@ -148,7 +148,7 @@ def _check_arguments() -> None:
     for word, following in zip(words, [*words[1:], None], strict=True):
         name, has_value, value = word.partition("=")
         if name.startswith("--") and name.endswith(_PATHS) and (value if has_value else following) == "":
-            raise RecipeError(f"{name}: is empty, as an unset variable of a shell is, and would mean the current folder")
+            raise RecipeError(f"{name}: is empty, as an unset variable of a shell is; name a file or a folder")
 
 
 def system_error(error: Exception) -> str | None:
