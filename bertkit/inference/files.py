@@ -34,10 +34,8 @@ from bertkit.runtime.placement.inference import Precision
 from bertkit.runtime.progress import Reached, printable, say
 from bertkit.runtime.reading.text import read_text
 from bertkit.tasks.base import Task
+from bertkit.tasks.ner.sentences import ConllTable, is_conll
 from bertkit.tasks.splits import Columns
-
-# Forms whose lines are no inputs: a task that reads one says so by `TaskInference.read_file`.
-_NOT_LINES = (".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
 class Predictions(NamedTuple):
@@ -96,7 +94,7 @@ def predict_stream(
             Where predictions hold the most probable of more than ten labels, which differ from row to row, they are
             one column, ``probabilities``: a JSON object in CSV, a map in Parquet.
         questions: to be answered from ``context``, instead of texts; or ``None``.
-        context: the text that contains the answers, or a UTF-8 file of it.
+        context: the text that contains the answers, or as a `Path` a UTF-8 file of it: a string is always the text.
         colours: allow colours in the lines, if the task supports them.
         csv_safe: in CSV, put an apostrophe before text that spreadsheets would take for a formula. Such text differs
             from the input then.
@@ -234,7 +232,7 @@ class StreamInput(InputSource):
                 table = read_table(self.file)
             if table is not None:
                 return one_block(table)
-            if any(suffix.lower() in _NOT_LINES for suffix in self.file.suffixes[-2:]):
+            if is_conll(self.file):  # its lines are no inputs
                 raise DataError(
                     f"--input {self.file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, "
                     ".jsonl, .parquet, .xlsx), or a text file with one input per line"
@@ -261,7 +259,7 @@ class StreamInput(InputSource):
         else:
             columns = task.columns_of(inputs)
             self.rows_read = inputs.numbers_of_rows
-            are_named = not all(name.isdecimal() for name in inputs.columns)  # those of a column file are not
+            are_named = not isinstance(inputs, ConllTable)  # by more than their numbers
             if keeps_all and are_named and len(next(iter(columns.values()))) == len(inputs):
                 return columns, how.columns_beside(columns), inputs.columns
         return columns, how.columns_beside(columns), how.columns_beside(columns)

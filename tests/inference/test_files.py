@@ -125,6 +125,19 @@ def test_tables_are_read_by_the_tasks_columns(tmp_path):
     assert lines == ["8\tone, two", "2\tNA"]
 
 
+def test_texts_may_be_in_a_file_with_bio_in_its_name(tmp_path):
+    (tmp_path / "authors.bio.txt").write_text("one\n")
+    assert labels(predict_stream("x", input_file=tmp_path / "authors.bio.txt")) == [("one", "3")]
+
+
+def test_columns_with_numbers_for_names_are_kept(tmp_path, monkeypatch):
+    """As pandas writes them for a table without names."""
+    monkeypatch.setattr(Echo, "columns_of", lambda self, table: {"0": table.column("0")})
+    (tmp_path / "in.csv").write_text("0,1\nsome text,7\n")
+    list(predict_stream("x", input_file=tmp_path / "in.csv", output_file=tmp_path / "out.jsonl"))
+    assert json.loads((tmp_path / "out.jsonl").read_text())["1"] == "7"
+
+
 def test_a_line_for_a_terminal_is_one_line(tmp_path):
     (tmp_path / "in.csv").write_text('review\n"two\nlines"\n')
     assert [lines for _, lines in predict_stream("x", input_file=tmp_path / "in.csv")] == [["9\ttwo lines"]]

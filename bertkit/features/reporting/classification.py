@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,7 +132,11 @@ def class_sections(
 
         counts = confusion_matrix(labels, predicted, labels=range(len(names)))
         if len(names) <= MOST_CLASSES_DRAWN:
-            parts.append(confusion_chart("Confusion matrix", counts, names, (unit, f"{unit}s")))
+            matrix = confusion_chart("Confusion matrix", counts, names, (unit, f"{unit}s"))
+            if others := int(np.count_nonzero(labels < 0)):
+                left_out = f"Not in it: {counted(others, unit, form=',')} of classes that are not in training."
+                matrix = replace(matrix, note=f"{matrix.note} {left_out}")
+            parts.append(matrix)
         if len(names) > 2:
             least = 1 if len(names) <= MOST_CLASSES_DRAWN else 2
             wrong = counts * (1 - np.eye(len(names), dtype=np.int64))

@@ -60,7 +60,9 @@ class Hosts:
             names = [*_LOCAL, host.lower(), address]
         for given in several(allowed):
             name = given.lower().removeprefix("[").removesuffix("]")
-            if not _is_address(name) and not _NAME.fullmatch(name):
+            if _is_address(name):
+                name = str(ip_address(name))  # as browsers send it, also if it was given with zeros
+            elif not _NAME.fullmatch(name):
                 raise RecipeError(
                     f"--allowed-host {name}: expected the name of a host without a port, such as example.org, in "
                     "ASCII (xn--… for other letters); *.example.org for the names below it; or * for all names"

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bertkit.training.distillation.finetuning import FinetunedTeacher
 
 _MOST_MEASURED = 1000  # training texts whose length is looked at
+_OF_VALIDATION = ("validation_file", "validation_split", "validation_fraction")
 _NEED_VALIDATION = ("load_best_model_at_end", "early_stopping_patience", "metric_for_best_model")
 
 
@@ -232,7 +233,8 @@ def _load(
     """Reads the data, and decides whether models of folds score the training rows; prints the sizes of the splits.
 
     Without folds, a validation set that is missing is held out from the training rows, by the task as it reads them or,
-    where their number has to be known first, here.
+    where their number has to be known first, here. With folds that the recipe asks for, a validation set that it names
+    is not read, and a warning says so.
 
     Returns:
         The task of the data, the splits, and the number of folds; with 0 there is a validation set.
@@ -241,6 +243,8 @@ def _load(
     may_score_all = may_score_by_folds(recipe, task, setup, callbacks)
     if may_score_all:
         names.remove("validation")
+        for unused in (f"data.{key}" for key in _OF_VALIDATION if getattr(recipe.data, key, None)):
+            say(f"warning: {unused}: not used, as data.folds {recipe.data.folds} scores all training rows; remove it")
     task, splits = load_splits(with_optional_labels(task) if recipe.has_teacher else task, names)
     folds = number_of_folds(task, splits["train"]) if may_score_all else 0
     if may_score_all and not folds:

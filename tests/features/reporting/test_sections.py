@@ -149,6 +149,14 @@ def test_a_confusion_matrix_has_shares_and_counts():
     assert [text.get_text() for text in axes.texts] == ["2", "1", "0", "1"]
 
 
+def test_a_confusion_matrix_says_what_is_not_in_it():
+    """Rows of a class that is not in training count as wrong in the scores beside it."""
+    labels, predicted = np.array([0, -1, 1, -1]), np.array([0, 0, 1, 1])
+    chart = parts(class_sections(predicted, np.eye(2)[predicted], labels, ["a", "b"], None))["Confusion matrix"]
+    assert chart.alt.endswith("2 of 2 examples on the diagonal.")
+    assert chart.note.endswith(" Not in it: 2 examples of classes that are not in training.")
+
+
 def test_curves_are_those_of_scikit_learn():
     labels, scores = np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.5, 0.8])
     sections = class_sections((scores > 0.5) * 1, np.stack([1 - scores, scores], axis=1), labels, ["a", "b"], None)

@@ -50,6 +50,10 @@ def test_allowed_names():
     assert Hosts("127.0.0.1", "127.0.0.1", "film.example").accept("film.example")
 
 
+def test_an_allowed_address_may_have_zeros():
+    assert Hosts("127.0.0.1", "127.0.0.1", ["[2001:DB8:0:0:0:0:0:1]"]).accept("[2001:db8::1]:80")
+
+
 def test_requests_of_no_browser_have_no_host():
     assert Hosts("127.0.0.1", "127.0.0.1").accept(None)
 

@@ -220,6 +220,13 @@ def test_large_tables_hold_rows_out(train, monkeypatch):
     assert train("two", data__folds=2).metrics["eval_samples"] == 42
 
 
+def test_a_validation_set_beside_folds_is_said_to_be_unused(train, table, capsys):
+    assert train(data__folds=2, data__validation_file=str(table)).metrics["eval_samples"] == 42
+    said = capsys.readouterr().err
+    assert "warning: data.validation_file: not used, as data.folds 2 scores all training rows; remove it" in said
+    assert "data.validation_fraction" not in said
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
