@@ -110,8 +110,8 @@ class PretrainingData(ExampleSettings):
 
     @property
     def predictions_per_seq(self) -> int:
-        """Returns P: ``max_seq_length - 1`` for ``next_token``; else ``max_predictions_per_seq``, or if that is None its
-        default."""
+        """Returns P: ``max_seq_length - 1`` for ``next_token``; else ``max_predictions_per_seq``, or if that is None
+        its default."""
         if self.token_objective == "next_token":
             return self.max_seq_length - 1
         if self.max_predictions_per_seq is not None:

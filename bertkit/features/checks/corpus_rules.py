@@ -95,6 +95,6 @@ def repeated_documents(subject: Subject) -> Iterator[Finding]:
             "data.corpus",
             f"{repeated:,} of {len(view.documents):,} documents{_of_sample(subject)} "
             f"{inflected(repeated, 'repeats', 'repeat')} the tokens of another document",
-            "leave repeated documents out, as `bertkit corpus build --deduplicate exact` does where texts are equal: the "
-            f"model memorizes them{', and a document can be its own random next sentence' if is_drawn else ''}",
+            "leave repeated documents out, as `bertkit corpus build --deduplicate exact` does where texts are equal: "
+            f"the model memorizes them{', and a document can be its own random next sentence' if is_drawn else ''}",
         )
