@@ -98,8 +98,8 @@ def memory(subject: Subject) -> Need:
 
 
 def _find_available_memory(device: str) -> int:
-    if device == "cuda":
-        return int(torch.cuda.mem_get_info()[1])
+    if device == "cuda":  # without what others use; what this process keeps is for the run
+        return int(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved())
     available = psutil.virtual_memory().available
     try:  # the limit of a container; what it uses includes copies of files, which the system gives back
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
@@ -172,7 +172,7 @@ def plan(subject: Subject) -> dict[str, Any]:
         "steps": subject.total_steps,
         "models": subject.models,
         "global_train_batch_size": batch,
-        "epochs": round(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch)), 2),
+        "epochs": None if subject.passes is None else round(subject.passes, 2),
         "learning_rate": subject.arguments.learning_rate,
         "scheduler": str(subject.arguments.lr_scheduler_type.value),
         "tokens": tokens,
@@ -215,9 +215,9 @@ def checkpoint_size(subject: Subject) -> int:
 
 
 def epochs(subject: Subject) -> int:
-    """Returns the number of epochs that the run begins."""
-    batch = subject.recipe.train["global_train_batch_size"]
-    return max(1, math.ceil(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
+    """Returns the number of epochs that the Trainer begins; the whole of a pre-training is one."""
+    passes = None if subject.features is None else subject.passes
+    return 1 if passes is None else max(1, math.ceil(passes))
 
 
 def _count_times(subject: Subject, every: float) -> int:
@@ -343,7 +343,7 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "placement.per_device_train_batch_size",
             f"a step of {counted(size, 'sequence')} per device needs about {memory_size(need.needed)}, and the "
-            f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
+            f"{subject.placement.device} has {memory_size(need.available)} free; no forward and backward pass was made",
             f"set {', or '.join([*smaller, 'a smaller --max-seq-length'])}",
         )
 
