@@ -110,7 +110,8 @@ class PretrainingData(ExampleSettings):
 
     @property
     def predictions_per_seq(self) -> int:
-        """Returns P: S - 1 for ``next_token``; else ``max_predictions_per_seq``, or its default if that is None."""
+        """Returns P: ``max_seq_length - 1`` for ``next_token``; else ``max_predictions_per_seq``, or if that is None
+        its default."""
         if self.token_objective == "next_token":
             return self.max_seq_length - 1
         if self.max_predictions_per_seq is not None:
@@ -131,7 +132,7 @@ class Phase:
     10 %, on 512 tokens, train the remaining position embeddings (BERT §A.2).
 
     Attributes:
-        number: position among the phases of the recipe, from 0.
+        number: position in `phase_lengths` of the recipe, from 0.
         max_seq_length: tokens of an example.
         first_step: number of optimizer steps before this phase.
         steps: number of optimizer steps of this phase, at least 1.
@@ -182,10 +183,14 @@ def phase_lengths(shares: Mapping[int, float], max_seq_length: int) -> list[tupl
 
 
 def plan_phases(lengths: Sequence[tuple[int, float]], steps: int) -> list[Phase]:
-    """Divides ``steps`` optimizer steps into phases; a phase of less than one step is dropped.
+    """Divides ``steps`` optimizer steps into phases, whose ends are rounded; a phase that gets no step is left out.
 
     >>> [(phase.max_seq_length, phase.first_step, phase.steps) for phase in plan_phases([(128, 0.9), (512, 0.1)], 1000)]
     [(128, 0, 900), (512, 900, 100)]
+    >>> [phase.steps for phase in plan_phases([(128, 0.9), (512, 0.1)], 6)]
+    [5, 1]
+    >>> [phase.steps for phase in plan_phases([(128, 0.9), (512, 0.1)], 4)]
+    [4]
     """
     phases, done, share_so_far = [], 0, 0.0
     for number, (length, share) in enumerate(lengths):

@@ -90,9 +90,11 @@ def repeated_documents(subject: Subject) -> Iterator[Finding]:
     }
     repeated = len(view.documents) - len(digests)
     if repeated > _REPEATED * len(view.documents):
+        is_drawn = subject.recipe.task.pair_objective == "nsp"
         yield warning(
             "data.corpus",
             f"{repeated:,} of {len(view.documents):,} documents{_of_sample(subject)} "
             f"{inflected(repeated, 'repeats', 'repeat')} the tokens of another document",
-            "remove repeated documents: the model memorizes them, and a document can be its own random next sentence",
+            "leave repeated documents out, as `bertkit corpus build --deduplicate exact` does where texts are equal: "
+            f"the model memorizes them{', and a document can be its own random next sentence' if is_drawn else ''}",
         )

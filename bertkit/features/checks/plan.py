@@ -18,6 +18,9 @@ import psutil
 import torch
 from torch.utils.data import ConcatDataset
 
+from bertkit.data.corpus.sentences import find_splitter
+from bertkit.data.corpus.store.encoding import SentenceEncoder
+from bertkit.data.corpus.store.writer import origin_key, store_origin
 from bertkit.features.checks.findings import INSTALL, Finding, error, extra, note, rule, warning
 from bertkit.features.checks.subject import Subject
 from bertkit.features.checks.trial import Speed, Trial
@@ -49,7 +52,7 @@ class Need:
 def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
     """Returns the micro-batches to measure: length in tokens and examples, the longest first."""
     size = subject.placement.per_device_train_batch_size
-    if subject.features is None:  # the last phase is the longest; its examples are packed to its length
+    if subject.features is None:  # the examples of a phase are packed to its length
         by_phase, first = [], 0
         for phase in subject.examples.phases:
             by_phase.append((phase.max_seq_length, list(range(first, first + size))))
@@ -95,8 +98,8 @@ def memory(subject: Subject) -> Need:
 
 
 def _find_available_memory(device: str) -> int:
-    if device == "cuda":
-        return int(torch.cuda.mem_get_info()[1])
+    if device == "cuda":  # without what others use; what this process keeps is for the run
+        return int(torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved())
     available = psutil.virtual_memory().available
     try:  # the limit of a container; what it uses includes copies of files, which the system gives back
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
@@ -116,13 +119,24 @@ def disk(subject: Subject) -> Need | None:
 
 
 def store(subject: Subject) -> Need | None:
-    """Returns the disk space of the tokenized corpus in the cache; ``None`` for fine-tuning and streams."""
+    """Estimates the disk space of a build of the tokenized corpus; ``None`` for fine-tuning and streams."""
     if subject.corpora is None or subject.corpora.facts["streamed"]:
         return None
     held: Any = subject.corpora.train
     # The build needs about twice the space of the store.
     size = round(held.store.bytes / subject.share_of_corpus)
     return Need(2 * size, free_space(cache_folder()))
+
+
+def _is_tokenized(subject: Subject) -> bool:
+    """Returns whether the run finds the tokens of its corpus, in a token store or in the cache, and builds nothing."""
+    data = subject.recipe.data
+    if data.is_stored():
+        return True
+    splitter = find_splitter(data.sentence_splitter)
+    encode = SentenceEncoder(subject.tokenizer, None if data.sentence_per_line else splitter)
+    # Of the whole corpus, of which a sample may be checked.
+    return (cache_folder() / origin_key(store_origin(data.sources(), data.form(), encode, splitter))).exists()
 
 
 def free_space(folder: Path) -> int:
@@ -158,7 +172,7 @@ def plan(subject: Subject) -> dict[str, Any]:
         "steps": subject.total_steps,
         "models": subject.models,
         "global_train_batch_size": batch,
-        "epochs": round(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch)), 2),
+        "epochs": None if subject.passes is None else round(subject.passes, 2),
         "learning_rate": subject.arguments.learning_rate,
         "scheduler": str(subject.arguments.lr_scheduler_type.value),
         "tokens": tokens,
@@ -201,9 +215,9 @@ def checkpoint_size(subject: Subject) -> int:
 
 
 def epochs(subject: Subject) -> int:
-    """Returns the number of epochs that the run begins."""
-    batch = subject.recipe.train["global_train_batch_size"]
-    return max(1, math.ceil(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
+    """Returns the number of epochs that the Trainer begins; the whole of a pre-training is one."""
+    passes = None if subject.features is None else subject.passes
+    return 1 if passes is None else max(1, math.ceil(passes))
 
 
 def _count_times(subject: Subject, every: float) -> int:
@@ -298,7 +312,10 @@ def _multiply(speed: Speed, lengths: Iterable[float], numbers: Iterable[float]) 
 
 
 def _estimate_checkpoint(subject: Subject) -> float:
-    """Estimates the duration of a checkpoint by writing and hashing a temporary file, as a run does."""
+    """Estimates the duration of a checkpoint by writing and hashing a temporary file, as a run does.
+
+    The file is in the system's folder of such files, which may be on another disk than the run directory.
+    """
     size = checkpoint_size(subject)
     content = np.random.default_rng(0).bytes(min(size, _MEASURED_BYTES))
     begun = time.perf_counter()
@@ -326,7 +343,7 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "placement.per_device_train_batch_size",
             f"a step of {counted(size, 'sequence')} per device needs about {memory_size(need.needed)}, and the "
-            f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
+            f"{subject.placement.device} has {memory_size(need.available)} free; no forward and backward pass was made",
             f"set {', or '.join([*smaller, 'a smaller --max-seq-length'])}",
         )
 
@@ -349,11 +366,11 @@ def disk_space(subject: Subject) -> Iterator[Finding]:
         )
 
 
-@rule("store", "corpora")
+@rule("store", "corpora", "tokenizer")
 def store_space(subject: Subject) -> Iterator[Finding]:
     """Compares the size of the tokenized corpus with the free space of the cache."""
     need = store(subject)
-    if need is not None and need.needed > need.available:
+    if need is not None and need.needed > need.available and not _is_tokenized(subject):
         yield error(
             "HF_HOME",
             f"building the tokenized corpus needs {readable_size(need.needed)}, and the cache has "

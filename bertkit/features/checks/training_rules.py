@@ -178,12 +178,12 @@ def epochs(subject: Subject) -> Iterator[Finding]:
     The usual ones are those that a run chooses, so that no schedule that is chosen, or proposed after a run, is warned
     of. A run that keeps its best epoch may have more over a small set: what it memorizes later is not kept.
     """
+    passes = subject.passes
     if subject.task is not None:
         if subject.arguments.load_best_model_at_end:
             return
         examples, steps_of_epoch = len(subject.trainer.train_dataset), _steps_of_epoch(subject)
-        passes = subject.total_steps / steps_of_epoch
-        if examples < _SMALL_SET and passes > most_epochs(steps_of_epoch):
+        if examples < _SMALL_SET and passes is not None and passes > most_epochs(steps_of_epoch):
             scored = len(subject.features.get("validation", ()))
             keep = ", or keep the best epoch with train.load_best_model_at_end and train.eval_strategy=epoch"
             usual = usual_epochs(steps_of_epoch)
@@ -196,19 +196,13 @@ def epochs(subject: Subject) -> Iterator[Finding]:
                 f"{usual} are usual for so few, and {most_epochs(steps_of_epoch)} are many",
                 f"set {fewer}{keep if scored >= TELLING else ''}",
             )
-    elif subject.corpora is not None and not subject.corpora.facts["streamed"]:
-        share = subject.share_of_corpus
-        inputs = [part.examples_per_epoch / share for part in subject.trainer.train_dataset.parts]
-        steps = [phase.steps for phase in subject.examples.phases]
-        batch = subject.recipe.train["global_train_batch_size"]
-        passes = sum(number * batch / max(of_epoch, 1) for number, of_epoch in zip(steps, inputs, strict=True))
-        if passes > _MANY_PASSES:
-            yield warning(
-                "train.max_steps",
-                f"{subject.total_steps:,} steps are {passes:,.0f} passes over the corpus of "
-                f"{round(subject.corpora.facts['tokens'] / share):,} tokens; BERT §A.2 makes about 40",
-                f"set --max-steps {max(1, int(subject.total_steps * _MANY_PASSES / passes))}, or add text",
-            )
+    elif passes is not None and passes > _MANY_PASSES:
+        yield warning(
+            "train.max_steps",
+            f"{subject.total_steps:,} steps are {passes:,.0f} passes over the corpus of "
+            f"{round(subject.corpora.facts['tokens'] / subject.share_of_corpus):,} tokens; BERT §A.2 makes about 40",
+            f"set --max-steps {max(1, int(subject.total_steps * _MANY_PASSES / passes))}, or add text",
+        )
 
 
 @rule("few-steps", "trainer")

@@ -154,6 +154,14 @@ def test_a_corpus_that_is_clean_starts(corpus, capfd):
     inputs, held_out = re.search(r"(\d+) inputs in the first epoch, (\d+) held-out", printed).groups()
     assert report.plan["examples"] == {"train": int(inputs), "validation": int(held_out)}
     assert report.plan["checkpoints"] == len(list((corpus.folder / "run").glob("checkpoint-*"))) == 1
+    # 120 steps of 8 inputs; for the Trainer it is one epoch, since its data set covers the whole run.
+    assert report.plan["epochs"] == round(120 * 8 / int(inputs), 2)
+
+
+def test_the_passes_over_a_stream_are_not_known(corpus, no_trial):
+    corpus.overrides["data.streaming"] = True
+    report = corpus.report()
+    assert (report.findings, report.plan["epochs"]) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +277,12 @@ def test_the_copies_of_files_in_a_container_are_free_memory(tmp_path, monkeypatc
     for name, text in (("max", "1000"), ("current", "900"), ("stat", "anon 300\ninactive_file 600")):
         (tmp_path / f"memory.{name}").write_text(f"{text}\n")
     assert _find_available_memory("cpu") == 700
+
+
+def test_the_memory_that_others_use_on_a_gpu_is_not_available(monkeypatch):
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (300, 1000))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 50)
+    assert _find_available_memory("cuda") == 350
 
 
 def test_a_grid_of_several_glue_tasks_is_checked_and_not_run(bertkit, tmp_path):

@@ -482,6 +482,15 @@ def test_too_many_texts_for_near_duplicates_are_named(table, no_trial, monkeypat
     assert "more than 439" in finding.message
 
 
+@pytest.mark.parametrize("objective", ["nsp", "sop", "none"])
+def test_random_next_sentences_are_named_where_there_are_some(corpus, no_trial, objective):
+    corpus.train.extend(corpus.train[:10])
+    corpus.overrides["task.pair_objective"] = objective
+    [remedy] = [each.remedy for each in corpus.report().findings if each.code == "repeated-documents"]
+    assert "`bertkit corpus build --deduplicate exact`" in remedy
+    assert ("random next sentence" in remedy) == (objective == "nsp")
+
+
 def test_a_full_cache(corpus, no_trial, monkeypatch):
     monkeypatch.setattr("bertkit.features.checks.plan.free_space", lambda folder: 10)
     assert codes_of(corpus.report()) == {"disk", "store"}

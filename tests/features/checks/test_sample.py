@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+import bertkit
 from bertkit.features.checks import sampling
 from bertkit.training.runs import pretrain as pretrain_module
 
@@ -75,3 +76,20 @@ def test_few_documents_of_a_sample(large, no_trial, monkeypatch):
     codes = {finding.code: finding.message for finding in large.report().findings}
     assert set(codes) == {"sample", "few-documents"}
     assert codes["few-documents"].startswith("about 2 training documents")
+
+
+@pytest.mark.parametrize("is_store", [False, True])
+def test_a_full_cache_is_enough_for_tokens_that_are_there(large, no_trial, monkeypatch, is_store):
+    """The tokens are in the cache, where an earlier run left them, or in a token store; the rest is to be built."""
+    large.overrides["train.max_steps"] = 1
+    large.write()
+    monkeypatch.setattr(large, "write", lambda: None)
+    given = {"model": large.model, "corpus": large.corpus, "overrides": large.overrides}
+    monkeypatch.setattr("bertkit.features.checks.plan.free_space", lambda folder: 10)
+    assert "store" in {finding.code for finding in large.report(output_dir=None).findings}
+    if is_store:
+        bertkit.build_corpus(large.corpus, large.folder / "store", tokenizer=large.model)
+        large.corpus = [str(large.folder / "store")]
+    else:
+        bertkit.pretrain(large.recipe, output_dir=large.folder / "earlier", **given)
+    assert "store" not in {finding.code for finding in large.report(output_dir=None).findings}
