@@ -223,16 +223,8 @@ def command(
 
 
 def with_options(function: Callable[..., None], settings: Sequence[Setting]) -> Callable[..., None]:
-    """Returns a function for typer with the parameters that `command` describes, built immediately.
-
-    Raises:
-        ValueError: two options have the same name.
-    """
+    """Returns a function for typer with the parameters that `command` describes, built immediately."""
     options, call_with = _expand(function, settings)
-    flags = Counter(setting.flag for setting in settings)
-    flags.update("--" + each.strip("_").replace("_", "-") for each in options if _BETWEEN not in each)
-    if twice := [flag for flag, times in flags.items() if times > 1]:
-        raise ValueError(f"{', '.join(twice)}: two options of `{function.__name__}` have this name")
     described = {name: next(iter(getattr(each.annotation, "__metadata__", ())), None) for name, each in options.items()}
 
     def place(parameter: Parameter) -> int:
@@ -311,6 +303,9 @@ class SettingsCommand(TyperCommand):
         app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
         app.command(self.name)(self.build())
         built: Any = typer.main.get_command(app)
+        flags = Counter(flag for param in built.params for flag in (*param.opts, *param.secondary_opts))
+        if twice := [flag for flag, times in flags.items() if times > 1]:
+            raise ValueError(f"{', '.join(twice)}: two options of `{self.name}` have this name")
         # Rare options are left out of the help only: the shell completes no hidden ones.
         self._rare = [param for param in built.params if getattr(param, "hidden", False)]
         self._hide_rare(False)

@@ -31,6 +31,7 @@ SCHEMA_FILE = "schema.json"
 _SCHEMA = re.compile(r"^(# yaml-language-server: \$schema=)((?:\.\./)+\S+)$", re.M)
 # An absolute path within text; the group is its last part.
 _PATH_WITHIN = re.compile(r"(?:(?<![^\s'\"`(=:,\[])|(?<=file://))/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
+_NEXT_PATH = re.compile(r"\s['\"]?/")
 _MOST_BYTES = 1 << 20
 _MOST_DIGITS = 19  # of a whole number: 64 bits
 
@@ -253,7 +254,7 @@ def find_recipe(name_or_file: str | Path) -> Path:
     """Returns the file of a recipe given by name, by the end or a part of its name (``bert-mini``), or as a path.
 
     Raises:
-        RecipeError: the recipe does not exist, or the end matches several names.
+        RecipeError: the recipe does not exist, or several names have this end or part.
 
     Examples:
         ```python
@@ -271,7 +272,7 @@ def find_recipe(name_or_file: str | Path) -> Path:
         raise RecipeError(f"recipe {name_or_file}: no such file")
     wanted, known = str(name_or_file).strip("/"), list_recipes()
     matches = [name for name in known if name == wanted] or [name for name in known if name.endswith(f"/{wanted}")]
-    matches = matches or [name for name in known if f"/{wanted}/" in name]  # a folder, such as squad
+    matches = matches or [name for name in known if f"/{wanted}/" in f"/{name}"]  # a folder, such as squad
     if len(matches) == 1:
         return recipe_folder() / f"{matches[0]}.yaml"
     if matches:
@@ -325,7 +326,10 @@ def absolute(path: str | Path) -> str:
     expanded = os.path.expanduser(path)
     workbook, sheet = workbook_and_sheet(expanded)
     if os.path.exists(workbook):
-        return f"{Path(workbook).resolve()}" + (f"#{sheet}" if sheet is not None else "")
+        there = Path(workbook)
+        # A link to a file keeps its name: in the cache of the Hub, the file that it leads to has no suffix.
+        whole = there.resolve() if there.is_dir() else there.parent.resolve() / there.name
+        return f"{whole}" + (f"#{sheet}" if sheet is not None else "")
     if any(sign in str(path) for sign in "*?[") and not is_url(str(path)):
         return os.path.join(glob.escape(os.getcwd()), expanded)
     return str(path)
@@ -352,11 +356,16 @@ def without_paths(value: Any) -> Any:
     '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
     >>> without_paths("zip://a.csv::file:///home/ada/b.zip"), without_paths("a.csv,/home/ada/b.csv")
     ('zip://a.csv::file://…/b.zip', 'a.csv,…/b.csv')
+    >>> without_paths("/home/ada/my mails/a.csv: row 3: 1/2 is no number"), without_paths("/mail/a.csv and /mail/b.csv")
+    ('…/a.csv: row 3: 1/2 is no number', '…/a.csv and …/b.csv')
     """
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
         return [without_paths(item) for item in value]
-    if isinstance(value, str) and Path(value).is_absolute():
-        return f"…/{Path(value).name}"
-    return _PATH_WITHIN.sub(r"…/\1", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    path, *message = value.partition(": ")  # a message may begin with the file that it is about
+    if Path(path).is_absolute() and not _NEXT_PATH.search(path):
+        value = "".join((f"…/{Path(path).name}", *message))
+    return _PATH_WITHIN.sub(r"…/\1", value)

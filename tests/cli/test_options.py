@@ -13,7 +13,7 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
@@ -22,6 +22,8 @@ from typer.testing import CliRunner
 
 import bertkit
 from bertkit.cli.app import app
+from bertkit.cli.commands import Settings
+from bertkit.cli.commands import command as register
 from bertkit.cli.finetune import add_task
 from bertkit.cli.texts import refuse
 from bertkit.cli.training import overrides
@@ -194,6 +196,22 @@ def stars(monkeypatch):
     seen.app.callback()(lambda: None)
     add_task("star_rating", "stars 1.0", app=seen.app)
     return seen
+
+
+def test_two_options_with_one_name_are_refused_however_their_parameters_are_called():
+    def twice(settings: Settings, other: Annotated[int, typer.Option("--seed")] = 0) -> None:
+        """Both are --seed."""
+
+    def once(settings: Settings, seed: Annotated[int, typer.Option("--other")] = 0) -> None:
+        """One is --seed."""
+
+    app = typer.Typer()
+    for function in (twice, once):
+        register(app, "classification", ("train.seed",))(function)
+    commands = dict(walk(get_command(app)))
+    with pytest.raises(ValueError, match=r"^--seed: two options of `twice` have this name$"):
+        params(commands["twice",])
+    assert {"--seed", "--other"} <= {option for param in params(commands["once",]) for option in param.opts}
 
 
 def test_third_party_tasks_have_options_of_their_settings(stars):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.recipe.fields import fields_of, model_fields, train_fields
-from bertkit.recipe.files import copy_recipe, find_recipe, list_recipes, parse_value, recipe_folder
+from bertkit.recipe.files import absolute, copy_recipe, find_recipe, list_recipes, parse_value, recipe_folder
 from bertkit.recipe.load import load_placement
 from bertkit.recipe.nearest import ALIASES
 from bertkit.runtime.errors import OutputError, RecipeError
@@ -302,6 +302,18 @@ def test_recipes_are_found_by_names_and_files():
     assert path.name == "sst2.yaml"
     with pytest.raises(RecipeError, match=r"'squad' is ambiguous: finetune/squad/v1, finetune/squad/v2; give the full"):
         find_recipe("squad")
+    with pytest.raises(RecipeError, match=r"'finetune/squad' is ambiguous"):
+        find_recipe("finetune/squad")
+
+
+def test_a_link_to_a_file_keeps_its_name_in_an_absolute_path(tmp_path, monkeypatch):
+    """The cache of the Hub has such links: the file itself has no suffix by which its form is known."""
+    (tmp_path / "blob").touch()
+    (tmp_path / "rows.csv").symlink_to("blob")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path / "folder")
+    assert absolute("../rows.csv") == str(tmp_path / "rows.csv")
+    assert absolute("..") == str(tmp_path)
 
 
 def test_copying_keeps_comments_and_never_overwrites(tmp_path):

@@ -178,8 +178,10 @@ class GroupedEpochs:
         if epoch not in self._layouts:
             order = permutation(self._planner.data.seed, epoch, len(self._groups), first=_OF_GROUPS).astype(np.int64)
             ends = np.cumsum(self._sizes[order])
-            self._layouts = {epoch - 1: self._layouts.get(epoch - 1, (order, ends))}  # a batch can span two epochs
-            self._layouts[epoch] = order, np.concatenate([[0], ends[_GROUPS_AT_ONCE - 1 : -1 : _GROUPS_AT_ONCE]])
+            starts = np.concatenate([[0], ends[_GROUPS_AT_ONCE - 1 : -1 : _GROUPS_AT_ONCE]])
+            if len(self._layouts) > 1:  # two are kept, since a batch can span two epochs
+                self._layouts.pop(next(iter(self._layouts)))
+            self._layouts[epoch] = order, starts
         return self._layouts[epoch]
 
     def _view_of(self, group: int) -> StoreView:

@@ -72,6 +72,13 @@ def test_a_number_is_one_example_whoever_asks(run, view, vocabulary):
     assert np.array_equal(again.__getitems__(numbers)["input_ids"], batch["input_ids"])
 
 
+def test_an_example_is_the_same_after_one_of_a_later_epoch(run, view, vocabulary):
+    number = 4 * run.examples_per_epoch + 3
+    expected = PretrainingExamples(view.whole(), vocabulary, SENTENCES, 10_000)[number]
+    run[5 * run.examples_per_epoch]
+    assert all(np.array_equal(array, expected[name]) for name, array in run[number].items())
+
+
 def test_a_late_example_costs_one_window(run, monkeypatch):
     planned = []
     plan_epoch = epochs.plan_epoch
