@@ -74,11 +74,8 @@ def test_malformed_bodies(name, client):
 def test_one_fault_of_a_list_is_looked_for(path, start, item, end, client_of, fine_tuned):
     """A body has room for a million, for which other requests would wait."""
     client = client_of(fine_tuned("entities" if "ignore" in start else "film"))
-    errors = [
-        refusal(client.post(path, content=f"{start}{', '.join([item] * count)}{end}".encode(), headers=JSON), 422)
-        for count in (2, 100)
-    ]
-    assert errors[0].count("; ") == errors[1].count("; ")
+    body = f"{start}{', '.join([item] * 100)}{end}"
+    assert not refusal(client.post(path, content=body.encode(), headers=JSON), 422).endswith(" more")
 
 
 def test_a_key_twice_is_found_among_many():
