@@ -141,7 +141,7 @@ def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
     backends: Any = torch.backends
     changed: list[tuple[Any, str]] = []
     try:
-        # What a program has set for products alone, as by `torch.set_float32_matmul_precision`, prevails over the first.
+        # What `torch.set_float32_matmul_precision` has set for matrix products alone prevails over the first.
         for place in (backends, backends.cuda.matmul, backends.mkldnn.matmul):
             before = place.fp32_precision  # of a place without its own, that of the first
             if before != precision and (before, precision) != ("none", "ieee"):

@@ -24,9 +24,11 @@ def test_a_set_without_lengths_comes_as_it_stands():
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_products_of_a_program_do_not_change_those_of_an_evaluation(precision):
+def test_products_of_a_program_do_not_change_those_of_an_evaluation(precision, monkeypatch):
     """It may have asked for TF32, or for bf16 on CPUs, as many do in the first lines."""
     places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    for place in places:
+        monkeypatch.setattr(place, "fp32_precision", "ieee")  # to be what it was at the end
     of_process = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
