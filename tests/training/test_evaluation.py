@@ -24,11 +24,10 @@ def test_a_set_without_lengths_comes_as_it_stands():
 
 
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_products_of_a_program_do_not_change_those_of_an_evaluation(precision, monkeypatch):
+def test_products_of_a_program_do_not_change_those_of_an_evaluation(precision):
     """It may have asked for TF32, or for bf16 on CPUs, as many do in the first lines."""
     places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-    for place in places:
-        monkeypatch.setattr(place, "fp32_precision", "ieee")  # to be what it was at the end
+    at_first = [place.fp32_precision for place in places]
     of_process = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -42,6 +41,8 @@ def test_products_of_a_program_do_not_change_those_of_an_evaluation(precision, m
         assert torch.get_float32_matmul_precision() == precision
     finally:
         torch.set_float32_matmul_precision(of_process)
+        for place, value in zip(places, at_first, strict=True):
+            place.fp32_precision = value
 
 
 @pytest.mark.parametrize("drop_last", [False, True], ids=["all batches", "whole batches in training"])
