@@ -100,7 +100,8 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
         if not isinstance(space, Range):
             spaces[key] = _as_list(space)
         elif option == "--search":
-            spaces[key] = Range(*_as_list([space.low, space.high]), space.log)
+            low, high = _as_list([space.low, space.high])
+            spaces[key] = Range(low, high, space.log)
         else:
             faults.append(f"{option} {key}: a range is for --search; expected {_FORMS[option]}")
             continue
