@@ -45,7 +45,9 @@ _TO_LATEX = str.maketrans(
         "|": r"\textbar{}",
         "±": r"$\pm$",
         "−": "$-$",
-        "–": "--",
+        "–": r"\textendash{}",  # as hyphens it would join the minus sign of a number after it
+        "*": "{*}",  # first in a row, it would belong to the end of the row before
+        "[": "{[}",  # the same, and to a rule
         "≤": r"$\leq$",
         "×": r"$\times$",
     }
@@ -209,7 +211,8 @@ def latex_escape(text: str) -> str:
     >>> latex_escape("50 % of a_b|c")
     '50 \\% of a\\_b\\textbar{}c'
     """
-    return _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
+    one_line = _SPACE.sub(" ", text).strip().translate(_TO_LATEX)
+    return re.sub("-(?=-)", "-{}", one_line)  # two hyphens would be printed as a dash
 
 
 def score_text(mean: float | None, sd: float | None = None, *, digits: int = 4) -> str:

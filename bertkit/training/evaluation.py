@@ -137,24 +137,27 @@ class EvaluationLoss:
 @contextmanager
 def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
     """Context in which the products of float32 matrices round inputs to 24 bits (``ieee``), or to 11 where a GPU has
-    TF32."""
+    TF32, whatever the program has set before."""
     backends: Any = torch.backends
-    before = backends.fp32_precision
-    if before == precision or (before, precision) == ("none", "ieee"):
-        yield
-        return
-    backends.fp32_precision = precision  # transformers' `enable_tf32` works once in a process
+    changed: list[tuple[Any, str]] = []
     try:
+        # What `torch.set_float32_matmul_precision` has set for matrix products alone prevails over the first.
+        for place in (backends, backends.cuda.matmul, backends.mkldnn.matmul):
+            before = place.fp32_precision  # of a place without its own, that of the first
+            if before != precision and (before, precision) != ("none", "ieee"):
+                place.fp32_precision = precision  # transformers' `enable_tf32` works once in a process
+                changed.append((place, before))
         yield
     finally:
-        backends.fp32_precision = before
+        for place, before in reversed(changed):
+            place.fp32_precision = before
 
 
 @contextmanager
 def in_float32(model: PreTrainedModel) -> Iterator[None]:
     """Context in which a model computes in float32, the ``EVALUATION_PRECISION`` of a run.
 
-    TF32 is off, and sdpa replaces flash attention, which has no float32, and so the joined form.
+    TF32 is off. Flash attention and the joined form, which is built on it, have no float32; sdpa replaces them.
     """
     kernel = str(model.config._attn_implementation)
     is_flash = "flash" in kernel or kernel == JOINED

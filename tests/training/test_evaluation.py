@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForTokenClassification
-from bertkit.training.evaluation import evaluation_sampler, in_dataset_order
+from bertkit.training.evaluation import evaluation_sampler, float32_products, in_dataset_order
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import Labels
 
@@ -21,6 +21,28 @@ def test_a_set_without_lengths_comes_as_it_stands():
     for dataset in (Dataset.from_dict({"number": [5, 6, 7]}), [5, 6, 7]):
         assert list(evaluation_sampler(dataset)) == [0, 1, 2]
         assert in_dataset_order(np.arange(3), dataset).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_products_of_a_program_do_not_change_those_of_an_evaluation(precision):
+    """It may have asked for TF32, or for bf16 on CPUs, as many do in the first lines."""
+    places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    at_first = [place.fp32_precision for place in places]
+    of_process = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        before = [place.fp32_precision for place in places]
+        with float32_products("tf32"):
+            assert [place.fp32_precision for place in places] == ["tf32", "tf32"]
+            with float32_products("ieee"):
+                assert {place.fp32_precision for place in places} <= {"none", "ieee"}
+            assert [place.fp32_precision for place in places] == ["tf32", "tf32"]
+        assert [place.fp32_precision for place in places] == before
+        assert torch.get_float32_matmul_precision() == precision
+    finally:
+        torch.set_float32_matmul_precision(of_process)
+        for place, value in zip(places, at_first, strict=True):
+            place.fp32_precision = value
 
 
 @pytest.mark.parametrize("drop_last", [False, True], ids=["all batches", "whole batches in training"])

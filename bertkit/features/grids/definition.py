@@ -141,6 +141,8 @@ def define(
         raise RecipeError(f"--trials, --folds, --seeds: expected integers, of seeds also a list; got {got}") from error
     values, spaces = spaces_of("--grid", grid, faults), spaces_of("--search", search, faults)
     searches, every = bool(spaces), {**values, **spaces}
+    if trials is not None and not search:
+        faults.append("--trials: is for --search")
     faults += _faults_of_arguments(values, spaces, trials, seeds, folds, overrides)
     folds = folds or None
     of_folds = {} if folds is None or folds < 2 else {"data.folds": folds, "data.fold": 0}
@@ -181,8 +183,6 @@ def _faults_of_arguments(
         faults.append("--grid and --search: give one of them; --search KEY=VALUE,VALUE samples from a list of values")
     if spaces and trials is None:
         faults.append("--search: give the number of settings to try with --trials")
-    if trials is not None and not spaces:
-        faults.append("--trials: is for --search")
     if trials is not None and trials < 1:
         faults.append(f"--trials: expected at least 1, got {trials}")
     if isinstance(seeds, int):
@@ -199,11 +199,11 @@ def _faults_of_arguments(
 
 
 def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]], is_search: bool) -> list[str]:
-    """Returns the faults of the values of a grid and of the ends of its ranges, each tried in the recipe."""
+    """Returns the faults of the values of a grid and of examples of its ranges, each tried in the recipe."""
     option = "--search" if is_search else "--grid"
     faults: list[str] = []
     for key, each in values.items():
-        for value in [each.low, each.high] if isinstance(each, Range) else each:
+        for value in each.examples() if isinstance(each, Range) else each:
             try:
                 load_recipe(recipe, {key: value})
             except RecipeError as error:

@@ -128,8 +128,7 @@ class Search:
             values: dict[str, Any] = {}
             for key, space in self.definition.search.items():
                 if isinstance(space, Range):
-                    are_whole = isinstance(space.low, int) and isinstance(space.high, int)
-                    suggest: Any = trial.suggest_int if are_whole else trial.suggest_float
+                    suggest: Any = trial.suggest_int if space.is_whole else trial.suggest_float
                     values[key] = suggest(key, space.low, space.high, log=space.log)
                 else:
                     values[key] = trial.suggest_categorical(key, space)

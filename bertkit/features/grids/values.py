@@ -24,7 +24,7 @@ PAPER: dict[str, list[Any]] = {
 Values = str | Sequence[str] | Mapping[str, Any]
 """Strings as on the command line, ``KEY=VALUES``, or a mapping of key to values."""
 
-_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^:]+)(?P<log>:log)?")
+_RANGE = re.compile(r"(?P<low>[^/]+?)\.\.(?P<high>[^:/]+)(?P<log>:log)?")  # of no paths, as in ../a,../b
 _FORMS = {
     "--grid": "paper, or KEY=VALUE,VALUE such as train.learning_rate=2e-5,3e-5",
     "--search": "KEY=LO..HI, KEY=LO..HI:log or KEY=VALUE,VALUE, such as train.learning_rate=1e-5..1e-4:log",
@@ -45,6 +45,16 @@ class Range:
     low: float
     high: float
     log: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Returns whether its values are integers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def examples(self) -> list[float]:
+        """Returns its ends, and of numbers that are no integers one between them, as 8.0 is taken for an integer."""
+        ends = [self.low, self.high]
+        return ends if self.is_whole or self.fault() else [*ends, self.low + (self.high - self.low) / math.pi]
 
     def fault(self) -> str | None:
         """Returns the fault of the range, or None."""
@@ -87,7 +97,14 @@ def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]
             except RecipeError as error:
                 faults.append(f"{option} {key}: {error}")
                 continue
-        spaces[key] = space if isinstance(space, Range) else _as_list(space)
+        if not isinstance(space, Range):
+            spaces[key] = _as_list(space)
+        elif option == "--search":
+            low, high = _as_list([space.low, space.high])
+            spaces[key] = Range(low, high, space.log)
+        else:
+            faults.append(f"{option} {key}: a range is for --search; expected {_FORMS[option]}")
+            continue
         faults += [f"{option} {key}: {fault}" for fault in _faults_of_space(option, key, spaces[key])]
     return spaces
 
@@ -99,7 +116,7 @@ def _parse_values(option: str, text: str) -> Range | list[Any]:
     try:
         values = [value for part in parts for value in _as_list(parse_value(f"[{part}]"))]
     except RecipeError as error:
-        raise RecipeError(f"{shown(text)} is not a list of values with a comma between two") from error
+        raise RecipeError(f"expected values with a comma between two; {error}") from error
     if match is None:
         return values
     if len(values) != 2:
@@ -109,8 +126,9 @@ def _parse_values(option: str, text: str) -> Range | list[Any]:
 
 def _as_list(values: Any) -> list[Any]:
     """Returns values, or a single one, as a list, with numbers of NumPy as those of Python, which JSON has."""
-    values = list(values) if isinstance(values, (list, tuple, range, np.ndarray)) else [values]
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
+    values = values.tolist() if isinstance(values, np.ndarray) else values
+    values = list(values) if isinstance(values, (list, tuple, range)) else [values]
+    return [value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value for value in values]
 
 
 def _faults_of_space(option: str, key: str, space: Range | list[Any]) -> list[str]:
@@ -137,7 +155,7 @@ def label(values: Mapping[str, Any]) -> str:
 
 
 def value_label(value: Any) -> str:
-    """Formats a recipe value for a table: numbers with at most six digits.
+    """Formats a recipe value for a table: floats with at most six digits.
 
     >>> value_label(3.123456789e-05), value_label(3.0), value_label("mean"), value_label(None)
     ('3.12346e-05', '3', 'mean', 'null')

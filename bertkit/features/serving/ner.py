@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
 
 from bertkit.features.serving.requests import Strict
 from bertkit.features.serving.served import Mark, Served, View, served
@@ -14,6 +16,8 @@ from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.stock import Aggregation, StockNer
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.splits import Columns
+
+_Labels = Annotated[list[str], Field(fail_fast=True)]
 
 
 class Parameters(Strict):
@@ -26,7 +30,7 @@ class Parameters(Strict):
     """
 
     aggregation_strategy: Literal["none", "simple", "first"] | None = None
-    ignore_labels: list[str] | None = None
+    ignore_labels: _Labels | None = None
 
 
 class StockParameters(Strict):
@@ -39,7 +43,7 @@ class StockParameters(Strict):
     """
 
     aggregation_strategy: Aggregation | None = None
-    ignore_labels: list[str] | None = None
+    ignore_labels: _Labels | None = None
 
 
 class Tagged(NamedTuple):

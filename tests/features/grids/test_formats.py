@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bertkit.cli.app import app
 from bertkit.features.grids.results import GridResults, SettingResult
 from bertkit.features.grids.table import grid_table
-from bertkit.runtime.formats import ResultTable, latex_escape
+from bertkit.runtime.formats import ResultTable, interval_text, latex_escape
 
 NAME = "a_b & 50 % | {x}"
 TABLE = ResultTable(
@@ -80,6 +80,15 @@ def test_latex_escapes_what_it_reads(character):
     assert escaped != f"a{character}b"
     assert escaped.startswith("a\\")
     assert latex_escape("a\n\tb") == "a b"
+
+
+def test_latex_keeps_what_begins_a_row_and_minus_signs():
+    """LaTeX reads a star or a bracket after the end of a row as its argument, and several hyphens as one dash."""
+    table = ResultTable({"": ["", " *", "[x]"], "interval": ["", interval_text(-0.5, -0.25), ""]})
+    *_, best, bracket, _, _ = table.formatted("latex").splitlines()
+    assert best == r"{*} & -0.5000\textendash{}-0.2500 \\"
+    assert bracket == r"{[}x] &  \\"
+    assert latex_escape("my---run") == "my-{}-{}-run"
 
 
 def test_grids_have_these_formats():

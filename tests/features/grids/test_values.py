@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from bertkit.features.grids.definition import define
 from bertkit.features.grids.values import PAPER, Range, spaces_of
+from bertkit.runtime.errors import RecipeError
 
 
 def test_values_are_those_of_a_recipe():
@@ -35,6 +37,7 @@ def test_values_are_those_of_a_recipe():
         ("train.num_train_epochs=2..4", Range(2, 4)),
         ("train.weight_decay=-0.5..0.5", Range(-0.5, 0.5)),
         ("train.global_train_batch_size=16,32", [16, 32]),
+        ("model.name_or_path=../a,../b", ["../a", "../b"]),
     ],
 )
 def test_ranges(text, expected):
@@ -47,7 +50,8 @@ def test_ranges(text, expected):
 @pytest.mark.parametrize(
     ("option", "text", "fault"),
     [
-        ("--grid", "train.seed=1,,2", "'1,,2' is not a list of values with a comma between two"),
+        ("--grid", "train.seed=1,,2", "expected values with a comma between two; the value '[1,,2]'"),
+        ("--grid", f"train.seed=1,{10**20}", f"expected values with a comma between two; the value '[1,{10**20}]'"),
         ("--search", "train.seed=1,2..3", "expected KEY=LO..HI"),
     ],
 )
@@ -56,3 +60,37 @@ def test_values_that_cannot_be_read_have_one_fault(option, text, fault):
     assert spaces_of(option, [text], faults) == {}
     assert len(faults) == 1
     assert faults[0].startswith(f"{option} train.seed: {fault}")
+
+
+def test_ranges_have_numbers_of_numpy_too():
+    faults = []
+    given = {"train.max_steps": Range(np.int64(8), np.int64(32)), "train.learning_rate": Range(np.float32(0.5), 1)}
+    found = spaces_of("--search", given, faults)
+    assert found == {"train.max_steps": Range(8, 32), "train.learning_rate": Range(0.5, 1)}
+    assert found["train.max_steps"].is_whole
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    ("grid", "search", "fault"),
+    [
+        (
+            {"train.learning_rate": Range(1e-5, 1e-4)},
+            (),
+            "--grid train.learning_rate: a range is for --search; expected",
+        ),
+        ((), {"train.weight_decay": Range(1, 1.0)}, "--search train.weight_decay: the range from 1 to 1 is empty"),
+        ((), ["train.max_steps=1e2..1e3"], "train.max_steps: expected an integer or -1, got 386.47"),
+        ((), [f"train.max_steps=1,{10**20}"], "--search train.max_steps: expected values with a comma between two"),
+    ],
+)
+def test_definitions_are_refused_with_one_fault(grid, search, fault):
+    with pytest.raises(RecipeError) as error:
+        define("rte", {}, grid, search, trials=2 if search else None, seeds=1, folds=None)
+    assert str(error.value).startswith(fault)
+    assert "\n" not in str(error.value)
+
+
+def test_ends_that_are_no_numbers_are_named():
+    with pytest.raises(RecipeError, match=r"--search train.max_steps: expected two numbers, got 1 and '2\.\.3'"):
+        define("rte", {}, (), "train.max_steps=1..2..3", trials=2, seeds=1, folds=None)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
+
+from bertkit.data.reading.row_files import unique_keys
+from bertkit.runtime.errors import DataError
 
 JSON = {"Content-Type": "application/json"}
 
@@ -57,6 +61,29 @@ def refusal(response, status):
 @pytest.mark.parametrize("name", BAD_BODIES)
 def test_malformed_bodies(name, client):
     assert refusal(client.post("/", content=BAD_BODIES[name], headers=JSON), 422)
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "item", "end"),
+    [
+        ("/", '{"inputs": [', "1", "]}"),
+        ("/predict", '{"inputs": [["a"], ', "[]", "]}"),
+        ("/", '{"inputs": "a", "parameters": {"ignore_labels": [', "1", "]}}"),
+    ],
+)
+def test_one_fault_of_a_list_is_looked_for(path, start, item, end, client_of, fine_tuned):
+    """A body has room for a million, for which other requests would wait."""
+    client = client_of(fine_tuned("entities" if "ignore" in start else "film"))
+    body = f"{start}{', '.join([item] * 100)}{end}"
+    assert not refusal(client.post(path, content=body.encode(), headers=JSON), 422).endswith(" more")
+
+
+def test_a_key_twice_is_found_among_many():
+    """In time that grows with their number: a body has room for 200,000."""
+    started = time.process_time()
+    with pytest.raises(DataError, match="the key '9' occurs twice"):
+        unique_keys([(str(number), 0) for number in [*range(10, 100_000), 9, 9]])
+    assert time.process_time() - started < 5
 
 
 def test_errors_repeat_no_texts(client, client_of, checkpoint):
