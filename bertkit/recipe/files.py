@@ -350,13 +350,15 @@ def without_paths(value: Any) -> Any:
     {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
     >>> without_paths("9 of 90 rows of /home/ada/a.csv, drawn; see https://example.org/a/b")
     '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
-    >>> without_paths("zip://a.csv::file:///home/ada/b.zip"), without_paths("a.csv,/home/ada/b.csv")
-    ('zip://a.csv::file://…/b.zip', 'a.csv,…/b.csv')
+    >>> without_paths("zip://a.csv::file:///home/ada/b.zip"), without_paths("/home/ada/my: expected a text/label pair")
+    ('zip://a.csv::file://…/b.zip', '…/my: expected a text/label pair')
+    >>> without_paths("a.csv,/home/ada/b.csv")
+    'a.csv,…/b.csv'
     """
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
         return [without_paths(item) for item in value]
-    if isinstance(value, str) and Path(value).is_absolute():
+    if isinstance(value, str) and Path(value).is_absolute() and ": " not in value:  # not a message that begins with one
         return f"…/{Path(value).name}"
     return _PATH_WITHIN.sub(r"…/\1", value) if isinstance(value, str) else value
