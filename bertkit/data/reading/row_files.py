@@ -110,8 +110,13 @@ def lone_surrogate(value: Any, written: str) -> str:
     """
     if "\\ud" not in written and "\\uD" not in written:  # saves time for most lines
         return ""
+    return half_of_pair(json.dumps(value, ensure_ascii=False))
+
+
+def half_of_pair(text: str) -> str:
+    """Returns the fault of a text that has half of a surrogate pair; empty if it has none."""
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        text.encode()
     except UnicodeEncodeError as error:
         code = ord(error.object[error.start])
         return f"contains an unpaired surrogate, \\u{code:04x}, which is not a character; write the text again"

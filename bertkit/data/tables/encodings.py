@@ -124,8 +124,8 @@ def _is_windows(lines: bytes, place: str) -> bool:
     """Returns whether lines, of which the first is not UTF-8, are plausible as cp1252; not if most are UTF-8.
 
     The text has to have the letters of a language that is written in cp1252, and few of them beside two others, as in
-    Greek or Chinese. charset-normalizer is not used: it refuses what has many accents, as ``été``, and takes short
-    lines of other encodings. ``place`` is that of the first line, for the DataError about those that are neither.
+    Greek or Chinese; of a line or two, other encodings may have such letters too. charset-normalizer is not used: it
+    refuses what has many accents, as ``été``. ``place`` is that of the first line, for the DataError about others.
     """
     sample = b"\n".join(line for line in lines[:_SAMPLE].split(b"\n") if not line.isascii())
     read_as_utf8 = [each for each in sample.decode("utf-8", "replace") if not each.isascii()]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from bertkit.data.reading.row_files import lone_surrogate
+from bertkit.data.reading.row_files import half_of_pair
 from bertkit.data.tables.classes import (
     Classes,
     class_names,
@@ -301,7 +301,7 @@ def faults_of_texts(table: Table, column: str) -> dict[int, str]:
             faults[row] = f"{table.place(row)}: {column} is {shown(value)}; expected text"
         elif not value.strip():
             faults[row] = f"{table.place(row)}: {column} is empty; write a text, or remove the row"
-        elif half := lone_surrogate(value, ascii(value)):
+        elif half := half_of_pair(value):
             faults[row] = f"{table.place(row)}: {column} {half}"
     return faults
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.data.reading.row_files import lone_surrogate
+from bertkit.data.reading.row_files import half_of_pair
 from bertkit.data.tables.table import Table
 from bertkit.data.tables.typed_rows import read_batches
 from bertkit.runtime.errors import DataError, quoted, raise_listed, shown
@@ -290,7 +290,7 @@ def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
         more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
         raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_describe(first)}{more}; {_suggest(first)}")
     for number, value in enumerate(values, 1):
-        if half := lone_surrogate(value, ascii(value)):
+        if half := half_of_pair(value):
             raise DataError(f"{name}: number {number} of {len(values)} {half}")
     if len(values) == 1 and os.path.splitext(values[0])[1] and os.path.isfile(values[0]):
         remedy = f"to read the file, give --input {values[0]}"
@@ -320,7 +320,7 @@ def with_words(texts: Sequence[str], what: str = "text", before: int = 0) -> Seq
     faults = [
         f"{what} {number}: {half or 'empty; give at least one word'}"
         for number, text in enumerate(texts, before + 1)
-        if (half := lone_surrogate(text, "" if text.isascii() else "\\ud")) or not text.strip()
+        if (half := half_of_pair(text)) or not text.strip()
     ]
     raise_listed(faults)
     return texts

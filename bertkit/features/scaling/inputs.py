@@ -140,7 +140,7 @@ def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile]
     for place, info in sorted(listing.items()):
         relative = place[len(base) :].lstrip("/")
         url = fs.unstrip_protocol(place) if is_url(source) else place
-        if type(held) is type(fs) and place.startswith(f"{inside}/"):  # one of them may be a URL, the other a path
+        if held == fs and place.startswith(f"{inside}/"):  # one of them may be a URL, the other a path
             is_in_output = True
             continue
         if not is_below(relative):  # stores of objects take any name, and results are written under these names

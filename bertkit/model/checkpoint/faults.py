@@ -82,13 +82,15 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
     if not str(name_or_path):  # an unset variable of a shell; as a path it would be the current folder
         raise CheckpointError("'' is not the name of a checkpoint; give its folder, or a Hub id")
     try:
-        is_file, names = path.is_file(), sorted(os.listdir(path)) if path.is_dir() else None
+        is_file, is_folder = path.is_file(), path.is_dir()
+        is_there = any((path / name).exists() for name in files)
+        names = sorted(os.listdir(path)) if is_folder and not is_there else []
     except OSError as error:  # a folder on the way is closed, or the name is too long
         raise CheckpointError(f"{name_or_path}: cannot be read: {error.strerror}") from error
     if is_file:
         raise CheckpointError(f"{name_or_path}: is a file; expected the folder that contains {files[0]}, or a Hub id")
-    if names is not None:
-        if not {*files} & {*names}:
+    if is_folder:
+        if not is_there:
             content = ", ".join(names[:6]) or "nothing"
             remedy = "give the folder of a checkpoint"
             steps = [entry for entry in path.glob("checkpoint-*") if entry.name.removeprefix("checkpoint-").isdigit()]

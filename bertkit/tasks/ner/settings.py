@@ -9,7 +9,7 @@ from bertkit.data.tables import Table
 from bertkit.metrics import MetricSettings
 from bertkit.runtime.options import option, setting
 from bertkit.tasks.ner import sentences
-from bertkit.tasks.ner.schemes import Scheme, fault_of_labels
+from bertkit.tasks.ner.schemes import Scheme, fault_of_labels, fault_of_tag
 from bertkit.tasks.ner.spans import OffsetUnit
 from bertkit.tasks.splits import WindowedData
 from bertkit.tasks.table_data import TableData
@@ -55,7 +55,10 @@ class TaskSettings(MetricSettings):
             raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; give another")
         if len(set(self.label_names)) < len(self.label_names):
             raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
-        if self.label_names and self.scheme not in (None, "plain") and (fault := fault_of_labels(self.label_names)):
+        # Labels for entities of one word are enough, unless the other tokens of a word with B- get I-.
+        is_checked = self.label_all_subwords or any(map(fault_of_tag, self.label_names))
+        is_of_entities = self.label_names and self.scheme not in (None, "plain")
+        if is_of_entities and is_checked and (fault := fault_of_labels(self.label_names)):
             raise ValueError(f"label_names: {fault}")
 
 

@@ -32,7 +32,6 @@ from bertkit.runtime.placement.processes import (
     is_restarted_by_launcher,
 )
 from bertkit.runtime.progress import counted, keeping_warnings, say
-from bertkit.runtime.reading.paths import is_url
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery import folds_done, interruptions_reported, last_checkpoint
 from bertkit.training.runs.listeners import Listener
@@ -292,8 +291,6 @@ def check_place(output_dir: Path) -> None:
     Raises:
         OutputError: it or a folder above is a file or a link without a target, or cannot be written to; or it is a URL.
     """
-    if is_url(str(output_dir).replace(":/", "://", 1)):  # of which a Path leaves out a slash
-        raise OutputError(f"--output-dir {output_dir}: is a URL, and files are written to local folders; give one")
     # Methods of Path raise here for names that are too long, and below folders that are closed.
     if os.path.exists(output_dir) and not os.path.isdir(output_dir):
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")

@@ -29,6 +29,7 @@ from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import splits_to_write
 
 TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
+BY_WORD = {"scheme": "IOB1", "label_names": ["O", "B-X"]}  # for entities of one word
 
 
 @pytest.fixture
@@ -192,13 +193,14 @@ def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
         (DataSettings, {"comment_prefix": "# "}, "comment_prefix: expected the start .* got '# '"),
         (TaskSettings, {"token_column": 1, "tag_column": "1"}, "tag_column: 1 is the column of the tokens"),
         (TaskSettings, {"label_names": ["O", "O"]}, "label_names: expected each name once"),
-        (TaskSettings, {"scheme": "IOB1", "label_names": ["O", "B-X"]}, "label_names: expected B-X, I-X, O, got"),
+        (TaskSettings, {**BY_WORD, "label_all_subwords": True}, "label_names: expected B-X, I-X, O, got"),
         (TaskSettings, {"scheme": "IOB2", "label_names": ["O", "X"]}, "label_names: 'X' has none of the prefixes"),
     ],
 )
 def test_impossible_settings_are_refused(make, wrong, expected):
     with pytest.raises(ValueError, match=expected):
         make(**wrong)
+    assert TaskSettings(**BY_WORD).label_names == BY_WORD["label_names"]
 
 
 def test_hub_set_has_the_names_of_its_features(task, monkeypatch):
