@@ -6,13 +6,12 @@ import mmap
 import sys
 import tempfile
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-
-import numpy as np
 
 from bertkit.data.tables.table import Table
 from bertkit.runtime.files import disk_faults
@@ -20,7 +19,7 @@ from bertkit.runtime.files import disk_faults
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FEW_VALUES = 256  # different texts of so many rows, such as labels, which take little memory as they are
+_FEW_VALUES = 256  # a part with no more different texts, such as labels, stays in memory
 
 
 class StoredColumn(Sequence[Any]):
@@ -44,22 +43,24 @@ class StoredColumn(Sequence[Any]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             rows = range(*key.indices(len(self)))
-            if rows.step != 1:
-                return [self[row] for row in rows]
-            values: list[Any] = []  # read part by part
-            start, first = rows.start, int(np.searchsorted(self._ends, rows.start, side="right"))
-            while start < rows.stop:
-                part, begin = self._parts[first], self._ends[first] - len(self._parts[first])
-                some = part[start - begin : rows.stop - begin]
-                values += some if isinstance(some, list) else some.to_pylist()
-                start, first = self._ends[first], first + 1
-            return values
+            return self._between(rows.start, rows.stop) if rows.step == 1 else [self[row] for row in rows]
         row = key + len(self) if key < 0 else key
         if not 0 <= row < len(self):
             raise IndexError(f"row {key} of {len(self)}")
-        part = int(np.searchsorted(self._ends, row, side="right"))
-        value = self._parts[part][row - self._ends[part]]  # counted from the end of its part
-        return value if isinstance(self._parts[part], list) else value.as_py()
+        number = bisect_right(self._ends, row)
+        value = self._parts[number][row - self._ends[number]]  # counted from the end of its part
+        return value if isinstance(self._parts[number], list) else value.as_py()
+
+    def _between(self, start: int, stop: int) -> list[Any]:
+        """Returns the values of consecutive rows, which are read part by part."""
+        values: list[Any] = []
+        while start < stop:
+            number = bisect_right(self._ends, start)
+            part, begin = self._parts[number], self._ends[number] - len(self._parts[number])
+            some = part[start - begin : stop - begin]
+            values += some if isinstance(some, list) else some.to_pylist()
+            start = self._ends[number]
+        return values
 
     def to_arrow(self) -> pa.ChunkedArray:
         """Returns the column for Arrow; what is on disk stays there.
@@ -99,6 +100,7 @@ def join_parts(parts: Iterator[Table]) -> Table:
     numbers: Sequence[int] | None = lines
     if lines and lines[-1] - lines[0] == len(lines) - 1:  # none is left out, and no field has several lines
         numbers = range(lines[0], lines[-1] + 1)
+    # Of the last part, whose number of skipped lines is that of all parts.
     return replace(last, columns=values, lines=numbers, first_row=first.first_row)
 
 

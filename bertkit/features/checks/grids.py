@@ -1,4 +1,4 @@
-"""`bertkit.check_grid`: checks of a grid before it starts: its data once, and the plan of each setting."""
+"""`bertkit.check_grid`: checks of a grid before it starts: the first run of each setting, equal findings once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from bertkit.features.checks.check import check, finding_of
 from bertkit.features.checks.findings import Finding, Report, in_order
 from bertkit.features.grids.definition import define
-from bertkit.features.grids.grid import all_values, prepare, settings_to_check
+from bertkit.features.grids.grid import all_values, key_of_rows, prepare, settings_to_check
 from bertkit.features.grids.values import Values
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import BertkitError
@@ -42,7 +42,8 @@ def check_grid(
     Args:
         recipe, output_dir, grid, search, trials, seeds, folds, model, data_dir, overrides, settings: as for
             `finetune_grid`.
-        labels, strict, fix: as for `check`.
+        labels, strict: as for `check`.
+        fix: as for `check`, for the rows of the first setting.
 
     Returns:
         The findings, equal ones of several settings once, and for each setting the plan of a run, with ``runs``, the
@@ -69,13 +70,17 @@ def check_grid(
         return Report((finding_of(refused),))
     findings: dict[tuple[str, str], Finding] = {}
     plans: dict[str, Any] = {}
+    have_labels_checked: set[str] = set()
     with without_repetitions():
         checked = settings_to_check(definition)
         stands_for = 1 if definition.trials is None else definition.trials / len(checked)
         for number, setting in enumerate(checked):
             of_recipe = definition.recipe_of(definition.cells(setting)[0])
-            is_first = number == 0  # labels and rows are those of all settings
-            report = check(of_recipe, labels=labels and is_first, fix=fix if is_first else None)
+            rows = key_of_rows(of_recipe)  # usually those of all settings
+            report = check(
+                of_recipe, labels=labels and rows not in have_labels_checked, fix=fix if number == 0 else None
+            )
+            have_labels_checked.add(rows)
             for finding in report.findings:
                 findings.setdefault((finding.code, finding.message), finding)
             if report.plan:

@@ -207,6 +207,12 @@ def prepare(
     return PreparedGrid(definition, folder, task, data, gpus)
 
 
+def key_of_rows(recipe: Recipe) -> str:
+    """Returns a text that is the same for recipes that read the same rows in the same way."""
+    blocks = recipe.to_dict()
+    return dumps([blocks["task"], {name: each for name, each in blocks["data"].items() if name not in _NOT_OF_ROWS}])
+
+
 def _check_data(recipes: Sequence[Recipe], faults: list[str]) -> tuple[Task | None, dict[str, str]]:
     """Reads the data of recipes, those of several once, and checks the weights of their classes.
 
@@ -216,9 +222,7 @@ def _check_data(recipes: Sequence[Recipe], faults: list[str]) -> tuple[Task | No
     tasks: dict[str, Task | None] = {}
     data: dict[str, str] = {}
     for recipe in recipes:
-        blocks = recipe.to_dict()
-        of_rows = {name: value for name, value in blocks["data"].items() if name not in _NOT_OF_ROWS}
-        key = dumps([blocks["task"], of_rows])
+        key = key_of_rows(recipe)
         with noted(faults, BertkitError):
             if key not in tasks:
                 tasks[key] = None

@@ -82,7 +82,12 @@ class Folder(OptionsOfFeature):
         ),
     ] = None
     shard_rows: Annotated[
-        int | None, options.option(help="Rows of a file of results, 8192 by default.", panel=options.FOLDERS, rare=True)
+        int | None,
+        options.option(
+            help="Rows of a file of results: 8192 by default, 256 for vectors of tokens.",
+            panel=options.FOLDERS,
+            rare=True,
+        ),
     ] = None
 
     def start(self, command: Texts) -> bool:
@@ -122,12 +127,12 @@ class Folder(OptionsOfFeature):
 
         if command.input is None or command.input == "-":
             raise RecipeError("--output-dir: give a folder, a pattern or a URL of files with --input")
-        options = {name: value for name, value in vars(self).items() if value is not None}
+        given = {name: value for name, value in vars(self).items() if value is not None}
         if command.on_error is not None:
-            options["on_error"] = command.on_error
-        options["per_line"] = bool(self.per_line)
+            given["on_error"] = command.on_error
+        given["per_line"] = bool(self.per_line)
         if self.workers is not None and self.num_processes is not None:
             raise RecipeError("--num-processes: is the earlier name of --workers; give one of them")
-        options["number"] = options.pop("num_processes", options.pop("workers", None))
-        who = {name: options.pop(name) for name in list(options) if name in Workers.__dataclass_fields__}
-        return {"input": command.input, "workers": Workers(**who), **options}
+        given["number"] = given.pop("num_processes", given.pop("workers", None))
+        who = {name: given.pop(name) for name in list(given) if name in Workers.__dataclass_fields__}
+        return {"input": command.input, "workers": Workers(**who), **given}

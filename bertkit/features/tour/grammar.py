@@ -3,8 +3,8 @@
 The documents contain two regularities that BERT can learn without labels. A document has one topic, person, place and
 thing, so a model can predict whether two passages belong together (next sentence prediction). A document also has one
 mood: its adjectives are all kind or all unkind and its adverbs are glad or sad, so a model can learn from the context
-which adjectives are similar (masked LM). The labels of the sentences depend on the second: is the verdict kind? Only a
-few adjectives occur in labelled training sentences; a pre-trained model knows the others from the documents.
+which adjectives are similar (masked LM). The labels of the sentences depend on the second: is the verdict kind? Only
+half of the adjectives occur in labelled training sentences; a pre-trained model knows the others from the documents.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _VERDICTS = (
 )
 
 
-def write_documents(number: int, seed: int) -> list[list[str]]:
+def generate_documents(number: int, seed: int) -> list[list[str]]:
     """Generates documents of 8 to 14 sentences, whose tokens are separated by spaces."""
     rng = random.Random(f"documents {seed}")
     documents = []
@@ -95,7 +95,7 @@ def write_documents(number: int, seed: int) -> list[list[str]]:
     return documents
 
 
-def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[tuple[str, int]]:
+def generate_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[tuple[str, int]]:
     """Generates verdicts with their labels, 1 for kind and 0 for unkind, half of each, in random order.
 
     Args:

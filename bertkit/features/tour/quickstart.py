@@ -107,14 +107,14 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
 
 def write_data(text: Path, labelled: Path) -> None:
     """Writes ``text/documents.txt`` (one sentence per line) and ``labelled/{train,dev}.tsv`` in GLUE's layout."""
-    documents = grammar.write_documents(_DOCUMENTS, _SEED)
+    documents = grammar.generate_documents(_DOCUMENTS, _SEED)
     with new_folder(text) as draft:
         write_whole(draft / "documents.txt", "\n\n".join("\n".join(document) for document in documents) + "\n")
     some = (grammar.KIND[:_LABELLED_ADJECTIVES], grammar.UNKIND[:_LABELLED_ADJECTIVES])
     others = (grammar.KIND[_LABELLED_ADJECTIVES:], grammar.UNKIND[_LABELLED_ADJECTIVES:])
     with new_folder(labelled) as draft:
         for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
-            rows = [f"{text}\t{label}" for text, label in grammar.write_labelled(number, seed, adjectives)]
+            rows = [f"{text}\t{label}" for text, label in grammar.generate_labelled(number, seed, adjectives)]
             write_whole(draft / f"{name}.tsv", "\n".join(["sentence\tlabel", *rows]) + "\n")
 
 

@@ -10,17 +10,17 @@ from bertkit.features.tour import grammar
 from bertkit.features.tour.quickstart import write_data
 from bertkit.runtime.errors import OutputError
 
-DOCUMENTS = grammar.write_documents(200, seed=1)
+DOCUMENTS = grammar.generate_documents(200, seed=1)
 
 
 def test_the_seed_decides():
-    assert grammar.write_documents(200, seed=1) == DOCUMENTS
-    assert grammar.write_documents(200, seed=2) != DOCUMENTS
+    assert grammar.generate_documents(200, seed=1) == DOCUMENTS
+    assert grammar.generate_documents(200, seed=2) != DOCUMENTS
 
 
 def test_labels_are_balanced_and_true():
     kind, unkind = grammar.KIND[:3], grammar.UNKIND[:3]
-    rows = grammar.write_labelled(40, 3, (kind, unkind))
+    rows = grammar.generate_labelled(40, 3, (kind, unkind))
     assert sum(label for _, label in rows) == 20
     for text, label in rows:
         words = set(text.split())
