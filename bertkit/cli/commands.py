@@ -21,7 +21,7 @@ from bertkit.cli.groups import Options, has_command, options_for
 from bertkit.cli.printing import print_text
 from bertkit.recipe.fields import members
 from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers, TrainSettings
-from bertkit.runtime.options import descriptions
+from bertkit.runtime.options import descriptions, flag_of
 from bertkit.runtime.placement.resolve import PlacementSettings
 from bertkit.tasks.registry import TASKS
 
@@ -97,7 +97,7 @@ class Setting:
     @property
     def flag(self) -> str:
         """Name of the option on the command line."""
-        return self.described.get("flag") or "--" + self.key.rpartition(".")[2].replace("_", "-")
+        return flag_of(self.key.rpartition(".")[2], self.described)
 
     @property
     def name(self) -> str:

@@ -110,6 +110,16 @@ def descriptions(settings: type) -> dict[str, Mapping[str, Any]]:
     return {each.name: described.get(each.name, {}) for each in dataclasses.fields(settings)}
 
 
+def flag_of(name: str, described: Mapping[str, Any]) -> str:
+    """Returns the option of a field on the command line, such as ``--max-steps``.
+
+    Args:
+        name: name of the field.
+        described: its metadata.
+    """
+    return str(described.get("flag") or f"--{name.replace('_', '-')}")
+
+
 def check_ranges(settings: Any) -> None:
     """Checks the numbers of an instance of a settings dataclass.
 

@@ -19,7 +19,7 @@ from bertkit.recipe.files import GLUE, list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import DataError, RecipeError, did_you_mean
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.options import descriptions
+from bertkit.runtime.options import descriptions, flag_of
 from bertkit.tasks.base import texts_of
 from bertkit.tasks.folds import fold_of_each, strata, text_numbers
 from bertkit.tasks.registry import command_of, load_recipe, task_of_recipe
@@ -134,29 +134,27 @@ def _write_command(recipe: Recipe, overrides: Mapping[str, Any]) -> list[str]:
         words = ["finetune", command_of(recipe.kind)]
         words += [] if recipe.name == f"finetune/{recipe.kind}" else ["--recipe", recipe.name]
     for key, value in overrides.items():
-        if key == "data.max_seq_length":  # depends on the checkpoint
-            continue
         block, _, name = key.partition(".")
         described = descriptions(type(getattr(recipe, block))).get(name) if block in ("task", "data") else None
+        if key == "data.max_seq_length":  # depends on the checkpoint
+            continue
         if described is None or described.get("in_recipes_only") or value is None or value is False:
-            # Also what no option gives: no value, and a switch that is off. JSON is YAML.
+            # Also what no option says: no value, and a switch that is off. JSON is YAML.
             words += ["--set", f"{key}={dumps(value) if isinstance(value, bool | list | None) else value}"]
-            continue
-        flag = described.get("flag") or f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-            continue
-        for each in value if isinstance(value, list | tuple) else [value]:
-            words += [flag, str(each)]
+        elif value is True:
+            words.append(flag_of(name, described))
+        else:
+            for each in value if isinstance(value, list | tuple) else [value]:
+                words += [flag_of(name, described), str(each)]
     return words
 
 
 def read_texts(place: str | Path, number: int) -> list[tuple[str]]:
-    """Reads paragraphs of a text file or of a folder of them, and draws some.
+    """Reads paragraphs of a corpus, and draws some.
 
     Args:
         place: as a corpus of pre-training.
-        number: how many are drawn, of 20,000 or fewer: the same number of the first ones of each file.
+        number: how many are drawn, of at most 20,000 that are read, about as many of each file, its first ones.
 
     Returns:
         As `Labelled.texts`; empty if the files are.
@@ -166,6 +164,7 @@ def read_texts(place: str | Path, number: int) -> list[tuple[str]]:
     """
     sources = find_sources([place])
     each = -(-_MOST_PARAGRAPHS // len(sources))
-    paragraphs = [paragraph.text for source in sources for paragraph in islice(source.paragraphs(DocumentForm()), each)]
+    read = (paragraph.text for source in sources for paragraph in islice(source.paragraphs(DocumentForm()), each))
+    paragraphs = list(islice(read, _MOST_PARAGRAPHS))
     drawn = np.sort(np.random.default_rng(SEED).permutation(len(paragraphs))[:number])
     return [(paragraphs[row],) for row in drawn.tolist()]

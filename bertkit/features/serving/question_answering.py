@@ -29,7 +29,8 @@ class Parameters(Strict):
     """The ``parameters`` of a request.
 
     Attributes:
-        top_k: number of answers to each question, at most the checkpoint's ``n_best_size``; several are a list.
+        top_k: number of answers to each question. More than 1 gives a list of them: at most the checkpoint's
+            ``n_best_size`` spans, and no answer if it is possible. ``None`` and 1 give one answer, not in a list.
         max_answer_len: maximum tokens of an answer; ``None`` is the value of the checkpoint.
         handle_impossible_answer: whether no answer is possible; ``None`` as the checkpoint was trained.
     """
@@ -70,8 +71,9 @@ class ServedAnswers(Served):
             if not parameters.handle_impossible_answer:
                 changes |= {"null_score_diff_threshold": 0.0, "predict_threshold": None}
         task = self.task.with_settings(**changes)
-        threshold = task.score_threshold if task.settings.predict_threshold is None else task.settings.predict_threshold
-        answers = [_rank_answers(each, threshold) for each in task.decoded_spans(outputs, features, examples)]
+        answers = [
+            _rank_answers(each, task.decision_threshold) for each in task.decoded_spans(outputs, features, examples)
+        ]
         several = parameters.top_k is not None and parameters.top_k > 1
         return [each[: parameters.top_k] if several else each[0] for each in answers]
 

@@ -245,12 +245,18 @@ class QuestionAnsweringTask(PerExampleTask):
         """Threshold for the scores and files of a run; None if every question has an answer."""
         return self.settings.null_score_diff_threshold if self.settings.version_2_with_negative else None
 
+    @property
+    def decision_threshold(self) -> float | None:
+        """Threshold of `decode`: that fitted on the validation set, else `score_threshold`."""
+        fitted = self.settings.predict_threshold
+        return self.score_threshold if fitted is None else fitted
+
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns the answer to each question, at the threshold that was best on the validation set: ``answer``, its
         ``probability``, and its character range in the context, ``start`` and ``end`` (exclusive). If no answer
         is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of no answer.
         Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``."""
-        threshold = self.score_threshold if self.settings.predict_threshold is None else self.settings.predict_threshold
+        threshold = self.decision_threshold
         answers = []
         for decoded in self.decoded_spans(outputs, features, examples):
             if answer_at(decoded, threshold):

@@ -3,11 +3,10 @@ the outputs that a kind of task compares: `distilled`.
 
 The outputs of a teacher are floating-point tensors in which NaN marks what does not count. An item is a vector along
 the last dimension: the class logits of an input or a token, the scores of the positions of an input, a hidden state. An
-item whose first number is NaN is missing; NaN after it is padding. Losses are sums over the items, to be divided by
-`num_items` of the global batch.
+item whose first number is NaN is missing; NaN after it is padding. Losses are sums over the items: the caller divides
+them by the number of those of the global batch, such as `Distilled.count`.
 
-Dimension letters: B inputs, S tokens of the student's batch, T ≤ S tokens of the teacher's outputs, C classes, H hidden
-size, R relation heads.
+Dimension letters: B inputs, S tokens, C classes, H hidden size, R relation heads.
 """
 
 from __future__ import annotations
@@ -28,21 +27,12 @@ from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 
 
-def num_items(teacher: Tensor) -> Tensor:
-    """Counts the items of a teacher's output, 0-d int64.
-
-    >>> num_items(torch.tensor([[1.0, 2.0, torch.nan], [torch.nan, torch.nan, torch.nan]]))
-    tensor(1)
-    """
-    return (~teacher[..., 0].isnan()).sum()
-
-
 def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """Computes the cross-entropy between the distributions of teacher and student, times the squared temperature.
 
     Args:
         logits: scores of the student, (B, C), (B, S, C), or (B, S) if the positions are the classes.
-        teacher: scores of the teacher, (B, C), (B, T, C) or (B, T).
+        teacher: those of the teacher.
         temperature: divides the scores of both.
 
     Returns:
@@ -53,7 +43,7 @@ def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> T
         >>> round(soft_cross_entropy(scores, scores, 2.0).item(), 4)  # 4 ln 2
         2.7726
     """
-    logits, teacher = _aligned(logits, teacher)
+    logits, teacher = _in_one_dtype(logits, teacher)
     absent = teacher.isnan()
     # -inf would make the gradients of missing items NaN; padding choices have the lowest number, of which a temperature
     # below 1 makes -inf.
@@ -65,13 +55,14 @@ def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> T
 
 
 def soft_binary_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Computes the same for C independent labels, with sigmoids: the mean over the labels, summed over the items.
+    """Computes the binary cross-entropy between the probabilities of teacher and student of C independent labels, times
+    the squared temperature: the mean over the labels, summed over the items, 0-d.
 
     Args:
         logits, teacher: (B, C).
         temperature: as for `soft_cross_entropy`.
     """
-    logits, teacher = _aligned(logits, teacher)
+    logits, teacher = _in_one_dtype(logits, teacher)
     absent = teacher.isnan()
     targets = (teacher / temperature).masked_fill(absent, 0.0).sigmoid()
     losses = F.binary_cross_entropy_with_logits(logits / temperature, targets, reduction="none")
@@ -80,7 +71,7 @@ def soft_binary_cross_entropy(logits: Tensor, teacher: Tensor, temperature: floa
 
 def squared_error(scores: Tensor, teacher: Tensor) -> Tensor:
     """Computes the squared error of the scores, (B, 1) each, summed over the items."""
-    scores, teacher = _aligned(scores, teacher)
+    scores, teacher = _in_one_dtype(scores, teacher)
     return (scores - teacher.where(~teacher.isnan(), scores.detach())).square().mean(dim=-1).sum()
 
 
@@ -89,9 +80,9 @@ def cosine_distance(states: Tensor, teacher: Tensor) -> Tensor:
 
     Args:
         states: (B, S, H), or (N, H) of N tokens.
-        teacher: (B, T, H), or (N, H).
+        teacher: those of the teacher.
     """
-    states, teacher = _aligned(states, teacher)
+    states, teacher = _in_one_dtype(states, teacher)
     absent = teacher[..., 0].isnan()
     cosines = F.cosine_similarity(states, teacher.masked_fill(absent.unsqueeze(-1), 1.0), dim=-1)
     return (1 - cosines).masked_fill(absent, 0.0).sum()
@@ -126,9 +117,9 @@ def relation_divergence(states: Tensor, teacher: Tensor, attention_mask: Tensor,
     return divergence.mean(dim=1).masked_fill(is_padding, 0.0).sum()
 
 
-def _aligned(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns both in float32 with the same number of tokens; batches are padded on the right."""
-    student = at_least_float32(student[:, : teacher.shape[1]])
+def _in_one_dtype(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns both in the dtype of the student, but at least in float32."""
+    student = at_least_float32(student)
     return student, teacher.to(student.dtype)
 
 
@@ -136,7 +127,7 @@ def _aligned(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Distilled:
-    """Task whose model returns one vector of ``logits`` for each row, compared by cross-entropy.
+    """What distillation knows of a task; here one vector of ``logits`` for each row, compared by cross-entropy.
 
     Args:
         task: the task of teacher and student.
@@ -181,7 +172,7 @@ def distilled(task: Task) -> Distilled:
 
 @distilled.register(TextClassification)
 class DistilledClassification(Distilled):
-    """Texts with one label, several labels, or a number."""
+    """Of texts with one label, several labels, or a number."""
 
     def loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
         """Computes the loss; of several labels the binary cross-entropy, of numbers the squared error."""
@@ -203,7 +194,7 @@ class DistilledClassification(Distilled):
 
 @distilled.register(NerTask)
 class DistilledTags(Distilled):
-    """Words with tags, whose first tokens have outputs that count."""
+    """Of words with tags, whose first tokens have outputs that count."""
 
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [word != NO_WORD for word in row["word_ids"]]
@@ -215,7 +206,7 @@ class DistilledTags(Distilled):
 
 @distilled.register(QuestionAnsweringTask)
 class DistilledAnswers(Distilled):
-    """Questions, whose answers start and end at any token of an input."""
+    """Of questions, whose answers start and end at any token of an input."""
 
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [True] * len(row["input_ids"])

@@ -46,8 +46,8 @@ def test_the_gradient_is_that_of_hinton():
 
 def test_missing_items_and_padding_do_not_count():
     student = numbers(2, 5, 3).requires_grad_()
-    teacher = numbers(2, 4, 3, seed=1)
-    teacher[0, 2] = teacher[1, 0] = NAN
+    teacher = numbers(2, 5, 3, seed=1)
+    teacher[0, 2] = teacher[1, 0] = teacher[:, 4] = NAN
     loss = soft_cross_entropy(student, teacher, 2.0)
     kept = [(0, 0), (0, 1), (0, 3), (1, 1), (1, 2), (1, 3)]
     expected = sum(soft_cross_entropy(student[place][None], teacher[place][None], 2.0) for place in kept)
