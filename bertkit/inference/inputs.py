@@ -23,7 +23,7 @@ from bertkit.data.tables.table_files import read_table_parts
 from bertkit.inference.forward import one_ahead
 from bertkit.runtime.errors import DataError, RecipeError, raise_all
 from bertkit.runtime.progress import Bar, Reached, counted, say
-from bertkit.runtime.reading.paths import COMPRESSIONS, is_url
+from bertkit.runtime.reading.paths import compression_of, is_url
 from bertkit.runtime.reading.text import decode_pieces, iterating, read_shares, whole_lines
 
 if TYPE_CHECKING:
@@ -99,15 +99,17 @@ def read_inputs(
 
     A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
     loaded. ``-`` is stdin: each block has the lines that have arrived, few from a person and many from a fast program.
-    An empty file, or a table without rows, gives no blocks; a note is printed on stderr.
+    An empty file, or a table without rows, gives no blocks; a note is printed on stderr. With ``per_file`` a file
+    without text, and a folder without files to read, are errors.
 
     Args:
         input_file: a file or ``-``.
         size: inputs per block, at most.
         per_file: the input is a folder, and each of its files a text, or one such file, see
             `bertkit.data.tables.documents`. The blocks are tables of ``file`` and ``text``.
-        left_out: as of `bertkit.data.tables.table_files.read_table_parts`, and of `document_parts`.
-        may_be_empty: an input without texts is no error.
+        left_out: as of `bertkit.data.tables.table_files.read_table_parts`, and of `document_parts`, which leaves out
+            files without text.
+        may_be_empty: an input without texts is no error; not used with ``per_file``.
 
     Raises:
         DataError: the file cannot be read, is invalid or must not be empty; raised after the blocks before the fault.
@@ -162,8 +164,7 @@ def _read_rows_or_lines(input_file: Path, size: int, left_out: list[str] | None,
             return read_table_parts(input_file, size, on_progress, left_out)
         if str(input_file) == _STDIN:
             return _cut_lines(decode_pieces(_read_stdin(), "standard input"), size, as_they_arrive=True)
-        compression = input_file.suffix.lower() if input_file.suffix.lower() in COMPRESSIONS else ""
-        contents = as_utf8(read_shares(input_file, compression, on_progress), str(input_file))
+        contents = as_utf8(read_shares(input_file, compression_of(input_file), on_progress), str(input_file))
         return _cut_lines(decode_pieces(contents, str(input_file)), size)
 
     first = 0
@@ -285,26 +286,25 @@ def process_blocks(
         DataError: a block is invalid; the message has the number of inputs before it.
     """
     done = 0
-    with Bar(what, "inputs") as bar:
-        try:
-            with ExitStack() as contexts:
-                prepared = ((block, prepare(block)) for block in contexts.enter_context(iterating(blocks)))
-                if is_ahead:
-                    prepared = contexts.enter_context(closing(one_ahead(prepared)))
-                for block, ready in prepared:
+    try:
+        with Bar(what, "inputs") as bar, ExitStack() as contexts:
+            prepared = ((block, prepare(block)) for block in contexts.enter_context(iterating(blocks)))
+            if is_ahead:
+                prepared = contexts.enter_context(closing(one_ahead(prepared)))
+            for block, ready in prepared:
 
-                    def reached(done: int, of: int, block: Block = block) -> None:
-                        bar(block.first + len(block.inputs) * done // of, block.total)
+                def reached(part: int, of: int, block: Block = block) -> None:
+                    bar(block.first + len(block.inputs) * part // of, block.total)
 
-                    result = work(ready, reached)
-                    bar.clear()
-                    yield result
-                    done = block.first + len(block.inputs)
-        except DataError as error:
-            if not done:
-                raise
-            before = "input before it was" if done == 1 else "inputs before it were"
-            raise DataError(f"{error}\nThe {done} {before} processed.") from error
+                result = work(ready, reached)
+                bar.clear()
+                yield result
+                done = block.first + len(block.inputs)
+    except DataError as error:
+        if not done:
+            raise
+        before = "input before it was" if done == 1 else "inputs before it were"
+        raise DataError(f"{error}\nThe {done} {before} processed.") from error
 
 
 def readable(read: Callable[[Block], Columns], skipped: list[str] | None) -> Callable[[Block], Columns]:

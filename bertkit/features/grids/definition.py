@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 from bertkit.features.grids.values import Range, Values, label, spaces_of
 from bertkit.recipe.load import Recipe
-from bertkit.runtime.errors import OutputError, RecipeError, listed, shown
+from bertkit.runtime.errors import OutputError, RecipeError, entries_of, listed, shown
 from bertkit.runtime.files import write_json
 from bertkit.runtime.json_text import dumps
 from bertkit.tasks.registry import load_recipe
@@ -104,10 +105,8 @@ class Definition:
     @property
     def number_of_cells(self) -> int:
         """Number of cells; for a search without pruning."""
-        settings = 1
-        for values in self.grid.values():
-            settings *= len(values)
-        return (settings if self.trials is None else self.trials) * self.runs_per_setting
+        settings = math.prod(map(len, self.grid.values())) if self.trials is None else self.trials
+        return settings * self.runs_per_setting
 
     def recipe_of(self, cell: Cell) -> Recipe:
         """Returns the recipe of the run of a cell; RecipeError if a value is invalid."""
@@ -149,7 +148,9 @@ def define(
     try:
         base = load_recipe(recipe, {**overrides, **of_folds})
     except RecipeError as error:
-        raise RecipeError(listed([*faults, str(error), *_faults_of_values(recipe, every, searches)])) from error
+        base_fault = str(error)  # which each value, tried in the same recipe, has too
+        others = [fault for fault in _faults_of_values(recipe, every, searches) if fault not in base_fault]
+        raise RecipeError(listed([*faults, base_fault, *others])) from error
     if not isinstance(base.data, FineTuningData):
         raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
     has_steps = "train.max_steps" in every or (base.train.get("max_steps") or 0) > 0
@@ -209,7 +210,7 @@ def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]], is_s
             except RecipeError as error:
                 fault = str(error).partition(": ")[2].replace("(override) ", "")
                 faults.append(f"{option} {fault.removeprefix('--set ')}" if fault.startswith("--set ") else fault)
-    return list(dict.fromkeys(faults))
+    return list(dict.fromkeys(entries_of(faults)))
 
 
 # ---- grid.json ------------------------------------------------------------------------------------------------------

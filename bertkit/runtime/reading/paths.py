@@ -44,11 +44,19 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
     >>> file_kind("wiki/AA.JSONL.gz"), file_kind("notes.md"), file_kind("wiki.gz")
     (FileKind(form='.jsonl', compression='.gz'), None, None)
     """
-    root, compression = os.path.splitext(name.lower())
-    if compression not in COMPRESSIONS:
-        root, compression = name.lower(), ""
-    form = os.path.splitext(root)[1]
+    compression = compression_of(name)
+    form = os.path.splitext(name.lower().removesuffix(compression))[1]
     return FileKind(form, compression) if form in forms else None
+
+
+def compression_of(path: str | Path) -> str:
+    """Returns the suffix of the compression of a file by its name, one of ``COMPRESSIONS`` or empty, ignoring case.
+
+    >>> compression_of("wiki.txt.GZ"), compression_of(Path("wiki.txt"))
+    ('.gz', '')
+    """
+    suffix = os.path.splitext(path)[1].lower()
+    return suffix if suffix in COMPRESSIONS else ""
 
 
 def workbook_and_sheet(path: str | Path) -> tuple[str, str | None]:
@@ -104,10 +112,10 @@ def _find_files_at(path: Path, faults: list[str]) -> list[Path]:
             faults.append(f"{path}: no such file or folder")
     elif file_kind(path.name) is not None:
         return [path]
-    elif path.suffix.lower() in COMPRESSIONS:
+    elif compression := compression_of(path):
         faults.append(
             f"{path}: {path.suffix} does not tell the format of the compressed file; "
-            f"rename it to end in {', '.join(form + path.suffix.lower() for form in FORMS)}"
+            f"rename it to end in {', '.join(form + compression for form in FORMS)}"
         )
     else:
         kind = path.suffix or "a file without suffix"

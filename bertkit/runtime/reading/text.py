@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bertkit.runtime.errors import DataError
-from bertkit.runtime.reading.paths import COMPRESSIONS
+from bertkit.runtime.reading.paths import compression_of
 
 Item = TypeVar("Item")
 
@@ -169,8 +169,7 @@ def read_text(path: str | Path) -> str:
 def read_with_fingerprint(path: Path) -> tuple[str, str]:
     """Returns the text of a file as `read_text`, also compressed, and ``sha256:`` with the first 16 digits of the
     SHA-256 of its decompressed bytes."""
-    compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
-    data = b"".join(read_blocks(path, compression))
+    data = b"".join(read_blocks(path, compression_of(path)))
     return decode_text(data, str(path)), f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"
 
 

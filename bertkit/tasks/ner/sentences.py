@@ -26,7 +26,7 @@ from bertkit.data.tables.typed_rows import JSON
 from bertkit.runtime.errors import DataError, listed, raise_listed, shown
 from bertkit.runtime.files import write_whole
 from bertkit.runtime.progress import counted
-from bertkit.runtime.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
+from bertkit.runtime.reading.paths import JSON_LINES, PARQUET, compression_of, file_kind
 from bertkit.runtime.reading.text import iterating, read_blocks, read_with_fingerprint, split_lines
 from bertkit.tasks.ner.word_rows import DOCUMENT_ID, TOKENS, sentence_column, sentences_of_words
 
@@ -123,8 +123,7 @@ def is_conll(path: str | Path) -> bool:
 
 def _root(path: str | Path) -> str:
     """Returns the name of a file in lower case, without the suffix of its compression."""
-    root, compression = os.path.splitext(str(path).lower())
-    return root if compression in COMPRESSIONS else str(path).lower()
+    return str(path).lower().removesuffix(compression_of(path))
 
 
 def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTable:

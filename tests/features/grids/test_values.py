@@ -91,6 +91,28 @@ def test_definitions_are_refused_with_one_fault(grid, search, fault):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "fault"),
+    [
+        ("x", "unknown recipe 'x'; `bertkit recipes list` lists all recipes"),
+        ("x.yaml", "recipe x.yaml: no such file"),
+    ],
+)
+def test_a_recipe_that_does_not_load_has_one_fault(recipe, fault):
+    with pytest.raises(RecipeError) as error:
+        define(recipe, {}, "train.learning_rate=1e-5,2e-5", (), trials=None, seeds=2, folds=None)
+    assert str(error.value) == fault
+
+
+def test_faults_of_a_recipe_are_not_repeated_with_those_of_values():
+    recipe = {"task": {"kind": "classification"}, "train": {"foo": 1, "bar": 2}}
+    with pytest.raises(RecipeError) as error:
+        define(recipe, {}, "train.learning_rate=fast,-1", (), trials=None, seeds=2, folds=None)
+    message = str(error.value)
+    expected = ("train.foo: unknown", "train.bar: unknown", "expected a number, got 'fast'", "expected more than 0")
+    assert [message.count(each) for each in expected] == [1, 1, 1, 1]
+
+
 def test_ends_that_are_no_numbers_are_named():
     with pytest.raises(RecipeError, match=r"--search train.max_steps: expected two numbers, got 1 and '2\.\.3'"):
         define("rte", {}, (), "train.max_steps=1..2..3", trials=2, seeds=1, folds=None)
