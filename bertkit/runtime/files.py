@@ -1,8 +1,8 @@
 """Atomic writing of files and folders, without overwriting files of the user.
 
 Everything is written to a temporary file or folder first, synced to disk and renamed. The process holds a lock on it
-until then, so that what a killed process leaves behind is recognized and removed. A write that fails, for example on a
-full disk, raises one `OutputError` and leaves nothing behind.
+until then, so that what a killed process leaves behind is recognized and removed; on Windows it stays. A write that
+fails, for example on a full disk, raises one `OutputError` and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -78,11 +78,10 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
     Args:
         place: a new or empty folder, or a link to one; parent folders are created. It is replaced, so it cannot be a
             mount point; if it is the current folder of this process, the new one is that too.
-        is_there: called if ``place`` exists at the end; returns whether another process has written the same content,
-            so that the temporary folder is discarded.
+        is_there: called if the rename fails; returns whether another process has written the same, which then stays.
 
     Raises:
-        OutputError: a write fails, ``place`` cannot be replaced, or it exists at the end and ``is_there()`` is False.
+        OutputError: a write fails, ``place`` is a mount point, or the rename fails and ``is_there()`` is False.
     """
     place = Path(os.path.realpath(place))
     if os.path.ismount(place):
@@ -196,7 +195,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _draft(place: Path, create: Callable[[Path], None], within: Path | None = None) -> Iterator[Path]:
-    """Creates a temporary file or folder and locks it; at the end it is removed, unless it was renamed.
+    """Creates a temporary file or folder, locked except on Windows; at the end it is removed, unless it was renamed.
 
     Those of killed processes that wrote the same are removed first.
 
@@ -206,12 +205,15 @@ def _draft(place: Path, create: Callable[[Path], None], within: Path | None = No
         within: folder of the temporary one; by default that of ``place``.
     """
     remove_unfinished(within or place.parent, place.name)
+    descriptor: int | None = None
     while True:
         draft = (within or place.parent) / f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}"
         try:
             create(draft)
         except OSError as error:
             raise output_error(place, error) from error
+        if fcntl is None:  # Windows opens no folders, and renames nothing that is open
+            break
         with suppress(FileNotFoundError):  # removed by `remove_unfinished` of another process before it was locked
             descriptor = os.open(draft, os.O_RDONLY)
             lock(descriptor)
@@ -222,7 +224,8 @@ def _draft(place: Path, create: Callable[[Path], None], within: Path | None = No
         yield draft
     finally:
         _remove(draft)
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def lock(descriptor: int) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from bertkit.data.corpus.documents import DocumentForm, Paragraph
 from bertkit.data.corpus.store.writer import write_token_store
 from bertkit.model.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.recipe.files import copy_recipe
+from bertkit.runtime import files
 from bertkit.runtime.errors import OutputError
 from bertkit.runtime.files import (
     UNFINISHED,
@@ -285,6 +287,26 @@ def test_a_write_outlasts_the_removal_of_its_new_draft(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", open_late)
     write_whole(tmp_path / "file", "content")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["content"]
+
+
+def test_files_and_folders_are_written_without_locks_as_on_windows(tmp_path, monkeypatch):
+    def open_as_windows(path, *args):
+        if UNFINISHED in str(path) or os.path.isdir(path):  # it renames nothing that is open, and opens no folders
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return os.open(path, *args)
+
+    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr(files, "os", SimpleNamespace(**{**vars(os), "open": open_as_windows}))
+    place = tmp_path / "place"
+    with new_folder(place) as draft:
+        (draft / "new").write_text("content")
+    with into_folder(place) as draft:
+        (draft / "into").write_text("content")
+    write_whole(place / "whole", "content")
+    assert {path.name: path.read_text() for path in place.iterdir()} == dict.fromkeys(
+        ("new", "into", "whole"), "content"
+    )
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_run_folder_loses_only_temporary_files(tmp_path):

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 from transformers import PreTrainedConfig
 
 from bertkit.features.sharing.kinds import ADDRESS, shared
 from bertkit.metrics.pretraining import score_names
-from bertkit.model.checkpoint.encoders import BERT, head_class
+from bertkit.model.checkpoint.encoders import BERT, auto_class, head_class
 from bertkit.recipe.files import parse_value, to_yaml, without_paths
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP, LORA, LoraSettings
@@ -69,11 +69,11 @@ class CardFacts:
         auto_class: the class that loads it: an Auto class, or a head of another package.
         pipeline_tag: the Hub's name of the task.
         task: sentences about the training, in Markdown; names in it have to be escaped by `bertkit.runtime.markdown`.
-        data: split → description of its source, plain text as all of the following.
+        data: split → description of its source, plain text.
         metrics: results on held-out data, ``eval_…``; NaN where a score is undefined.
         main_metrics: the keys of ``metrics`` that the card shows and lists in its ``model-index``; losses in nats.
         other_metrics: the keys of ``metrics`` for other validation sets; the card shows them too.
-        truncation: split → description of the inputs that ``max_seq_length`` cut.
+        truncation: split → description of the inputs that ``max_seq_length`` cut, plain text.
         recipe: the blocks of the resolved recipe; the card shows only the last part of paths.
         seed: seed of the run.
         base_model: Hub id of the checkpoint that was fine-tuned; ``None`` for a path or a new model.
@@ -90,7 +90,7 @@ class CardFacts:
         is_stock: whether transformers' own classes load the checkpoint, whatever its family.
         report: what to show of ``report.html``; ``None`` if there is no report.
         verdict: what the scores say, a sentence each, plain text.
-        units: key of ``metrics`` → what it is a score of, such as ``10 queries``.
+        units: key of ``metrics`` → what it is a score of, such as ``10 queries``; plain text.
         example: Python that uses the checkpoint, with ``ADDRESS`` in place of its name; empty for `bertkit predict`.
     """
 
@@ -158,7 +158,8 @@ class CardFacts:
 def card_of(end: EndOfRun) -> CardFacts:
     """Returns the facts that the model card of a finished run shows."""
     if end.task is None:
-        card = pretrained_card(end.recipe, end.record.data["corpus"], end.scores, cast(Any, end.start), end.note)
+        assert end.start is not None
+        card = pretrained_card(end.recipe, end.record.data["corpus"], end.scores, end.start, end.note)
     else:
         card = finetuned_card(
             end.task,
@@ -192,22 +193,16 @@ def finetuned_card(
     note: str,
 ) -> CardFacts:
     """Returns the facts that the model card of a fine-tuning shows."""
-    source = recipe.model.get("name_or_path")
-    family = config.model_type
-    encoder = "BERT" if family in BERT else family
+    encoder = _name_of_encoder(config)
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
     warning = f"The model has collapsed: {escape(collapse)} on the validation set." if collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
     dataset, hint = hub_dataset(task), truncation_hint(task)
-    if isinstance(task.head, str):  # BertForSequenceClassification, or BertModel
-        auto_class = f"AutoModel{task.head.removeprefix('Bert').removeprefix('Model')}"
-    else:
-        auto_class = task.head.__name__
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
-        head=head_class(task.head, config, str(source)).__name__,
-        auto_class=auto_class,
+        head=head_class(task.head, config, recipe.model.get("name_or_path") or "the new model").__name__,
+        auto_class=auto_class(task.head),
         module="transformers" if isinstance(task.head, str) else task.head.__module__,
         pipeline_tag=task.pipeline_tag,
         task=" ".join(_describe_training(task, recipe, encoder)),
@@ -224,10 +219,15 @@ def finetuned_card(
         base_model=base_model(recipe),
         dataset=dataset,
         training_sets=() if dataset is None or has_own_train_file else dataset[:1],
-        family=family,
+        family=config.model_type,
         note=" ".join(filter(None, (note, warning))),
         example=shared(task).example(),
     )
+
+
+def _name_of_encoder(config: PreTrainedConfig) -> str:
+    """Returns what titles and sentences call an encoder: BERT, or the model type of another family."""
+    return "BERT" if config.model_type in BERT else config.model_type
 
 
 def _describe_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:
@@ -289,16 +289,15 @@ def pretrained_card(
         if settings.objective == "minilm":
             fills_masks = False
             about = [*about, "Its masked-LM head was not trained in this run."]
-    family = start.config.model_type
-    encoder = "BERT" if family in BERT else family
+    encoder = _name_of_encoder(start.config)
     size, held_out = "a stream of documents", counted(corpus["held_out_documents"], "document")
     if not corpus["streamed"]:
         whole = [counted(corpus[f"{noun}s"], noun) for noun in ("sentence", "token")]
         size = f"{counted(corpus['train_documents'], 'document')} of a corpus of {' and '.join(whole)}"
     return CardFacts(
         title=f"{encoder} pre-trained with bertkit",
-        head=head_class(start.head, start.config, encoder).__name__,
-        auto_class=start.head.replace("BertFor", "AutoModelFor"),
+        head=head_class(start.head, start.config, start.name).__name__,
+        auto_class=auto_class(start.head),
         pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
         task=" ".join([f"{encoder}, pre-trained {origin} by {objectives}.", *about]),
         data={"train": size, "validation": f"{held_out} of the same corpus, held out"},
@@ -308,7 +307,7 @@ def pretrained_card(
         seed=recipe.train["seed"],
         base_model=base_model(recipe),
         training_sets=tuple(corpus["revisions"]),  # the sources of the Hub
-        family=family,
+        family=start.config.model_type,
         mask_token=str(start.tokenizer.mask_token),
         note=note,
     )

@@ -128,12 +128,11 @@ def head_class(head: str | type[PreTrainedModel], config: PreTrainedConfig, name
 
     if config.model_type in BERT:
         return getattr(modeling_bert, head)
-    # The last match: AutoModel instead of AutoModelForTextEncoding, which few families have.
-    auto_class = [auto for auto, model in modeling_bert.AUTO_CLASSES.items() if model.__name__ == head][-1]
-    network = getattr(modeling_auto, auto_class)._model_mapping.get(type(config), None)
+    auto = auto_class(head)
+    network = getattr(modeling_auto, auto)._model_mapping.get(type(config), None)
     if network is None:
         raise CheckpointError(
-            f"{name}: a checkpoint of type {config.model_type!r}, for which transformers has no {auto_class}; "
+            f"{name}: a checkpoint of type {config.model_type!r}, for which transformers has no {auto}; "
             "give another encoder"
         )
     if "attention_mask" not in inspect.signature(network.forward).parameters:  # FNet has no masks
@@ -142,6 +141,20 @@ def head_class(head: str | type[PreTrainedModel], config: PreTrainedConfig, name
             "would depend on the padding; give another encoder"
         )
     return network
+
+
+def auto_class(head: str | type[PreTrainedModel]) -> str:
+    """Returns the name of the class that loads a head, as of `head_class`: an Auto class, or that of another package.
+
+    >>> auto_class("BertForMaskedLM"), auto_class("BertModel")
+    ('AutoModelForMaskedLM', 'AutoModel')
+    """
+    if isinstance(head, type):
+        return head.__name__
+    from bertkit.model.modeling_bert import AUTO_CLASSES
+
+    # The last match: AutoModel instead of AutoModelForTextEncoding, which few families have.
+    return [auto for auto, model in AUTO_CLASSES.items() if model.__name__ == head][-1]
 
 
 def head_of(config: PreTrainedConfig, name: str) -> str:
