@@ -90,19 +90,19 @@ def distill(
         raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
     layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
-    arguments: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
+    sources: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
 
     def resolved() -> Mapping[str, Any]:
         from bertkit.training.runs.distill import distillation_recipe
 
-        return {"": distillation_recipe(teacher, run.model, layers, **arguments)}
+        return {"": distillation_recipe(teacher, run.model, layers, **sources)}
 
     command = training.Training(run=run, recipes=resolved, given={"model": None})
     if run.of_features.start(command):
         return
-    arguments = {**command.arguments, "student": run.model, **arguments}
-    del arguments["model"]
-    done = bertkit.distill(teacher, student_layers=layers, output_dir=run.output_dir, **arguments)
+    arguments = {**command.arguments, **sources}
+    del arguments["model"]  # given as the student
+    done = bertkit.distill(teacher, run.model, student_layers=layers, output_dir=run.output_dir, **arguments)
     from bertkit.training.runs.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]

@@ -57,7 +57,7 @@ class Initialization:
 
     @property
     def reaches_all_weights(self) -> bool:
-        """Returns whether the loss has a gradient for every weight, as those of BERT."""
+        """Returns whether the loss is known to have a gradient for every weight: BERT's; others are not examined."""
         return issubclass(head_class(self.head, self.config, self.name), BertPreTrainedModel)
 
     @property
@@ -126,11 +126,10 @@ def finetuning_start(recipe: Recipe) -> Initialization:
 
 
 def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) -> None:
-    """Sets the attention kernel if the placement names one.
+    """Sets the attention kernel if the placement names one; joined sequences only on a device that can compute them.
 
     Raises:
-        PlacementError: the kernel does not exist, is not installed, or cannot compute with the precision or the dropout
-            of the run.
+        PlacementError: the kernel does not exist, is not installed, or cannot compute this run.
     """
     implementation = recipe.placement.attn_implementation
     if implementation is None:
@@ -150,13 +149,13 @@ def set_attention(model: PreTrainedModel, recipe: Recipe, placement: Placement) 
             raise PlacementError(f"{what} does not work with {excluded[0]}; remove one of both")
     if implementation.startswith(("flash", JOINED)) and placement.mixed_precision == "no":
         raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
-    dropout = next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None)
-    if implementation.startswith("flex") and placement.device == "cpu":
-        raise PlacementError(f"{what} has no gradients on CPUs; use sdpa")
     if implementation.startswith("paged|"):
         raise PlacementError(f"{what} is for generated text; use {implementation.removeprefix('paged|')}")
-    if implementation.startswith("flex") and dropout:
-        raise PlacementError(f"{what} has no dropout; set model.{dropout}=0, or use sdpa")
+    if implementation.startswith("flex"):
+        if placement.device == "cpu":
+            raise PlacementError(f"{what} has no gradients on CPUs; use sdpa")
+        if dropout := next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None):
+            raise PlacementError(f"{what} has no dropout; set model.{dropout}=0, or use sdpa")
     try:
         model.set_attn_implementation(implementation)
     except (ValueError, ImportError) as error:

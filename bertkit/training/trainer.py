@@ -95,12 +95,12 @@ class BertkitTrainer(Trainer):
         callbacks: list[TrainerCallback] | None = None,
         **kwargs: Any,
     ):
-        self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
+        self.objective, self._evaluation_objective, self._precision = objective, evaluation or objective, precision
         self._scores, self._scores_the_loss = scores, scores_the_loss
         self._tuning, self._drop_last = tuning, drop_last
         self.speed_ups = speed_ups or CpuSpeedUps()
         self.record, self.progress = StepRecord(), Progress(what, logs_often)
-        self._evaluation: EvaluationLoss | None = None
+        self._evaluation_loss: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
         # The callback on equals is the last: early stopping compares scores alone.
@@ -129,7 +129,7 @@ class BertkitTrainer(Trainer):
             model=self.model,
             args=args,
             objective=self.objective,
-            evaluation=self._of_evaluation,
+            evaluation=self._evaluation_objective,
             precision=self._precision,
             tuning=self._tuning,
             speed_ups=self.speed_ups,
@@ -137,7 +137,7 @@ class BertkitTrainer(Trainer):
             callbacks=callbacks,
             preprocess_logits_for_metrics=self.preprocess_logits_for_metrics,
             train_dataset=rows,
-            data_collator=self.data_collator,
+            data_collator=self.collate,
             processing_class=self.processing_class,
         )
 
@@ -206,10 +206,10 @@ class BertkitTrainer(Trainer):
         num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
         self._memory.is_backward = False
-        if self._evaluation is not None:
+        if self._evaluation_loss is not None:
             outputs = model(**self._of_model(inputs))
             # The sum over the batch; `EvaluationLoss` divides the sum of all batches.
-            loss = self._of_evaluation.loss(outputs, inputs, torch.ones((), device=self.args.device))
+            loss = self._evaluation_objective.loss(outputs, inputs, torch.ones((), device=self.args.device))
             return (loss, outputs) if return_outputs else loss
         assert num_items_in_batch is not None
         with self.autocast():
@@ -221,7 +221,7 @@ class BertkitTrainer(Trainer):
 
     def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a batch without what only the loss reads; an evaluation has no use for the list of lengths either."""
-        tells_lengths = self._joins and self._evaluation is None
+        tells_lengths = self._joins and self._evaluation_loss is None
         return {
             name: values
             for name, values in inputs.items()
@@ -246,14 +246,14 @@ class BertkitTrainer(Trainer):
     ) -> tuple[torch.Tensor | None, Any, Any]:
         given = inputs if any(name in inputs for name in self.label_names) else self._of_model(inputs)
         loss, logits, labels = super().prediction_step(model, given, *args, **kwargs)
-        if loss is not None and self._evaluation is not None and not self._scores_the_loss:
-            own, is_filled_up = self._evaluation.next_batch()
+        if loss is not None and self._evaluation_loss is not None and not self._scores_the_loss:
+            own, is_filled_up = self._evaluation_loss.next_batch()
             if is_filled_up:  # all processes do this together, since parameters may be sharded
                 inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
                 with torch.no_grad():
                     loss = self.compute_loss(model, dict(inputs))
             counts = own > 0
-            self._evaluation.add(loss * counts, self._of_evaluation.count(inputs) * counts)
+            self._evaluation_loss.add(loss * counts, self._evaluation_objective.count(inputs) * counts)
         return loss, logits, labels
 
     def evaluation_loop(
@@ -262,7 +262,7 @@ class BertkitTrainer(Trainer):
         """Runs the loop of transformers in float32; outputs are in the order of the data set."""
         dataset, arguments = self.dataset_of(dataloader), self.args
         self.evaluated, self._outputs = dataset, None
-        self._evaluation = EvaluationLoss(
+        self._evaluation_loss = EvaluationLoss(
             len(dataset),
             arguments.eval_batch_size,
             num_processes=arguments.world_size,
@@ -271,9 +271,9 @@ class BertkitTrainer(Trainer):
         try:
             with in_float32(self.model):
                 outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
-            sums = self._evaluation.sums
+            sums = self._evaluation_loss.sums
         finally:
-            self._evaluation = None
+            self._evaluation_loss = None
         outcome = outcome._replace(
             predictions=in_dataset_order(outcome.predictions, dataset),
             label_ids=in_dataset_order(outcome.label_ids, dataset),

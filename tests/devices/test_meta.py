@@ -83,7 +83,7 @@ class _Evaluated(TrainerCallback):
         if not self.evaluates:
             raise Reached
         trainer = self.trainer
-        trainer._evaluation = EvaluationLoss(8, 4, num_processes=1, process_index=0)
+        trainer._evaluation_loss = EvaluationLoss(8, 4, num_processes=1, process_index=0)
         trainer.model.eval()
         with in_float32(trainer.model):
             batch = next(iter(trainer.get_eval_dataloader()))

@@ -12,8 +12,10 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, default_data_collator
 
+from bertkit.model import joined
 from bertkit.model.checkpoint.encoders import head_class
 from bertkit.runtime.errors import CheckpointError
+from bertkit.runtime.placement.resolve import JOINED
 from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
@@ -205,3 +207,20 @@ def test_the_model_stays_out_of_the_autocast_of_accelerate(tmp_path):
         expected = model(torch.tensor([[2, 5, 3]] * 2)).logits.numpy()
     np.testing.assert_allclose(outputs, expected, rtol=1e-6, atol=1e-7)  # in bf16 the third digit would differ
     assert "forward" not in vars(trainer.model)
+
+
+def test_a_trainer_of_other_rows_collates_as_the_first(tmp_path):
+    model = BertForSequenceClassification(BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2))
+    model.set_attn_implementation(JOINED)
+    rows = [{"input_ids": [2, 5, 3], "attention_mask": [1, 1, 1], "labels": 0}]
+    first = BertkitTrainer(
+        what="test",
+        model=model,
+        args=arguments_for(tmp_path),
+        objective=Labels(),
+        train_dataset=rows,
+        data_collator=default_data_collator,
+    )
+    other = first.for_other_rows(rows, first.args)
+    assert joined.LENGTHS in other.data_collator(rows)
+    assert other.collate is first.collate is default_data_collator  # without the lengths, for the model alone

@@ -201,7 +201,7 @@ def with_interval(value: float | None, low: float | None, high: float | None, fo
     ('12 (9 to 15)', '12')
     """
     if value is None:
-        return "–"
+        return _UNKNOWN
     return form(value) + ("" if low is None or high is None else f" ({form(low)} to {form(high)})")
 
 
@@ -268,14 +268,15 @@ def _draw_perplexities(candidates: Sequence[Candidate]) -> dict[str, Any]:
     of_candidates = [(each.perplexity, each.perplexity_low, each.perplexity_high) for each in candidates]
     known = [value for values in of_candidates for value in values if value is not None]
     first, last = (math.log10(min(known)), math.log10(max(known))) if known else (0.0, 1.0)
-    last = max(last, first + 0.3)
+    last = max(last, first + math.log10(2))  # 1 to 2 is the longest way from one tick to the next
 
     def place(value: float) -> float:
         return round(_WIDTH * (math.log10(value) - first) / (last - first), 1)
 
-    # 1, 2 and 5 times powers of ten, or the powers alone, about six of them.
+    # Digits times powers of ten, one to six of them: the shorter the axis, the more digits.
+    digits = (1, 2, 3, 5, 7) if last - first < 0.5 else (1, 2, 5) if last - first < 1.5 else (1,)
     powers = range(math.floor(first), math.ceil(last) + 1, math.ceil((last - first) / 5))
-    rounds = [factor * 10.0**power for power in powers for factor in ((1, 2, 5) if last - first < 1.5 else (1,))]
+    rounds = [digit * 10.0**power for power in powers for digit in digits]
     return {
         "perplexities": [_mark(*values, amount, place) for values in of_candidates],
         "perplexity_ticks": [(place(value), amount(value)) for value in rounds if first <= math.log10(value) <= last],

@@ -44,7 +44,7 @@ def pretraining_start(
         sources: the corpus, to train a tokenizer on.
         cache_dir: cache folder of trained tokenizers.
         resumed: directory of a resumed run, whose tokenizer is not trained again.
-        store: token store that is the corpus; its tokenizer is used unless the recipe names one.
+        store: token store that is the corpus; its tokenizer is used unless the recipe names one or a checkpoint.
 
     Raises:
         BertkitError: a checkpoint or tokenizer is not available, or values are inconsistent.
@@ -61,7 +61,7 @@ def pretraining_start(
         if layers is not None:
             loaded, config = config, of_layers(config, layers)
         check_pair_objective(pair_objective, config.model_type)
-        head_class(head, config, checkpoint)
+        head_class(head, config, checkpoint)  # an error if its family has no such head
         tokenizer = load_tokenizer(checkpoint, for_pretraining=True)
     else:
         positions = longest_of_new(changes)
@@ -102,14 +102,13 @@ def corpus_tokenizer(
         "merge_score": data.merge_score,
         "min_frequency": data.min_pair_frequency,
     }
-    kind = data.tokenizer_type
-    trainers = [__version__, version("tokenizers"), *([] if kind == "wordpiece" else [kind])]
+    trainers = [__version__, version("tokenizers"), data.tokenizer_type]
     origin = {"sources": [source.fingerprint() for source in sources], "trainers": trainers, **settings}
     key = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()
     place = cache_dir / f"tokenizer-{key[:32]}"
     if not (place / "tokenizer.json").is_file():
         say(f"training a tokenizer of {data.vocab_size} pieces")
-        save_trained_tokenizer(train_vocabulary(kind, TextLines(sources), **settings), place)
+        save_trained_tokenizer(train_vocabulary(data.tokenizer_type, TextLines(sources), **settings), place)
     return load_tokenizer(place, for_pretraining=True)
 
 

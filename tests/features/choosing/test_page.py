@@ -40,6 +40,14 @@ def test_ticks_of_wide_intervals_have_room(choice):
     assert np.diff(places).min() > 60
 
 
+@pytest.mark.parametrize(("low", "high"), [(21.0, 48.0), (2.1, 4.0), (11.0, 12.0), (51.0, 199.0), (110.0, 4000.0)])
+def test_each_axis_of_perplexities_has_a_tick(choice, low, high):
+    only = replace(choice.candidates[0], perplexity=low, perplexity_low=low, perplexity_high=high)
+    page = replace(choice, candidates=[only]).html()
+    drawing = page[page.index('aria-label="Pseudo-perplexities') :].partition("</svg>")[0]
+    assert 1 <= drawing.count('text-anchor="middle"') <= 7
+
+
 def test_texts_alone_have_no_scores(checkpoint, headless, tmp_path):
     (tmp_path / "texts.txt").write_text("a good <film>\n\nthe plot\n")
     page = tmp_path / "page.html"
