@@ -25,7 +25,7 @@ _NUMERIC = {
     LABEL_SETS: datasets.List(datasets.Value("int64")),
     NUMBERS: datasets.Value("float64"),
 }
-_INPUTS: dict[str, tuple[str, Any, Any]] = {
+_FEATURES: dict[str, tuple[str, Any, Any]] = {
     "seqeval": ("the tags of each sentence, such as [['B-PER', 'I-PER', 'O']]", _TAGS, _TAGS),
     "squad": ("predictions: id and prediction_text; references: id and answers", _ANSWER, _QUESTION),
     "squad_v2": (
@@ -53,7 +53,7 @@ class Metric(evaluate.Metric):
         super().__init__(config_name=name.partition("/")[2] or None, keep_in_memory=True)
 
     def _info(self) -> evaluate.MetricInfo:
-        form, predictions, references = _INPUTS[self._metric]
+        form, predictions, references = _FEATURES[self._metric]
         return evaluate.MetricInfo(
             description=f"{self._metric}, as bertkit computes it.",
             citation="",
@@ -67,22 +67,9 @@ class Metric(evaluate.Metric):
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
         """Adds examples; ValueError if the values do not match the features."""
         columns = {"predictions": predictions, "references": references}
-        for name, values in columns.items() if self._metric in INPUTS else ():
-            try:
-                array = columns[name] = np.asarray(values)
-            except ValueError as error:
-                raise ValueError(
-                    f"{name} have rows of different lengths; expected {self.inputs_description}"
-                ) from error
-            if array.ndim == 0:
-                raise ValueError(f"{name} are {values!r}; expected {self.inputs_description}")
-            if array.dtype.kind == "f" and self.inputs_description != NUMBERS:
-                # Floats with integer values are accepted: binary cross-entropy has such labels.
-                fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
-                if fractions.size:
-                    raise ValueError(
-                        f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
-                    )
+        if self._metric in INPUTS:
+            form = INPUTS[self._metric]
+            columns = {name: _to_array(name, values, form) for name, values in columns.items()}
         try:
             super().add_batch(**columns, **kwargs)
         except KeyError as error:
@@ -99,6 +86,30 @@ class Metric(evaluate.Metric):
 
     def _compute(self, predictions: Any, references: Any, **options: Any) -> dict[str, Any]:
         return compute(self._metric, predictions, references, **options)
+
+
+def _to_array(name: str, values: Any, form: str) -> np.ndarray:
+    """Returns predictions or references as an array.
+
+    Args:
+        name: what the values are, for the message.
+        form: what is expected, a value of `bertkit.metrics.INPUTS`. Floats without a fraction pass as class ids and
+            labels: binary cross-entropy has such labels.
+
+    Raises:
+        ValueError: the rows have different lengths, there is no list but one value, or a fraction for an integer.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} have rows of different lengths; expected {form}") from error
+    if array.ndim == 0:
+        raise ValueError(f"{name} are {values!r}; expected {form}")
+    if array.dtype.kind == "f" and form != NUMBERS:
+        fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
+        if fractions.size:
+            raise ValueError(f"{name} contain {fractions[0]}; expected {form}, not probabilities")
+    return array
 
 
 # ---- metrics of the evaluate library in results ---------------------------------------------------------------------
@@ -130,7 +141,7 @@ class FurtherMetrics:
                 faults.append(f"task.metrics: {name!r} is given twice; remove one of them")
                 continue
             try:
-                is_ours = name in _INPUTS and not Path(name).exists()
+                is_ours = name in _FEATURES and not Path(name).exists()
                 self._metrics[name] = (
                     Metric(name) if is_ours else evaluate.load(name, module_type="metric", keep_in_memory=True)
                 )

@@ -18,6 +18,7 @@ Temperature = float | dict[str, float]
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Computes the sigmoid in float64, in a form that does not overflow."""
+    # SciPy has it too, but its import takes longer than a prediction.
     probabilities: np.ndarray = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
     return probabilities
 
@@ -52,7 +53,7 @@ def log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
 
     Args:
         logits: (N, C).
-        labels: class ids (N,), or the labels of each example (N, C), 0 or 1.
+        labels: class ids (N,), or the labels of each example (N, C), 0 or 1, or in between for labels that are unsure.
     """
     logits = logits.astype(np.float64)
     if labels.ndim == 1:
@@ -67,14 +68,14 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
     Args:
         logits: (N, C); divided by the temperature.
-        labels: as for `log_loss`.
+        labels: class ids (N,), or the labels of each example (N, C), 0 or 1.
     """
     from scipy.optimize import minimize_scalar
 
     unknown = 1 / (len(labels) + 1)
 
-    def loss(log: float) -> float:
-        scaled = logits.astype(np.float64) / np.exp(log)
+    def loss(log_temperature: float) -> float:
+        scaled = logits.astype(np.float64) / np.exp(log_temperature)
         if labels.ndim == 2:
             return log_loss(scaled, (1 - unknown) * labels + unknown / 2)
         of_any = float(np.mean(np.logaddexp.reduce(scaled, axis=-1) - scaled.mean(axis=-1)))
@@ -89,7 +90,7 @@ def best_temperatures(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     Args:
         logits: (N, C).
-        labels: as for `log_loss`.
+        labels: as for `best_temperature`.
     """
     if labels.ndim == 1:
         return np.array([best_temperature(logits, labels)])
@@ -144,8 +145,13 @@ def class_scores(
         true, given, counts = counted_pairs(labels, predicted)
         of_ids = {"labels": range(len(names)), "sample_weight": counts, "zero_division": 0}
         of_classes = list(zip(*precision_recall_fscore_support(true, given, **of_ids), strict=True))
-        del predicted  # frees 8 bytes an example before the sorts
         found["balanced_accuracy"] = float(np.mean([recall for _, recall, _, number in of_classes if number] or [0.0]))
+    elif len(names) <= MOST_CLASSES:
+        of_classes = [
+            precision_recall_fscore_support(true, given, average="binary", zero_division=0)
+            for true, given in zip(labels.T, predicted.T, strict=True)
+        ]
+    del predicted  # frees 8 bytes or more an example before the sorts
     ranked = [1] if is_single and len(names) == 2 else range(len(names))
     precisions, areas = [], []
     for label in ranked:
@@ -157,11 +163,6 @@ def class_scores(
     if areas:
         found["roc_auc"] = float(np.mean(areas))
     if len(names) <= MOST_CLASSES:
-        if not is_single:
-            of_classes = [
-                precision_recall_fscore_support(true, given, average="binary", zero_division=0)
-                for true, given in zip(labels.T, predicted.T, strict=True)
-            ]
         for name, scores in zip(names, of_classes, strict=True):
             found |= {key_of_class(name, score): float(scores[place]) for place, score in enumerate(OF_A_CLASS)}
     return found

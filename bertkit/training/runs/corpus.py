@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _OF_STORES = {
     *("tokenizer", "vocab_size", "tokenizer_type", "cased", "merge_score", "min_pair_frequency"),
-    *("text_column", "dataset_config", "dataset_split", "streaming"),
+    *("text_column", "dataset_config", "dataset_split"),
+    "streaming",  # known, and refused with the reason
     *("document_separator", "sentence_per_line", "sentence_splitter"),
 }
 """Keys of the block ``data`` that the text and tokens of a store depend on; others are of the pre-training on it."""
@@ -144,7 +145,8 @@ def build_corpus(
         len(store.tokens)
         ```
     """
-    data = _data(list(map(str, several(corpus))), settings)
+    data = _check_settings(list(map(str, several(corpus))), settings)
+    splitter = find_splitter(data.sentence_splitter)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
     check_place(Path(output_dir))
     processes = Workers(engine=engine, number=workers, ray_address=ray_address, part=part)
@@ -155,7 +157,6 @@ def build_corpus(
     if names_store(data.corpus):
         raise DataError(f"{data.corpus[0]}: is a token store already; give texts")
     sources = data.sources()
-    splitter = find_splitter(data.sentence_splitter)
     positions = BertConfig().max_position_embeddings
     tokenizer = corpus_tokenizer(data, sources, positions, cache_folder())
     with Bar("tokenizing", "B") as progress:
@@ -226,8 +227,8 @@ def verify_corpus(store: str | Path) -> TokenStore:
     return opened
 
 
-def _data(corpus: list[str], settings: dict[str, Any]) -> DataSettings:
-    """Returns the settings after checking the source of the tokenizer."""
+def _check_settings(corpus: list[str], settings: dict[str, Any]) -> DataSettings:
+    """Returns the block ``data`` of a store; RecipeError if it has other keys, or not one source of the tokenizer."""
     if unknown := sorted(settings.keys() - _OF_STORES):
         raise RecipeError(f"{unknown[0]}: not a setting of a token store{did_you_mean(unknown[0], _OF_STORES)}")
     try:
@@ -239,5 +240,4 @@ def _data(corpus: list[str], settings: dict[str, Any]) -> DataSettings:
     check_tokenizer_settings(data)
     if data.streaming:
         raise RecipeError("--streaming: a store is built from texts that are read as a whole; remove it")
-    data.run_code()
     return data
