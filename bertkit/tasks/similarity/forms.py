@@ -22,9 +22,7 @@ _MOST_CLASSES = 4  # three classes, and -1
 _NEGATION = re.compile(r"(?:not|non|ir|dis)[ _-]?(.+)")
 _DISTANCE = re.compile(r"(?:.*[ _-])?(?:distances?|dist|dissimilarity|difference|rank)(?:[ _-].*)?", re.IGNORECASE)
 # qid, pair_id and pairID, but not "valid"; and a column without a name
-_NUMBER_OF_ROW = re.compile(
-    r"(?i:(?:.*[ _-])?(?:[a-z]?id|ids|idx|index|number|row|line|year)\d*)|.*[a-z](?:Id|ID)|",
-)
+_NUMBER_OF_ROW = re.compile(r"(?i:(?:.*[ _-])?(?:[a-z]?id|ids|idx|index|number|row|line|year)\d*)|.*[a-z](?:Id|ID)|")
 
 
 def form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
