@@ -1,7 +1,7 @@
 """``--max-error``: from which probability a run answers, so that at most a share of its answers is wrong.
 
 The rows that tell are those of `OUT_OF_FOLD_FILE`: each was predicted by a model that had not seen it, and its
-probability is divided by the same temperature as the weights of the run. The rows of a validation set do not serve,
+logits are divided by the same temperature as the weights of the run. The rows of a validation set do not serve,
 since they choose the epoch whose weights a run keeps.
 """
 
@@ -34,7 +34,8 @@ class ScoredRows:
         labels: predicted class of each row, (N,).
         probabilities: of these classes, (N,).
         is_wrong: (N,) bool.
-        units: number of the unit of each row, which depend on each other; None if all are independent.
+        units: number of the unit of each row, (N,): rows of one unit, such as copies of a text, depend on each other;
+            None if all are independent.
     """
 
     labels: np.ndarray

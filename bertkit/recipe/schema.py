@@ -115,17 +115,11 @@ def _block(settings: type) -> Schema:
 
 def _nullable(fields: Fields) -> Schema:
     """Returns the schema of mappings with some of the keys, or null."""
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class WithoutTitles(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: Any) -> bool:
-            return False
-
-    schema = fields.adapter.json_schema(schema_generator=WithoutTitles)
+    schema = fields.adapter.json_schema()
     definitions = schema.pop("$defs", {})
 
     def plain(node: Any) -> Any:
-        """Returns a schema with the values that are mappings of settings in their place."""
+        """Returns a part of the schema without references and the titles that pydantic makes of names."""
         if isinstance(node, list):
             return [plain(each) for each in node]
         if not isinstance(node, dict):

@@ -22,6 +22,7 @@ from bertkit.features.grids.results import best_cells, limits, read_results
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.facts import collapse_of, decision
+from bertkit.inference.outcome import Outcome
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.runtime.errors import BertkitError, DataError, RecipeError, noted, raise_all, raise_listed, shown
 from bertkit.runtime.reading.paths import workbook_and_sheet
@@ -96,33 +97,35 @@ def _read_system(place: Path) -> System | Table:
     if results.best is None:
         raise DataError(f"{place}: no run of this grid has finished")
     cells = best_cells(definition, results)
-    folds = sorted({cell.fold for cell in cells if cell.fold is not None})
-    if not folds:
+    if definition.folds is None:
         of_seeds = system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
         return dataclasses.replace(of_seeds, notes=tuple(limits(results)))
-    # The folds of one seed together are the training set, predicted by models that did not see the example.
     seeds = [[cell for cell in cells if cell.seed == seed] for seed in definition.seeds]
-    complete = [of_seed for of_seed in seeds if len(of_seed) == len(folds)]
+    complete = [of_seed for of_seed in seeds if len(of_seed) == definition.folds]
     if not complete:
         raise DataError(f"{place}: no seed of the best setting has finished all folds")
-    of_folds = [
-        system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in of_fold])
-        for of_fold in zip(*(sorted(of_seed, key=lambda cell: cell.fold or 0) for of_seed in complete), strict=True)
-    ]
-    starts = np.cumsum([0, *(len(fold.references) for fold in of_folds)])  # copies are in one fold
-    texts = [
-        fold.same_texts + start for fold, start in zip(of_folds, starts, strict=False) if fold.same_texts is not None
-    ]
+    of_folds = [[outcome_of(place / RUNS / cell.name) for cell in of_fold] for of_fold in zip(*complete, strict=True)]
+    return dataclasses.replace(_join_folds(str(place), of_folds), notes=tuple(limits(results)))
+
+
+def _join_folds(name: str, of_folds: Sequence[Sequence[Outcome]]) -> System:
+    """Returns the outcomes of each fold, one of each seed, as a system whose examples are the whole training set.
+
+    Each example is predicted by models that did not see it.
+    """
+    folds = [system_of(name, outcomes) for outcomes in of_folds]
+    sizes = [len(fold.references) for fold in folds]
+    starts = np.cumsum([0, *sizes[:-1]])  # of the numbers of texts: copies are in one fold
+    texts = [outcomes[0].same_texts + start for outcomes, start in zip(of_folds, starts, strict=True)]
     return dataclasses.replace(
-        of_folds[0],
-        runs=[_join_parts(of_run) for of_run in zip(*(fold.runs for fold in of_folds), strict=True)],
-        references=_join_parts([fold.references for fold in of_folds]),
-        digests=_join_parts([fold.digests or [] for fold in of_folds]),
+        folds[0],
+        runs=[_join_parts(of_run) for of_run in zip(*(fold.runs for fold in folds), strict=True)],
+        references=_join_parts([fold.references for fold in folds]),
+        digests=_join_parts([fold.digests or [] for fold in folds]),
         same_texts=np.concatenate(texts),
-        places=_join_parts([fold.places for fold in of_folds]),
-        folds=tuple(len(fold.references) for fold in of_folds),
-        notes=tuple(limits(results)),
-        verdict=(),  # which is that of the first fold
+        places=_join_parts([fold.places for fold in folds]),
+        folds=tuple(sizes),
+        verdict=(),  # a verdict is of one run
     )
 
 

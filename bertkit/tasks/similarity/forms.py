@@ -21,7 +21,8 @@ _OF_INFERENCE = ({"premise", "hypothesis"}, {"question", "sentence"})  # the col
 _MOST_CLASSES = 4  # three classes, and -1
 _NEGATION = re.compile(r"(?:not|non|ir|dis)[ _-]?(.+)")
 _DISTANCE = re.compile(r"(?:.*[ _-])?(?:distances?|dist|dissimilarity|difference|rank)(?:[ _-].*)?", re.IGNORECASE)
-_NUMBER_OF_ROW = re.compile(r"(?:.*[ _-])?(?:id|ids|idx|index|number|row|line|year)\d*|.*(?:Id|ID)|", re.IGNORECASE)
+# qid, pair_id and pairID, but not "valid"; and a column without a name
+_NUMBER_OF_ROW = re.compile(r"(?i:(?:.*[ _-])?(?:[a-z]?id|ids|idx|index|number|row|line|year)\d*)|.*[a-z](?:Id|ID)|")
 
 
 def form_of(columns: Sequence[str], label: str | None, table: Table) -> Form:
@@ -83,7 +84,7 @@ def refuse_unread_labels(table: Table, columns: Sequence[str], *remedies: str) -
 
 
 def _may_be_labels(name: str, values: Sequence[Any]) -> bool:
-    """Returns whether the values of a column are words of classes that are alike or not, or a few different numbers."""
+    """Returns whether a column may say how alike texts are: words of classes, a few different numbers, or scores."""
     words = words_of(values)
     if opposites(words) or (words and words <= {*CLOSENESS, "-"}):
         return True

@@ -200,9 +200,14 @@ def standardize(head: Head, vectors: np.ndarray) -> None:
 
 
 def divide_logits(model: PreTrainedModel, temperatures: np.ndarray) -> bool:
-    """Divides the weights of the last layer of a classifier, and so its logits, by one temperature or one for each.
+    """Divides the weights of the last layer of a classifier, and so its logits, by their temperatures.
 
-    Returns whether it has such a layer on this process; the parts of a sharded one stay as they are.
+    Args:
+        model: a classifier.
+        temperatures: one for all logits, (1,), or one for each, (C,).
+
+    Returns:
+        Whether it has such a layer on this process; the parts of a sharded one stay as they are.
     """
     classifier = classifier_of(model)
     if classifier is None or type(classifier.weight) is not nn.Parameter:

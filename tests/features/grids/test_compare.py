@@ -243,6 +243,11 @@ def test_grids_on_the_same_folds(grid, monkeypatch):
     assert found.by_run.units == (3,)
     assert "folds" in found.settings
     assert len(found.scores_a) == 1
+    for each in (first, second):
+        for record in (each.output_dir / "records").glob("*-fold=[12].json"):
+            record.unlink()
+    with pytest.raises(BertkitError, match=r"^2 faults:(\n  - .*no seed .* has finished all folds){2}$"):
+        bertkit.compare(first.output_dir, second.output_dir)
 
 
 @pytest.fixture

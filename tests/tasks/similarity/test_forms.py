@@ -93,6 +93,7 @@ def test_class_names_of_a_data_set_in_memory_are_read(task, tmp_path, monkeypatc
         ("question,sentence,label\na,b,0\nc,d,1\n", "'label' has the numbers 0, 1"),
         ("sentence1,sentence2,distance\na,b,0.1\nc,d,0.7\n", "'distance' may be larger for texts that are less alike"),
         ("question1,question2,is_duplicate\na,b,0\nc,d,1\n", "'is_duplicate' may say which pairs belong together"),
+        ("question1,question2,valid\na,b,0\nc,d,1\ne,f,1\ng,h,0\n", "'valid' may say which pairs belong together"),
         ("premise,hypothesis,gold\na,b,neutral\nc,d,entailment\n", "'gold' may say which pairs belong together"),
         ("query,passage,relevant\na,b,true\nc,d,false\n", "give --label-column relevant, or --form pairs if all do"),
     ],
@@ -112,6 +113,7 @@ def test_a_guess_that_may_turn_the_meaning_around_is_a_question(task, content, m
         ("sentence1,sentence2,score\na,b,0\nc,d,1\ne,f,2\n", "scored_pairs"),
         ("sentence1,sentence2,label\na,b,0\nc,d,1\n", "scored_pairs"),
         ("query,passage,passage_id,year,source\na,b,1,1999,x\nc,d,1,2000,y\ne,f,2,1999,z\ng,h,2,2000,x\n", "pairs"),
+        ("query,passage,qid,pairID\na,b,1,4\na,d,1,4\ne,f,2,5\ne,h,2,5\n", "pairs"),
         ("anchor,positive,negative,label\na,b,c,0\nd,e,f,1\n", "triplets"),
     ],
 )
