@@ -71,7 +71,7 @@ class GrowingFile:
                 os.fsync(self._stream.fileno())
                 os.replace(self.partial, self.path)
             return
-        with suppress(OSError):  # `adding` has already reported a failed write
+        with suppress(OSError):  # the exception that ends the work is the one to report
             self._stream.close()
         if self.rows:
             say(f"{self.partial}: {counted(self.rows, 'complete row')}")
@@ -80,7 +80,7 @@ class GrowingFile:
 
     @contextmanager
     def adding(self, rows: int) -> Iterator[BinaryIO]:
-        """Yields the file to write ``rows`` rows to: all of them are kept, or none.
+        """Yields the file to write ``rows`` rows to: all of them are kept, or, after any exception, none.
 
         Raises:
             OutputError: the rows cannot be written.
@@ -91,8 +91,10 @@ class GrowingFile:
                 with self._faults():
                     yield self._stream
                     self._stream.flush()
-            except OutputError:
+            except BaseException:
                 self.has_failed = True
+                with suppress(OSError):  # what the buffer still holds would follow later, beyond the end
+                    self._stream.close()
                 os.truncate(self.partial, size)
                 raise
             self.rows += rows

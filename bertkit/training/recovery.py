@@ -86,6 +86,9 @@ class Preemption(TrainerCallback):
     the end of the epoch come before the checkpoint. All processes save at the same step. A second signal, at least a
     second after the first, ends the process at once.
 
+    A signal that comes after the last step adds no checkpoint: `bertkit.training.runs.training.train` raises it again
+    when the training is done.
+
     The signal handler only records the signal: it may interrupt a write to stderr, which must not be entered again. The
     next micro-batch, of training or of an evaluation, prints that a checkpoint will be saved.
 

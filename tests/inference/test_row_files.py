@@ -145,8 +145,9 @@ def test_a_full_disk_ends_with_one_message(tmp_path, writer_of, monkeypatch):
             kept.append((tmp_path / "x.partial").read_bytes())
             try:
                 with file.adding(1) as stream:
-                    stream.write(b"half a li")
+                    stream.write(b"half ")
                     stream.flush()
+                    stream.write(b"a li")  # is still in the buffer
                     raise OSError(errno.ENOSPC, "No space left on device")
             finally:
                 writer.close()

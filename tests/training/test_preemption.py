@@ -235,6 +235,22 @@ def test_a_signal_after_the_last_step(train, capsys, monkeypatch, number):
     assert (whole / "model.safetensors").read_bytes() == (whole.with_name("cut") / "model.safetensors").read_bytes()
 
 
+def test_a_signal_during_the_last_evaluation(train, capsys, monkeypatch):
+    evaluate = BertkitTrainer.evaluate
+
+    def interrupted(self, *given, **named):
+        if self.state.global_step == STEPS:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, *given, **named)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(BertkitTrainer, "evaluate", interrupted)
+        with pytest.raises(SystemExit) as caught:
+            train("cut", BY_EPOCH)
+    assert caught.value.code == INTERRUPTED
+    assert "with --resume continues from" in capsys.readouterr().err
+
+
 def test_ctrl_c_tells_how_to_continue(train, capsys):
     with pytest.raises(KeyboardInterrupt):
         train("run", BY_STEPS, step=6, number=signal.SIGINT)

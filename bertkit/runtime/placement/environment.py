@@ -66,9 +66,10 @@ def environment() -> dict[str, Any]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Returns the packages of each extra of bertkit that applies to this Python and system, and has some of its own.
+    """Returns the packages of each extra of bertkit that this Python and system need for it.
 
-    There are none if it is not installed, as where a folder of its source is in Python's path.
+    An extra without packages is left out, and ``dev``, which is for work on bertkit itself. There are none if bertkit
+    is not installed, as where a folder of its source is in Python's path.
     """
     from packaging.requirements import Requirement
 
@@ -81,7 +82,7 @@ def extras() -> dict[str, list[str]]:
         if marker is None or marker.evaluate({"extra": ""}):  # of the core
             continue
         for name in found:
-            if marker.evaluate({"extra": name}) and requirement.name != "bertkit":  # as in all, which names others
+            if marker.evaluate({"extra": name}):
                 found[name].append(requirement.name)
     return {name: packages for name, packages in sorted(found.items()) if packages and name != "dev"}
 

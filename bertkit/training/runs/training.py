@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -162,6 +163,8 @@ def train(trainer: BertkitTrainer, checkpoint: Path | None) -> dict[str, float]:
     try:
         with preemption.listening():  # the callback ends the process after its checkpoint
             outcome = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if preemption.received is not None:  # after the last step, as during its evaluation
+            signal.raise_signal(preemption.received)
     except KeyError as error:
         if "metric_for_best_model" not in str(error):
             raise

@@ -114,6 +114,11 @@ class TextsApart:
         means: means of the first texts of the rows, of the second ones, and of other texts, (T, D).
         rows: R.
         random: draws the pairs.
+
+    Attributes:
+        weights: weights in the loss of the numbers that `told` returns, (1 + K,) float32: 1 for the cosine, and for the
+            components their shares of the explained variance, whose sum is 1.
+        are_alike: whether all texts have nearly the same mean, so that there is nothing to learn.
     """
 
     def __init__(self, means: np.ndarray, rows: int, random: np.random.Generator):

@@ -43,20 +43,20 @@ def test_it_names_nothing_private(monkeypatch):
 
 
 def test_extras_are_named_with_what_they_lack(monkeypatch):
-    described = {"Provides-Extra": ["all", "dev", "excel", "lora", "serve"]}
+    described = {"Provides-Extra": ["dev", "excel", "lora", "serve"]}
     monkeypatch.setattr(module, "metadata", lambda _: SimpleNamespace(get_all=described.get))
     lines = [
         "torch>=2",
         "peft>=1; extra == 'lora'",
         "a>=1; extra == 'serve'",
         "b>=1; python_version<'3' and extra=='serve'",
-        "bertkit[lora,serve]; extra == 'all'",
+        "c>=1; extra == 'dev'",
     ]
     monkeypatch.setattr(module, "requires", lambda _: lines)
     assert module.extras() == {"lora": ["peft"], "serve": ["a"]}
     monkeypatch.setattr(module, "_version", lambda package: None if package == "peft" else "1")
     shown = environment()
-    assert not {"extra_all", "extra_excel"} & set(shown)  # no packages of their own, so nothing that they can lack
+    assert not {"extra_dev", "extra_excel"} & set(shown)  # the second has no packages, so nothing that it can lack
     assert shown["extra_lora"] == "without peft"
     assert shown["extra_serve"] == "installed"
 

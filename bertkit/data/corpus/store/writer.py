@@ -65,6 +65,7 @@ def build_token_store(
 
     Raises:
         DataError: as raised by the sources; or none of them has text.
+        OutputError: the store cannot be written.
         PlacementError: as `encode_batches`.
         RecipeError: as `splitter_id`.
     """
@@ -103,6 +104,7 @@ def write_token_store(
     Raises:
         DataError: the paragraphs are empty.
         FileExistsError: ``folder`` exists.
+        OutputError: the store cannot be written.
         PlacementError: as `encode_batches`.
         Exception: any exception of ``paragraphs``.
     """
@@ -132,6 +134,7 @@ class Reading:
             yield from source.paragraphs(self._form)
 
     def position(self) -> int:
+        """Returns how many bytes of the sources have been read, in all; a source of unknown size counts as empty."""
         source, end = self._sources[self._number], self._ends[self._number]
         size = source.size or 0
         return end - size + min(source.position, size)
