@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 import time
+from itertools import zip_longest
 from typing import Annotated, NoReturn
 
 import typer
@@ -145,7 +146,7 @@ def _check_arguments() -> None:
             raise RecipeError(
                 f"argument {number}, {os.fsencode(argument)!r}: not UTF-8; convert the text, or rename the file"
             ) from error
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    for word, following in zip_longest(words, words[1:]):
         name, has_value, value = word.partition("=")
         if name.startswith("--") and name.endswith(_PATHS) and (value if has_value else following) == "":
             raise RecipeError(f"{name}: is empty, as an unset variable of a shell is; name a file or a folder")
