@@ -24,7 +24,7 @@ from typing import Any
 
 from bertkit.runtime.errors import BertkitError, OutputError
 from bertkit.runtime.json_text import dumps
-from bertkit.runtime.reading.paths import is_url
+from bertkit.runtime.reading.paths import was_url
 
 try:
     import fcntl
@@ -64,7 +64,7 @@ def check_new_file(path: Path, name: str) -> None:
 
 def check_links(path: Path, name: str) -> None:
     """Raises OutputError for a URL, and for a link without a target: it counts as missing, but cannot be created."""
-    if is_url(str(path).replace(":/", "://", 1)):  # of which a Path leaves out a slash
+    if was_url(path):
         raise OutputError(f"{name}: is a URL, and files are written to local folders; give one")
     for part in (path, *path.parents):
         if os.path.islink(part) and not os.path.exists(part):  # methods of Path raise below a folder that is closed

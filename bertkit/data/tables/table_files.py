@@ -27,7 +27,7 @@ from bertkit.runtime.reading.paths import (
     FileKind,
     file_kind,
     find_files,
-    is_url,
+    was_url,
     workbook_and_sheet,
 )
 from bertkit.runtime.reading.text import decode_lines, decode_pieces, iterating, read_blocks, read_shares
@@ -87,7 +87,7 @@ def read_table(
     """
     if not str(path):  # an unset variable of a shell; as a path it would be the current folder
         raise DataError("'' is not the name of a file or folder; give one")
-    if is_url(str(path).replace(":/", "://", 1)):  # a path keeps one slash of two
+    if was_url(path):
         raise DataError(f"{path}: is a URL; download the file, and give its path")
     path = Path(os.path.expanduser(path))
     is_folder = os.path.isdir(path)  # False for names that are too long

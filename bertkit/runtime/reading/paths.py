@@ -182,6 +182,15 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None and not os.path.exists(path)
 
 
+def was_url(path: str | Path) -> bool:
+    """Returns whether a path is what `Path` makes of a URL, with one slash of two, or is a URL.
+
+    >>> was_url(Path("s3://bucket/a.csv")), was_url("s3://bucket/a.csv"), was_url("reviews/a.csv")
+    (True, True, False)
+    """
+    return is_url(str(path).replace(":/", "://", 1))
+
+
 def filesystem(path: str, name: str) -> tuple[Any, str]:
     """Returns the file system of `fsspec` that a path or URL belongs to, and the path within it.
 
