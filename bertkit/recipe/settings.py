@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -283,6 +284,11 @@ def most_epochs(steps_of_epoch: int) -> int:
     thousand examples, for which BERT §A.3 takes 2 to 4.
     """
     return _LONGEST * usual_epochs(steps_of_epoch)
+
+
+def has_steps(train: Mapping[str, Any]) -> bool:
+    """Returns whether the block ``train`` has the number of steps, whatever its epochs and its batch; -1 is none."""
+    return (train.get("max_steps") or 0) > 0
 
 
 # ---- hub -----------------------------------------------------------------------------------------------------------

@@ -286,18 +286,22 @@ class Subject:
         """Number of optimizer steps of the run; only for rules that need ``trainer``."""
         if self.arguments.max_steps > 0:
             return self.arguments.max_steps
-        batch = self.recipe.train["global_train_batch_size"]
-        return max(1, round(-(-len(self.trainer.train_dataset) // batch) * self.arguments.num_train_epochs))
+        return max(1, round(self.steps_of_epoch * self.arguments.num_train_epochs))
+
+    @property
+    def steps_of_epoch(self) -> int:
+        """Number of optimizer steps of an epoch, at least 1; only for rules that need ``trainer``."""
+        return max(1, -(-len(self.trainer.train_dataset) // self.recipe.train["global_train_batch_size"]))
 
     @property
     def passes(self) -> float | None:
         """Number of passes over the training data; ``None`` for a stream, whose length is unknown; only for rules that
         need ``trainer``."""
-        batch, train_set = self.recipe.train["global_train_batch_size"], self.trainer.train_dataset
         if self.features is not None:
-            return self.total_steps / max(1, -(-len(train_set) // batch))
+            return self.total_steps / self.steps_of_epoch
         if self.corpora.facts["streamed"]:
             return None
-        inputs = [part.examples_per_epoch / self.share_of_corpus for part in train_set.parts]
+        batch = self.recipe.train["global_train_batch_size"]
+        inputs = [part.examples_per_epoch / self.share_of_corpus for part in self.trainer.train_dataset.parts]
         steps = [phase.steps for phase in self.examples.phases]
         return sum(number * batch / max(of_epoch, 1) for number, of_epoch in zip(steps, inputs, strict=True))

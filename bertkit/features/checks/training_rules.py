@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bertkit.features.checks.findings import Finding, error, note, rule, warning
 from bertkit.features.checks.subject import Subject, checked
 from bertkit.model.checkpoint.encoders import BERT, model_inputs
-from bertkit.recipe.settings import HEAD, most_epochs, usual_epochs
+from bertkit.recipe.settings import HEAD, has_steps, most_epochs, usual_epochs
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import head_name
 from bertkit.tasks.splits import ColumnsOf
@@ -182,13 +181,13 @@ def epochs(subject: Subject) -> Iterator[Finding]:
     if subject.task is not None:
         if subject.arguments.load_best_model_at_end:
             return
-        examples, steps_of_epoch = len(subject.trainer.train_dataset), _steps_of_epoch(subject)
+        examples, steps_of_epoch = len(subject.trainer.train_dataset), subject.steps_of_epoch
         if examples < _SMALL_SET and passes is not None and passes > most_epochs(steps_of_epoch):
             scored = len(subject.features.get("validation", ()))
             keep = ", or keep the best epoch with train.load_best_model_at_end and train.eval_strategy=epoch"
             usual = usual_epochs(steps_of_epoch)
             where, fewer = "train.num_train_epochs", f"--num-train-epochs {usual}"
-            if _has_steps(subject):
+            if has_steps(subject.recipe.train):
                 where, fewer = "train.max_steps", f"--max-steps {usual * steps_of_epoch}"
             yield warning(
                 where,
@@ -213,24 +212,14 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
         batch = subject.recipe.train["global_train_batch_size"]
         consequence = f"a new head is often undertrained below {_FEW_STEPS}"
         remedy = "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size"
-        if _has_steps(subject):
+        if has_steps(subject.recipe.train):
             remedy = "set more --max-steps"
         if subject.task is None:
             consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
-        elif not _has_steps(subject) and steps >= usual_epochs(_steps_of_epoch(subject)) * _steps_of_epoch(subject):
+        elif not has_steps(subject.recipe.train) and steps >= usual_epochs(epoch := subject.steps_of_epoch) * epoch:
             remedy = "add examples, or set a smaller --global-train-batch-size: the examples are seen often as it is"
         taken = f"{counted(steps, 'optimizer step')} of {counted(batch, 'sequence')}"
         yield warning("train", f"{taken}; {consequence}", remedy)
-
-
-def _has_steps(subject: Subject) -> bool:
-    """Returns whether the recipe has the number of steps, whatever its epochs and its batch."""
-    return (subject.recipe.train.get("max_steps") or 0) > 0
-
-
-def _steps_of_epoch(subject: Subject) -> int:
-    batch = subject.recipe.train["global_train_batch_size"]
-    return max(1, math.ceil(len(subject.trainer.train_dataset) / batch))
 
 
 @rule("warmup", "trainer")

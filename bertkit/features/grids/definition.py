@@ -16,6 +16,7 @@ from typing import Any
 
 from bertkit.features.grids.values import Range, Values, label, spaces_of
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import has_steps
 from bertkit.runtime.errors import OutputError, RecipeError, entries_of, listed, shown
 from bertkit.runtime.files import write_json
 from bertkit.runtime.json_text import dumps
@@ -153,8 +154,7 @@ def define(
         raise RecipeError(listed([*faults, base_fault, *others])) from error
     if not isinstance(base.data, FineTuningData):
         raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
-    has_steps = "train.max_steps" in every or (base.train.get("max_steps") or 0) > 0
-    if "train.num_train_epochs" in every and has_steps:
+    if "train.num_train_epochs" in every and ("train.max_steps" in every or has_steps(base.train)):
         faults.append(
             "train.max_steps: takes precedence over the train.num_train_epochs of the grid; remove one of them"
         )

@@ -11,7 +11,7 @@ from bertkit.inference.facts import NO_BETTER, Facts
 from bertkit.inference.outcome import Outcome
 from bertkit.inference.verdict import Proposal, Verdict, loss_still_falls, sentences_on
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.settings import most_epochs
+from bertkit.recipe.settings import has_steps, most_epochs
 from bertkit.runtime.errors import RecipeError
 from bertkit.runtime.placement.processes import failing_together, is_main_process
 from bertkit.runtime.progress import is_score, say, without_library_bars
@@ -188,7 +188,7 @@ def _longer(train: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> t
     lengths = [entry["step"] / entry["epoch"] for entry in history if entry.get("step") and entry.get("epoch")]
     of_epoch = round(lengths[-1]) if lengths else None
     most = math.inf if not of_epoch else most_epochs(of_epoch)
-    if (train.get("max_steps") or -1) > 0:
+    if has_steps(train):
         option, now, limit = "--max-steps", float(train["max_steps"]), most * (of_epoch or 1)
     else:
         option, now, limit = "--num-train-epochs", float(train.get("num_train_epochs", 3)), most
