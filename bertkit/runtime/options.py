@@ -120,6 +120,16 @@ def flag_of(name: str, described: Mapping[str, Any]) -> str:
     return str(described.get("flag") or f"--{name.replace('_', '-')}")
 
 
+def check_different(name: str, values: Sequence[str], what: str = "name") -> None:
+    """Checks that a setting has none of its values twice.
+
+    Raises:
+        ValueError: it has; the message has ``name``, ``what`` its values are, and all of them.
+    """
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name}: expected each {what} once, got {', '.join(values)}")
+
+
 def check_ranges(settings: Any) -> None:
     """Checks the numbers of an instance of a settings dataclass.
 

@@ -21,7 +21,7 @@ from bertkit.data.tables.classes import is_missing
 from bertkit.data.tables.labels import texts
 from bertkit.data.tables.table import find_column, to_number
 from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed, shown
-from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.options import check_different, check_ranges, option, setting
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, softmax, texts_of
 from bertkit.tasks.batches import grouped, padded_lists
@@ -71,8 +71,7 @@ class TaskSettings(metrics.MetricSettings):
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        if len(set(self.ending_columns)) < len(self.ending_columns):
-            raise ValueError(f"ending_columns: expected each column once, got {', '.join(self.ending_columns)}")
+        check_different("ending_columns", self.ending_columns, "column")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from bertkit.metrics import MetricSettings
 from bertkit.metrics.ranking import SCORES, mean_scores, scores_of_ranking
 from bertkit.model.checkpoint.encoders import label_fields
 from bertkit.runtime.errors import DataError, quoted
-from bertkit.runtime.options import option, setting
+from bertkit.runtime.options import check_different, option, setting
 from bertkit.runtime.progress import counted
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import sigmoid
@@ -71,9 +71,7 @@ class TaskSettings(MetricSettings):
             raise ValueError(
                 f"text_columns: expected two, the query and the passage, got {', '.join(self.text_columns)}"
             )
-        texts = [*self.text_columns, *self.negative_columns]
-        if len(set(texts)) < len(texts):
-            raise ValueError(f"negative_columns: expected each column once, got {', '.join(texts)}")
+        check_different("negative_columns", [*self.text_columns, *self.negative_columns], "column")
         if self.negative_columns and self.label_column:
             raise ValueError("label_column: rows with negatives have no label; remove label_column or negative_columns")
 

@@ -11,7 +11,7 @@ from bertkit.data.tables.annotated import keep_accepted
 from bertkit.data.tables.labels import Problem
 from bertkit.metrics import MetricSettings
 from bertkit.runtime.errors import did_you_mean
-from bertkit.runtime.options import check_ranges, option, setting
+from bertkit.runtime.options import check_different, check_ranges, option, setting
 from bertkit.tasks.classification.decisions import (
     MOST_CLASSES,
     MULTI_LABEL,
@@ -82,8 +82,7 @@ class TaskSettings(MetricSettings):
             raise ValueError(
                 f"text_columns: expected two different columns for pairs, got {self.text_columns[0]} twice"
             )
-        if len(set(self.label_names)) < len(self.label_names):
-            raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
+        check_different("label_names", self.label_names)
         if self.label_separator is not None and (not self.label_separator or self.problem not in (None, "multi_label")):
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from bertkit.data.tables import Table
 from bertkit.metrics import MetricSettings
-from bertkit.runtime.options import option, setting
+from bertkit.runtime.options import check_different, option, setting
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.schemes import Scheme, fault_of_labels, fault_of_tag
 from bertkit.tasks.ner.spans import OffsetUnit
@@ -53,8 +53,7 @@ class TaskSettings(MetricSettings):
     def __post_init__(self) -> None:
         if self.token_column is not None and str(self.token_column) == str(self.tag_column):
             raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; give another")
-        if len(set(self.label_names)) < len(self.label_names):
-            raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
+        check_different("label_names", self.label_names)
         # Labels for entities of one word are enough, unless the other tokens of a word with B- get I-.
         is_checked = self.label_all_subwords or any(map(fault_of_tag, self.label_names))
         is_of_entities = self.label_names and self.scheme not in (None, "plain")
