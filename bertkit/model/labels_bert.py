@@ -4,4 +4,4 @@ IGNORE_INDEX = -100
 """Label of items that contribute nothing to the loss and are not counted: PyTorch's ``ignore_index``."""
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
-"""What the labels of sequences can be, as ``problem_type`` of a configuration says."""
+"""Values of ``problem_type`` in a configuration: kinds of labels of a sequence."""

@@ -136,8 +136,8 @@ class EvaluationLoss:
 
 @contextmanager
 def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
-    """Context in which the products of float32 matrices round inputs to 24 bits (``ieee``), or to 11 where a GPU has
-    TF32, whatever the program has set before."""
+    """Context that sets how products of float32 matrices round their inputs: to 24 bits (``ieee``), or to 11 where a
+    GPU has TF32 (``tf32``). It overrides the settings of the program, and restores them at the end."""
     backends: Any = torch.backends
     changed: list[tuple[Any, str]] = []
     try:

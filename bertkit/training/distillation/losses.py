@@ -127,7 +127,7 @@ def _in_one_dtype(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Distilled:
-    """What distillation knows of a task; here one vector of ``logits`` for each row, compared by cross-entropy.
+    """Distillation of a task. By default each row has one vector of ``logits``, and the loss is the cross-entropy.
 
     Args:
         task: the task of teacher and student.
@@ -166,13 +166,13 @@ class Distilled:
 
 @singledispatch
 def distilled(task: Task) -> Distilled:
-    """Returns what distillation knows of a task, by its class."""
+    """Returns the distillation of a task, by its class."""
     return Distilled(task)
 
 
 @distilled.register(TextClassification)
 class DistilledClassification(Distilled):
-    """Of texts with one label, several labels, or a number."""
+    """Distillation of texts with one label, several labels, or a number."""
 
     def loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
         """Computes the loss; of several labels the binary cross-entropy, of numbers the squared error."""
@@ -194,7 +194,7 @@ class DistilledClassification(Distilled):
 
 @distilled.register(NerTask)
 class DistilledTags(Distilled):
-    """Of words with tags, whose first tokens have outputs that count."""
+    """Distillation of words with tags. Only the output of the first token of each word counts."""
 
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [word != NO_WORD for word in row["word_ids"]]
@@ -206,7 +206,7 @@ class DistilledTags(Distilled):
 
 @distilled.register(QuestionAnsweringTask)
 class DistilledAnswers(Distilled):
-    """Of questions, whose answers start and end at any token of an input."""
+    """Distillation of questions, whose answers can start and end at any token of an input."""
 
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [True] * len(row["input_ids"])

@@ -62,7 +62,7 @@ def test_windows_letters_at_the_end_of_a_block_or_of_the_text_are_read(capsys, t
 
 
 def test_a_byte_that_windows_lacks_is_named_by_its_line():
-    """It comes after those by which the encoding is told, and became a replacement character."""
+    """The byte is beyond the part of the text that determines the encoding."""
     with pytest.raises(DataError, match=r"^x\.csv, line 14001: byte 0x81 is none of Windows-1252"):
         converted("".join(f"Je suis déçu {n}\n" for n in range(14_000)).encode("cp1252") + b"\x81", 1 << 16)
 
