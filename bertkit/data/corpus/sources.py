@@ -43,7 +43,8 @@ class Source(ABC):
     Attributes:
         name: name in messages: the path or the Hub id.
         size: size on disk in bytes, of the compressed file if it is compressed; None if unknown (a streamed Hub set).
-        position: approximate number of these bytes that the current pass has read; for progress bars.
+        position: approximate number of these bytes that the current pass has read, for progress bars; 0 throughout a
+            range of lines.
         has_rows: True if every row is a document, False if documents consist of the lines of a file.
         revision: commit of a Hub data set; None for files.
     """
@@ -71,7 +72,7 @@ class Source(ABC):
         return [self]
 
     def whole(self) -> Source:
-        """Returns the source of which this one is a range; itself if it is none."""
+        """Returns the file of which this source is a range; itself if it is none, as a range of a Hub data set."""
         return self
 
     @abstractmethod
