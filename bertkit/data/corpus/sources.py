@@ -30,8 +30,6 @@ from bertkit.runtime.reading.text import decode_lines, document_boundary, iterat
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset
 
-__all__ = ["Paragraph", "Source", "TextLines", "find_sources"]
-
 logger = logging.getLogger(__name__)
 
 _HUB_BATCH_ROWS = 64
