@@ -57,13 +57,12 @@ def json_object(line: str, key: str) -> dict[str, Any]:
     Raises:
         DataError: the line is not valid JSON, not an object, or has a key twice; the message has no line number.
     """
-    expected = f"expected one object per line, such as {{{json.dumps(key, ensure_ascii=False)}: …}}"
     try:
         row = json.loads(line, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON ({error}); {expected}") from error
+        raise DataError(f'not valid JSON ({error}); expected one object per line, such as {{"{key}": …}}') from error
     if not isinstance(row, dict):
-        raise DataError(f"{shown(row)} is not a JSON object; {expected}")
+        raise DataError(f'{shown(row)} is not a JSON object; expected one object per line, such as {{"{key}": …}}')
     return row
 
 
