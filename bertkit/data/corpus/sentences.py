@@ -117,7 +117,7 @@ def _ends_sentence(text: str, start: int, boundary: re.Match[str]) -> bool:
         return True
     word = before[-1].lstrip(_OPENERS)
     if word.isdigit():
-        return bool(text[start:mark].strip() != word)
+        return text[start:mark].strip() != word
     if "." in word and all(len(part) == 1 and part.isalpha() for part in word.split(".")):
         return False
     if len(word) == 1 and word.isupper() and word != "I":
@@ -275,30 +275,32 @@ def check_splitter_name(name: str) -> None:
 
 
 def _load_module(place: str, name: str) -> ModuleType:
-    """Imports the module of a splitter by its name, or runs its file, each version of it once."""
-    is_file, module_name = place.endswith(".py"), place
-    if is_file:
-        file, source = Path(place).resolve(), _source_of(place, name)
-        # Named by its content, so that the name does not clash with a module, nor with another version of the file.
-        module_name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
-        if module_name in sys.modules:
-            return sys.modules[module_name]
+    """Imports the module of a splitter by its name, or runs its file."""
+    source = _source_of(place, name) if place.endswith(".py") else None
     try:
-        if not is_file:
-            return importlib.import_module(place)
-        module = sys.modules[module_name] = ModuleType(module_name)
-        module.__file__ = str(file)
-        exec(compile(source, file, "exec"), module.__dict__)
-        return module
+        return importlib.import_module(place) if source is None else _run_file(Path(place).resolve(), source)
     except (Exception, SystemExit) as error:
-        if is_file:
-            del sys.modules[module_name]
-        elif isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+        if source is None and isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             raise RecipeError(
                 f"sentence_splitter: {name!r}: there is no module {error.name}; install it, add its folder to "
                 f"PYTHONPATH, or give path/to/file.py:function"
             ) from error
         raise RecipeError(f"sentence_splitter: {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _run_file(file: Path, source: bytes) -> ModuleType:
+    """Runs the code of a file as a module, each version of it once."""
+    # Named by its content, so that the name does not clash with a module, nor with another version of the file.
+    name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
+    if name not in sys.modules:
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = str(file)
+        try:
+            exec(compile(source, file, "exec"), module.__dict__)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def _source_of(place: str, name: str) -> bytes:

@@ -30,8 +30,6 @@ from bertkit.runtime.reading.text import decode_lines, document_boundary, iterat
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset
 
-__all__ = ["Paragraph", "Source", "TextLines", "find_sources"]
-
 logger = logging.getLogger(__name__)
 
 _HUB_BATCH_ROWS = 64
@@ -43,7 +41,8 @@ class Source(ABC):
     Attributes:
         name: name in messages: the path or the Hub id.
         size: size on disk in bytes, of the compressed file if it is compressed; None if unknown (a streamed Hub set).
-        position: approximate number of these bytes that the current pass has read; for progress bars.
+        position: approximate number of these bytes that the current pass has read, for progress bars; 0 throughout a
+            range of lines.
         has_rows: True if every row is a document, False if documents consist of the lines of a file.
         revision: commit of a Hub data set; None for files.
     """
@@ -71,7 +70,7 @@ class Source(ABC):
         return [self]
 
     def whole(self) -> Source:
-        """Returns the source of which this one is a range; itself if it is none."""
+        """Returns the file of which this source is a range; itself if it is none, as a range of a Hub data set."""
         return self
 
     @abstractmethod

@@ -60,9 +60,9 @@ def json_object(line: str, key: str) -> dict[str, Any]:
     try:
         row = json.loads(line, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"not valid JSON ({error}); expected one object per line, such as {{{key!r}: …}}") from error
+        raise DataError(f'not valid JSON ({error}); expected one object per line, such as {{"{key}": …}}') from error
     if not isinstance(row, dict):
-        raise DataError(f"{shown(row)} is not a JSON object; expected one object per line, such as {{{key!r}: …}}")
+        raise DataError(f'{shown(row)} is not a JSON object; expected one object per line, such as {{"{key}": …}}')
     return row
 
 

@@ -27,6 +27,9 @@ def keep_accepted(table: Table) -> Table:
 
     A rejected label is not that of its row, and an ignored one was not decided on. How many rows are left out is
     printed.
+
+    Raises:
+        DataError: no row is accepted.
     """
     answers = table.columns.get("answer", ())
     rows = [row for row, answer in enumerate(answers) if answer not in REJECTED]

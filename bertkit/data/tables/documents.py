@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from bertkit.data.tables.encodings import as_utf8
+from bertkit.data.tables.encodings import as_utf8, find_fault
 from bertkit.data.tables.html import text_of_html
 from bertkit.data.tables.table import Table, usual_column
 from bertkit.data.tables.typed_rows import JSON
@@ -181,19 +181,11 @@ def _decode(data: bytes, declared: str, name: str) -> str:
     """Returns text that is not UTF-8 in the encoding that it declares, and other text as that of files, `as_utf8`."""
     with suppress(LookupError, ValueError):
         encoding = codecs.lookup(declared).name
-        if encoding.startswith(_SEVEN_BITS) or not _is_utf8(data):
+        if encoding.startswith(_SEVEN_BITS) or find_fault(data) is not None:
             text = data.decode(_OF_BROWSERS.get(encoding, encoding))
             text.encode()  # some encodings have escapes of half a character
             return text
     return decode_text(b"".join(as_utf8([data], name)), name)
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _read_mail(data: bytes, name: str) -> str:

@@ -41,8 +41,6 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
             the line of a byte that is no character.
     """
     on_other = on_other or say
-    is_ascii = True
-    line = 1
     with iterating(blocks) as given:
         first = next(given, b"")
         if encoding := _find_wide_encoding(first):
@@ -53,24 +51,34 @@ def as_utf8(blocks: Iterable[bytes], name: str, on_other: Callable[[str], object
             yield decoder.decode(b"", True).encode("utf-8", "replace")
             return
         remaining = _end_with_whole_characters(chain([first], given))
+        is_ascii, line = True, 1
         for block in remaining:
-            if not (is_ascii and block.isascii()):
-                try:
-                    block.decode()
-                except UnicodeDecodeError as error:
-                    at = f"{name}, line {line + line_endings(block[: error.start])}"
-                    begin = block.rfind(b"\n", 0, error.start) + 1
-                    if is_ascii and block[: error.start].isascii() and _is_windows(block[begin:], at):
-                        example = block[begin:].partition(b"\n")[0]
-                        on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
-                        yield from _recode_windows(chain([block], remaining), name, line)
-                        return
-                    yield block  # UTF-8 with a fault, which its reader reports
-                    break
-                is_ascii = False
+            fault = find_fault(block)
+            if fault is not None:
+                break
+            is_ascii = is_ascii and block.isascii()
             line += line_endings(block)
             yield block
-        yield from remaining
+        else:
+            return
+        at = f"{name}, line {line + line_endings(block[:fault])}"
+        begin = block.rfind(b"\n", 0, fault) + 1
+        if is_ascii and block[:fault].isascii() and _is_windows(block[begin:], at):
+            example = block[begin:].partition(b"\n")[0]
+            on_other(_note(name, "Windows-1252 (cp1252)", example.decode("cp1252", "replace")))
+            yield from _recode_windows(chain([block], remaining), name, line)
+        else:  # UTF-8 with a fault, which its reader reports
+            yield block
+            yield from remaining
+
+
+def find_fault(data: bytes) -> int | None:
+    """Returns the position of the first byte that is not UTF-8; None for UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return None
 
 
 def _end_with_whole_characters(blocks: Iterable[bytes]) -> Iterator[bytes]:

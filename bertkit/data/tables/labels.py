@@ -190,10 +190,10 @@ def faults_of_kinds(table: Table, column: str, remedy: str = "--problem single_l
 
 def _have_commas(values: Sequence[Any], words: Sequence[int], numbers: Sequence[int]) -> bool:
     """Returns whether most labels are many different numbers with a comma, as ``2,9``."""
-    different = {values[row] for row in words}
+    different = {values[row] for row in words if isinstance(values[row], str)}
     if len(words) < len(numbers) or len(different) <= MOST_WHOLE_NUMBERS:
         return False
-    return all(isinstance(word, str) and _WITH_COMMA.fullmatch(word.strip()) for word in different)
+    return all(isinstance(values[row], str) and _WITH_COMMA.fullmatch(values[row].strip()) for row in words)
 
 
 def _rows_of_forms(values: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
@@ -283,7 +283,7 @@ def texts(table: Table, column: str) -> Sequence[str]:
 
 
 def _refuse_objects(table: Table, column: str, expected: str) -> None:
-    if nested := next((value for value in values_of(table, column) if isinstance(value, Mapping)), None):
+    if nested := next((value for value in values_of(table, column) if isinstance(value, Mapping) and value), None):
         names = [f"{column}.{name}" for name in nested]
         raise DataError(
             f"{table.source}: {column} has objects; expected {expected}: flatten the table, so that {quoted(names)} "
@@ -332,10 +332,10 @@ def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -
     """Returns warnings of labels that look alike, with their rows; those that are no classes are spellings of one."""
     remarks = []
     for group in look_alikes(sorted(rows)):
-        named = " and ".join(f"{label!a} {rows[label]:,}" for label in group)
+        labels = " and ".join(f"{label!a} {rows[label]:,}" for label in group)
         are_one = sum(label in classes for label in group) < 2  # 1 and 1.0
         what = "are one class" if are_one else f"{likeness(group[0])}, and each is a class of its own"
-        remarks.append(f"warning: {named} {what}")
+        remarks.append(f"warning: {labels} {what}")
     return remarks
 
 

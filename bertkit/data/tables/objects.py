@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ROWS = "list of dictionaries"
 """Kind of a list of rows, see `kind_of_table`."""
 
-_SHOWN = 60  # characters of a value in a message
 # Library of a table -> how to give the texts of one column.
 _COLUMN_OF = {
     "datasets": "list(dataset[{column!r}])",
@@ -327,9 +326,7 @@ def with_words(texts: Sequence[str], what: str = "text", before: int = 0) -> Seq
 
 
 def _describe(value: Any) -> str:
-    text = repr(value)
-    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return "None" if value is None else f"{text} ({type(value).__name__})"
+    return "None" if value is None else f"{shown(value)} ({type(value).__name__})"
 
 
 def _suggest(value: Any) -> str:

@@ -37,11 +37,11 @@ def sheet_parts(
 
     Args:
         path: a workbook, or ``FILE#SHEET``, where several of its sheets are neither empty nor hidden.
-        stored: the bytes of the workbook; None reads its file.
         size: rows of a part.
         on_progress: called with the share of the rows that has been read, in [0, 1], by the size that the workbook has
             for the sheet.
         may_be_empty: a sheet without rows gives no parts.
+        stored: the bytes of the workbook; None reads its file.
 
     Raises:
         DataError: the workbook cannot be read; its sheet does not exist, is not named, or has no columns or rows, or
@@ -49,6 +49,7 @@ def sheet_parts(
     """
     file, name = workbook_and_sheet(path)
     with _open_workbook(file, stored) as book:
+        # Read before `_choose_sheet`, which forgets the sizes.
         rows_of_sheets = {sheet.title: sheet.max_row or 1 for sheet in book.worksheets}
         sheet = _choose_sheet(book, name, file)
         source, total = f"{file}#{sheet.title}", rows_of_sheets[sheet.title]

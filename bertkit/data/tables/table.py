@@ -325,17 +325,13 @@ def numbered(values: Iterable[Hashable]) -> np.ndarray:
     return np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), dtype=np.int64)
 
 
-def copies(texts: np.ndarray) -> int:
-    """Returns the number of rows that have the text of an earlier one; ``texts`` are those of `same_texts`."""
-    return len(texts) - len(np.unique(texts))
-
-
 def copies_in_words(texts: np.ndarray, unit: str, what: str) -> str:
-    """Returns the sentence on copies, and what is done with them; empty without any.
+    """Returns the sentence on rows that have the text of an earlier one, and on what is done with them; empty without
+    any. ``texts`` are those of `same_texts`.
 
     >>> copies_in_words(np.array([0, 0, 1]), "row", "copies stay in one fold")
     '1 of 3 rows has the text of an earlier row; copies stay in one fold'
     """
-    number = copies(texts)
+    number = len(texts) - len(np.unique(texts))
     has = inflected(number, "has", "have")
     return f"{number:,} of {len(texts):,} {unit}s {has} the text of an earlier {unit}; {what}" if number else ""

@@ -67,7 +67,7 @@ def json_parts(
                 columns = {name: [row.get(name) for _, row in part] for name in names}
                 yield Table(columns, source, "", array("q", [number for number, _ in part]))
     if not names and not faults and not (is_empty and may_be_empty):
-        faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
+        faults.append(f'{source}: no rows; expected one JSON object per line, such as {{"text": …, "label": …}}')
     raise_listed(faults)
 
 
@@ -234,17 +234,21 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, firs
                 try:
                     columns[name] += values.to_pylist()
                 except (ValueError, OverflowError):
-                    for row, value in enumerate(values, first_row + rows + 1):
-                        try:
-                            value.as_py()
-                        except (ValueError, OverflowError) as error:
-                            fault = f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again"
-                            faults.append(fault)
+                    faults += _unreadable_values(values, name, source, first_row + rows)
             rows += batch.num_rows
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
     raise_listed(faults)
     return Table(columns, source, "", class_names=class_names, first_row=first_row)
+
+
+def _unreadable_values(values: pa.Array | pa.ChunkedArray, name: str, source: str, before: int) -> Iterator[str]:
+    """Yields the faults of the values of column ``name`` that Python cannot hold; ``before`` rows precede them."""
+    for row, value in enumerate(values, before + 1):
+        try:
+            value.as_py()
+        except (ValueError, OverflowError) as error:
+            yield f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again"
 
 
 def _read_class_names(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bertkit.data.tables import folds
 from bertkit.data.tables.folds import assign_folds, joined
-from bertkit.data.tables.table import copies, copies_in_words, numbered, same_texts
+from bertkit.data.tables.table import copies_in_words, numbered, same_texts
 from bertkit.runtime.errors import DataError
 
 # ---- folds ----------------------------------------------------------------------------------------------------------
@@ -114,7 +114,6 @@ def test_what_two_divisions_have_together_is_joined():
     texts = same_texts([("a", "b"), ("a ", "b"), ("a", "c"), ("c", "a"), ("d", "d")])
     assert texts.tolist() == [0, 0, 1, 2, 3]
     assert joined(texts, numbered(["x", "y", "y", "z", "x"])).tolist() == [0, 0, 0, 1, 0]
-    assert copies(texts) == 1
     assert copies_in_words(texts, "row", "…") == "1 of 5 rows has the text of an earlier row; …"
     assert copies_in_words(np.arange(3), "row", "…") == ""
 

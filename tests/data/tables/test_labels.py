@@ -55,6 +55,12 @@ def test_labels_of_objects_are_refused_with_what_to_do():
         decide(table([{"score": "good"}, None]), "label")
 
 
+def test_an_empty_object_is_no_label():
+    rows = table([{}, "good", "bad"])
+    assert decide(rows, "label").names == ["bad", "good"]
+    assert message(class_ids, rows, "label", ["bad", "good"]) == ["x.csv, line 2: label is {}; expected one label"]
+
+
 def test_decimal_commas_are_refused_once_with_what_to_do():
     numbers = [f"{number},{decimals}" for number in range(5) for decimals in range(1, 9)]
     for values in (numbers, [*numbers, *"12345"]):

@@ -77,7 +77,7 @@ def test_faults_are_collected_with_their_lines(tmp_path):
     text = '{"text": "a"}\n[1]\n{"text": \n{"text": "\\ud83d"}\n{"\\ud83d\\ude00": 1}\n'
     count, first, second, third = refusal(tmp_path, "x.jsonl", text).splitlines()
     assert count == "3 faults:"
-    assert first.startswith("  - x.jsonl, line 2: [1] is not a JSON object; expected one object per line")
+    assert first == '  - x.jsonl, line 2: [1] is not a JSON object; expected one object per line, such as {"text": …}'
     assert second.startswith("  - x.jsonl, line 3: not valid JSON (Expecting value")
     assert third == (
         "  - x.jsonl, line 4: it contains an unpaired surrogate, \\ud83d, which is not a character; write the text "
@@ -85,7 +85,7 @@ def test_faults_are_collected_with_their_lines(tmp_path):
     )
 
 
-NO_ROWS = "x.jsonl: no rows; expected one JSON object per line, such as {'text': …, 'label': …}"
+NO_ROWS = 'x.jsonl: no rows; expected one JSON object per line, such as {"text": …, "label": …}'
 NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one object per line"
 
 

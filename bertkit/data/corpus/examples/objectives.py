@@ -86,6 +86,7 @@ class EpochOfText:
     short_seq_prob: float
 
     def documents(self) -> Iterator[_Documents]:
+        """Yields all documents in order, in groups whose chunks need a bounded number of random numbers."""
         store = self.view.store
         for place in range(0, self.view.num_documents, _DOCUMENTS_AT_ONCE):
             numbers = self.view.documents[place : place + _DOCUMENTS_AT_ONCE]
@@ -164,9 +165,10 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
         chunks = np.arange(counts.sum()) - np.repeat(starts, counts)
         drawn = text.draws(np.repeat(group.numbers, counts), chunks, 2)
         split_draws, next_draws = drawn[:, 0].tolist(), drawn[:, 1].tolist()
-        documents = zip(group.numbers.tolist(), group.firsts, group.ends, group.targets, strict=True)
-        for place, (document, sentence, end, target) in enumerate(documents, group.place):
-            start, count = starts[place - group.place], group.chunks[place - group.place]
+        documents = zip(
+            group.numbers.tolist(), group.firsts, group.ends, group.targets, starts.tolist(), group.chunks, strict=True
+        )
+        for place, (document, sentence, end, target, start, count) in enumerate(documents, group.place):
             expected = slice(start, start + count)
             draws = chain(
                 zip(split_draws[expected], next_draws[expected], strict=True), _draw_later(text, document, count)
@@ -206,7 +208,7 @@ def sentence_order_pairs(text: EpochOfText) -> Iterator[Segments]:
         split_draw, order_draw = text.draws(document, chunk, 2).T
         start, stop, size = offsets[first], offsets[end], end - first
         within = start + 1 + (split_draw * (stop - start - 1)).astype(np.int64)
-        between = offsets[first + np.minimum(1 + (split_draw * (size - 1)).astype(np.int64), size)]
+        between = offsets[first + 1 + (split_draw * (size - 1)).astype(np.int64)]
         split = np.where(size == 1, within, between)
         starts, ends = np.stack([start, split], axis=1), np.stack([split, stop], axis=1)
         reversed_ = order_draw < 0.5

@@ -114,7 +114,7 @@ def plan_epoch(
     for segments in objective.segments(EpochOfText(view, seed, epoch, max_tokens, short_seq_prob)):
         end = size + len(segments.labels)
         if end > len(rows):
-            # Resized in place to avoid a second copy of a large array; no other reference to it exists yet.
+            # Resized in place to avoid a second copy of a large array; the `block` before, a view, is not used again.
             rows.resize(end + end // 8, refcheck=False)
         starts, lengths = truncate_pairs(segments.starts, segments.lengths, max_tokens, seed, epoch, first_pair + size)
         block = rows[size:end]

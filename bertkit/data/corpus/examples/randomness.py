@@ -121,7 +121,7 @@ def halves_of_streams(
 
 
 def uniform(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Returns n random numbers in [0, 1) for each of B items of an epoch: `words` converted by `as_uniform`.
+    """Returns n random numbers in [0, 1) for each of B items of an epoch: the upper 53 bits of `words`, divided by 2⁵³.
 
     Args and errors are those of `words`.
 
@@ -134,12 +134,7 @@ def uniform(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: in
     >>> bool((uniform(42, Stream.PAIRS, 3, [5, 6, 7], 9)[2, :4] == one).all())
     True
     """
-    return as_uniform(words(seed, stream, epoch, index, n))
-
-
-def as_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Converts random words to float64 in [0, 1): their upper 53 bits divided by 2⁵³."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (words(seed, stream, epoch, index, n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permutation(seed: int, epoch: int, size: int, first: int = 0) -> NDArray[np.int32] | NDArray[np.int64]:

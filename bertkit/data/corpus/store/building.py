@@ -22,7 +22,7 @@ from bertkit.data.corpus.store.filters import document_digests, repeated_documen
 from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
 from bertkit.data.corpus.store.parts import write_manifest, write_parts
 from bertkit.data.corpus.store.token_store import TokenStore
-from bertkit.data.corpus.store.units import Job, Unit, run_units
+from bertkit.data.corpus.store.units import Job, Unit, WorkOn, run_units
 from bertkit.data.corpus.store.writer import Progress, Reading, origin_key, store_origin
 from bertkit.runtime.errors import DataError, OutputError, listed
 from bertkit.runtime.files import into_folder, new_folder, remove_unfinished, unlocked
@@ -88,7 +88,7 @@ def build_store(
             raise OutputError(
                 f"--output-dir {place}: not empty and not an intact store; give another folder"
             ) from error
-        if not _has_origin(store, origin) or ("filters" in store.metadata and "filters" not in origin):
+        if not _has_origin(store, origin):
             raise OutputError(
                 f"--output-dir {place}: has a store of another text, tokenizer or filter; give another folder"
             )
@@ -117,7 +117,7 @@ def join_store(place: Path) -> TokenStore:
     Raises:
         OutputError: there is no such build, or units of it are missing; the message names the shares.
     """
-    place = Path(os.path.abspath(place))  # "." has no name
+    place = place.absolute()  # "." has no name
     work = _work_of(place)
     if (place / METADATA_FILE).is_file():
         store = TokenStore.open(place)
@@ -175,7 +175,8 @@ def _work_of(place: Path) -> Path:
 
 def _has_origin(store: TokenStore, origin: dict[str, Any]) -> bool:
     """Returns whether a store has the text and the settings of a build."""
-    return {name: store.metadata.get(name) for name in origin} == origin
+    expected = {"filters": None, **origin}  # without filters neither of the two has this key
+    return {name: store.metadata.get(name) for name in expected} == expected
 
 
 def _remove_work(place: Path) -> None:
@@ -265,7 +266,7 @@ def _assemble(place: Path, work: Path, records: Sequence[Path]) -> None:
 
 
 def _run(
-    work_on: Callable[[Job, Unit, int, Callable[[int], None]], None],
+    work_on: WorkOn,
     job: Job,
     units: Sequence[Unit],
     kind: str,

@@ -90,7 +90,10 @@ def _copy_part(url: str, part: PartOfStore, target: Path) -> None:
 
 
 def copy_file(given: str, files: Any, root: str, name: str, target: Path) -> tuple[int, int]:
-    """Copies a file of a store; returns its size and its CRC-32."""
+    """Copies a file of a store at a URL to ``target``; returns its size in bytes and its CRC-32.
+
+    Arguments and errors are those of `pieces_of`.
+    """
     size = checksum = 0
     with target.open("wb") as stream:
         for piece in pieces_of(given, files, root, name):
@@ -100,7 +103,16 @@ def copy_file(given: str, files: Any, root: str, name: str, target: Path) -> tup
 
 
 def pieces_of(given: str, files: Any, root: str, name: str) -> Iterator[bytes]:
-    """Yields the bytes of a file of a store."""
+    """Yields the bytes of a file of a store at a URL.
+
+    Args:
+        given: the URL, in messages.
+        files, root: its file system of fsspec, and the path of the store there.
+        name: path of the file in the store.
+
+    Raises:
+        DataError: the file is not there, or cannot be read.
+    """
     source: IO[bytes]
     try:
         with files.open(f"{root}/{name}", "rb") as source:

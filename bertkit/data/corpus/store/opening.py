@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertkit.data.corpus.store.copies import ORIGIN_FILE, copy_file, pieces_of
-from bertkit.data.corpus.store.manifest import METADATA_FILE, write_metadata
+from bertkit.data.corpus.store.manifest import METADATA_FILE, read_metadata, write_metadata
 from bertkit.data.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.runtime.errors import DataError
 from bertkit.runtime.files import new_folder
@@ -61,8 +61,9 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
     except (ValueError, RecursionError, LookupError, TypeError) as error:
         raise DataError(f"{given}: {METADATA_FILE} is damaged") from error
     place = cache_dir / f"store-{fingerprint[:16]}-{checksum:08x}"
-    if not (place / ORIGIN_FILE).is_file():
-        with new_folder(place, is_there=(place / ORIGIN_FILE).is_file) as draft:
+    origin = place / ORIGIN_FILE
+    if not origin.is_file():
+        with new_folder(place, is_there=origin.is_file) as draft:
             (draft / TOKENIZER_FOLDER).mkdir()
             for name in (*(f"{TOKENIZER_FOLDER}/{name}" for name in _TOKENIZER_FILES), METADATA_FILE):
                 copy_file(given, files, root, name, draft / name)
@@ -71,4 +72,6 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
             except DataError as error:
                 raise DataError(str(error).replace(str(draft), given.rstrip("/"))) from error
             write_metadata(draft / ORIGIN_FILE, {"url": given})
+    elif read_metadata(origin)["url"] != given:  # the store has moved, or there are two
+        write_metadata(origin, {"url": given})
     return TokenStore(place)

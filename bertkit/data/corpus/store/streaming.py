@@ -117,7 +117,7 @@ class StreamedBlocks:
         with self._lock(), iterating(self._paragraphs()) as numbered:
             first = itertools.takewhile(lambda each: each[0] <= last, numbered)
             paragraphs = (paragraph for number, paragraph in first if number in self._skipped)
-            return self._store("held-out", paragraphs).whole()
+            return (self._intact("held-out") or self._write("held-out", paragraphs)).whole()
 
     def of_epoch(self, epoch: int) -> StoreView:
         """Returns the block of an epoch; every phase of a run starts with the first block.
@@ -150,7 +150,7 @@ class StreamedBlocks:
             paragraphs = self._paragraphs_of_block(block)
             if paragraphs is None:  # the text has fewer blocks; their number is now known
                 return self._block(number)
-            store = self._store(name, paragraphs)
+            store = self._write(name, paragraphs)
             if block and store.num_documents < _LEAST_DOCUMENTS:  # incomplete block at the end of the text
                 write_metadata(self.folder / _PASS_FILE, {"blocks": block})
                 shutil.rmtree(store.folder)
@@ -205,21 +205,17 @@ class StreamedBlocks:
                     number += paragraph.starts_document
                     yield number, paragraph
 
-    def _store(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
-        """Opens the store ``name``; builds it from ``paragraphs`` if it does not exist."""
-        store = self._intact(name)
-        if store is None:
+    def _write(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
+        """Builds the store ``name``, which does not exist."""
+        return write_token_store(
+            paragraphs,
+            self.form,
+            self.tokenizer,
+            self.splitter,
+            folder=self.folder / name,
             # Data loader workers are daemonic and must not start processes.
-            num_workers = 1 if multiprocessing.current_process().daemon else self.num_workers
-            store = write_token_store(
-                paragraphs,
-                self.form,
-                self.tokenizer,
-                self.splitter,
-                folder=self.folder / name,
-                num_workers=num_workers,
-            )
-        return store
+            num_workers=1 if multiprocessing.current_process().daemon else self.num_workers,
+        )
 
     def _intact(self, name: str) -> TokenStore | None:
         """Opens the store ``name``; removes it if it is damaged. Returns ``None`` if there is none then."""

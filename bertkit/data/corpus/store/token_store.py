@@ -68,7 +68,9 @@ class Part:
             DataError: it is not so.
         """
         fetch(self)
-        self.compare(self.file, self.file.stat().st_size if self.file.exists() else 0)
+        if not self.file.exists():
+            raise _damaged(self.file, "is missing")
+        self.compare(self.file, self.file.stat().st_size)
 
     def verify(self) -> None:
         """Reads the file and compares its checksum; DataError if the file is missing or damaged."""
@@ -342,8 +344,7 @@ class StoreView:
         return counts
 
     def token_counts(self, vocab_size: int) -> NDArray[np.int64]:
-        """Counts each id in the first documents, (vocab_size,) int64, of which so many are read that 20 million tokens
-        are counted."""
+        """Counts each id, ``(vocab_size,)`` int64, in the first documents, until these have 20 million tokens."""
         counts, counted = np.zeros(vocab_size, np.int64), 0
         for first in range(0, len(self.documents), _COUNTED_AT_ONCE):
             bounds = self.store.token_bounds(self.documents[first : first + _COUNTED_AT_ONCE])

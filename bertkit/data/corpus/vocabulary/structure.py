@@ -128,15 +128,13 @@ class Vocabulary:
     """Vocabulary ids that pre-training examples are made of.
 
     Attributes:
-        cls_token_id, sep_token_id, pad_token_id, mask_token_id: ids of the special tokens.
+        pad_token_id, mask_token_id: ids of [PAD] and [MASK].
         ordinary_ids: ``(N,)`` int64, all ids except those of special tokens; random replacements are drawn from them.
             (The released script draws from the whole vocabulary, including special tokens.)
         single, pair: special tokens of an example of one segment and of two, by the tokenizer's own template.
         words: marks of the pieces that continue the word of the piece before them.
     """
 
-    cls_token_id: int
-    sep_token_id: int
     pad_token_id: int
     mask_token_id: int
     ordinary_ids: NDArray[np.int64]
@@ -145,17 +143,12 @@ class Vocabulary:
     words: WordMarks
 
     @property
-    def continuation(self) -> NDArray[np.bool_]:
-        """Returns ``(V,)`` bool, indexed by id: True for the pieces that can continue a word."""
-        return self.words.continuation
-
-    @property
     def marks_continuations(self) -> bool:
         """Returns whether the vocabulary marks the pieces that continue words, such as ``##ing``.
 
         Without marks every piece counts as a word, and whole-word masking is the same as token masking.
         """
-        return bool(self.continuation.any())
+        return bool(self.words.continuation.any())
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast | Any) -> Vocabulary:
@@ -164,8 +157,6 @@ class Vocabulary:
         special = set(tokenizer.all_special_ids)
         ordinary = sorted(set(ids.values()) - special)
         return cls(
-            cls_token_id=tokenizer.cls_token_id,
-            sep_token_id=tokenizer.sep_token_id,
             pad_token_id=tokenizer.pad_token_id,
             mask_token_id=tokenizer.mask_token_id,
             ordinary_ids=np.array(ordinary, np.int64),

@@ -284,6 +284,14 @@ def test_a_kill_after_the_store_is_complete_is_made_up_for(corpus, files, is_hal
     assert (work / "plan.json").is_file()
 
 
+def test_a_filtered_store_is_not_that_of_a_build_without_filters(corpus, files):
+    build(corpus, files, part="1/1")
+    build(corpus, files, "filtered", chosen=DocumentFilter(min_tokens=2))
+    (corpus.folder / "filtered").rename(corpus.folder / "store")
+    with pytest.raises(OutputError, match="not empty"):
+        join_store(corpus.folder / "store")
+
+
 def test_one_process_builds_a_store(corpus, files):
     from bertkit.runtime.files import lock
 

@@ -71,6 +71,16 @@ def test_a_store_at_a_url_is_copied_once(folder, url, tmp_path, monkeypatch):
     assert open_store(url, tmp_path / "copies").folder == copied.folder
 
 
+def test_a_store_that_has_moved_is_read_from_its_new_url(url, tmp_path):
+    import fsspec
+
+    copied = open_store(url, tmp_path / "copies")
+    fsspec.filesystem("memory").mv("/bucket/store", "/bucket/moved", recursive=True)
+    moved = open_store("memory://bucket/moved", tmp_path / "copies")
+    assert moved.folder == copied.folder
+    assert moved.num_documents == len(moved.document_offsets) - 1
+
+
 def test_a_damaged_copy_is_refused(url, tmp_path):
     copied = open_store(url, tmp_path / "copies").folder
     (copied / PART).write_bytes(b"damaged")

@@ -249,6 +249,13 @@ class TestCache:
         assert corpus.build(files).tokens.tolist() == tokens
         assert "tokenizing the text again" in caplog.text
 
+    def test_a_missing_part_is_named_as_such(self, corpus):
+        folder = corpus.build(corpus.write(one="t0 t1. T2")).folder
+        [file] = folder.glob("*.arrow")
+        file.unlink()
+        with pytest.raises(DataError, match=rf"^{re.escape(str(file))}: is missing: this token store is damaged"):
+            TokenStore.open(folder)
+
     def test_any_changed_byte_rebuilds_the_store(self, corpus):
         """Flipped bits change tokens, lengths, or metadata such as the fingerprint; few of them break the format."""
         files = corpus.write(one="t0 t1. T2\n\nt3 t4", two="t5")
