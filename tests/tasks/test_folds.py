@@ -92,6 +92,14 @@ def test_groups_are_those_of_the_examples_of_a_row(tmp_path, kind, rows):
     assert groups(grouped, train.examples) == [f"author {line // 2}" for line in lines]
 
 
+def test_doubts_of_a_table_are_not_repeated_for_its_fold(tmp_path):
+    rows = [{"tokens": [f"a{n}", f"b{n}"], "tags": ["B-X", "O"] if n else ["O", "I-X"]} for n in range(8)]
+    path = tmp_path / "sentences.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, splits = load_splits(task(path, "ner", folds=2, fold=0))
+    assert [list(splits[name].doubts) for name in ("train", "validation")] == [["impossible-tags"], []]
+
+
 def test_a_limit_takes_the_first_examples_of_the_fold(table):
     whole = load_splits(task(table, folds=3, fold=1))[1]["validation"].examples["text"][:]
     cut = load_splits(task(table, folds=3, fold=1, max_eval_samples=4))[1]["validation"].examples["text"][:]
