@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit import metrics
-from bertkit.runtime.options import option, setting
+from bertkit.runtime.options import check_ranges, option, setting
 from bertkit.tasks.similarity.forms import Form
 
 
@@ -54,6 +54,7 @@ class TaskSettings(metrics.MetricSettings):
     )
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if len(set(self.label_names)) < len(self.label_names):
             raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
         if self.mini_batch_size and self.form in ("scored_pairs", "nli"):
