@@ -22,7 +22,7 @@ from datasets.fingerprint import get_temporary_cache_files_directory
 from transformers import PreTrainedTokenizerBase
 
 from bertkit.runtime.errors import RecipeError
-from bertkit.runtime.files import new_folder
+from bertkit.runtime.files import new_folder, write_json
 from bertkit.runtime.json_text import dumps
 from bertkit.runtime.placement.launch import SCRATCH_FOLDER
 from bertkit.runtime.placement.processes import failing_together, first_on_machine, gathered
@@ -52,7 +52,7 @@ def fit_length(task: Task, examples: Columns, tokenizer: PreTrainedTokenizerBase
     """Returns the data settings of a task; if ``max_seq_length`` is 0, with the number of tokens that texts need.
 
     That is 128, or the length of the longest input, rounded up to a multiple of 64, but at most 512.
-    `benchmarks/few_rows.py` has a table of longer texts.
+    What longer inputs bring is measured on the novels of `benchmarks/few_rows.py`.
 
     Args:
         task: the task.
@@ -165,7 +165,7 @@ def _private_folder(state: PartialState) -> Iterator[Path]:
 def _write(folder: Path, name: str, features: Dataset, cut: Truncation) -> None:
     with without_library_bars():
         features.save_to_disk(folder / name)
-    (folder / f"{name}.json").write_text(dumps(dataclasses.asdict(cut)))
+    write_json(folder / f"{name}.json", dataclasses.asdict(cut))
 
 
 def _read(folder: Path, name: str) -> tuple[Dataset, Truncation]:

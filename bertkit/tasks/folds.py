@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,16 +13,13 @@ from bertkit.data.tables.folds import assign_folds, joined
 from bertkit.data.tables.table import copies_in_words, numbered, same_texts
 from bertkit.runtime.errors import DataError, did_you_mean
 from bertkit.runtime.progress import counted
-from bertkit.tasks.base import texts_of
+from bertkit.tasks.base import AnyTask, Task, texts_of
 from bertkit.tasks.splits import Split, is_labelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from bertkit.tasks.base import Task
     from bertkit.tasks.splits import Columns
-
-AnyTask = TypeVar("AnyTask", bound="Task")
 
 _ROWS_AT_ONCE = 1000  # whose texts are in memory
 _USUAL_FOLDS = 5
@@ -140,14 +137,15 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
             f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
             f"examples, drawn with data.split_seed {task.data.split_seed}"
         )
-        unlabelled = replace(train, notes=(f"{note}; {copies}" if copies else note,), labels="")
+        # What is said and doubted of the table stays with the training set, and is not repeated.
+        scored = replace(train, notes=(f"{note}; {copies}" if copies else note,), doubts={}, labels="")
         loaded["train"] = train.select(np.flatnonzero(~held_out))
-        loaded["validation"] = task.data.limited("validation", unlabelled.select(np.flatnonzero(held_out)))
+        loaded["validation"] = task.data.limited("validation", scored.select(np.flatnonzero(held_out)))
     return task, {name: loaded[name] for name in names if name in loaded}
 
 
 def scored_by_folds(task: Task, train: Split, copies: str) -> Split:
-    """Returns the training set as the examples that are scored by ``data.folds`` models, none of which has seen them.
+    """Returns the training set as examples to score, each by that of ``data.folds`` models which has not seen it.
 
     ``copies`` are words of `fold_of_each`, for the note on the split.
     """

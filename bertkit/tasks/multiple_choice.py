@@ -17,7 +17,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.data.tables import Table
-from bertkit.data.tables.classes import is_missing
+from bertkit.data.tables.classes import is_missing, values_of
 from bertkit.data.tables.labels import texts
 from bertkit.data.tables.table import find_column, to_number
 from bertkit.runtime.errors import CheckpointError, DataError, noted, raise_all, raise_listed, shown
@@ -138,17 +138,7 @@ class MultipleChoiceTask(TableTask, PerExampleTask):
         # A column with only empty values or -1, as that of a test set on the Hub, has no labels.
         if self._needs_labels(name) or not all(is_missing(each) or to_number(each) == -1 for each in given):
             with noted(faults):
-                values = table.columns[label] if label in table.columns else table.column(label)
-                counts = map(len, columns["endings"]) if columns else [None] * len(values)
-                raise_listed(
-                    [
-                        f"{table.place(row)}: label {shown(value)}; expected the position of the correct ending, from 0"
-                        + ("" if count is None else f" to {count - 1}")
-                        for row, (value, count) in enumerate(zip(values, counts, strict=True))
-                        if not (str(value).isdecimal() and to_number(value) < (math.inf if count is None else count))
-                    ]
-                )
-                columns["labels"] = list(map(int, values))
+                columns["labels"] = _positions(table, label, columns.get("endings"))
         raise_all(faults)
         if name == "train" and "labels" in columns:
             chances = [1 - 1 / len(endings) for endings in columns["endings"]]
@@ -312,6 +302,28 @@ class _Choices:
         choices = torch.arange(len(scores) // len(self.counts), device=scores.device)
         is_padding = (choices >= self.counts[:, None]).reshape(-1, 1)
         return scores.masked_fill(is_padding, torch.finfo(scores.dtype).min)
+
+
+def _positions(table: Table, column: str, endings: Sequence[Sequence[str]] | None) -> list[int]:
+    """Reads the position of the correct ending of every row, from 0.
+
+    Args:
+        table, column: the labels.
+        endings: the endings of every row; None if they are faulty, so that no position is too large.
+
+    Raises:
+        DataError: there is no such column, or a label is no position; the message names at most ten rows.
+    """
+    values, faults = values_of(table, column), []
+    for row, value in enumerate(values):
+        count = math.inf if endings is None else len(endings[row])
+        if not (str(value).isdecimal() and to_number(value) < count):
+            last = "" if endings is None else f" to {len(endings[row]) - 1}"
+            faults.append(
+                f"{table.place(row)}: label {shown(value)}; expected the position of the correct ending, from 0{last}"
+            )
+    raise_listed(faults)
+    return list(map(int, values))
 
 
 def _pairs(examples: Columns) -> tuple[list[str], list[str]]:

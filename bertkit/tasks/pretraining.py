@@ -317,7 +317,7 @@ def _corpus(
 
 
 def curve_facts(
-    corpora: PretrainingCorpus,
+    corpus: PretrainingCorpus,
     vocab_size: int,
     phases: Sequence[Phase],
     pair_objective: PairObjective,
@@ -330,8 +330,8 @@ def curve_facts(
         alone (not for streams), and chance for pairs. ``phases``: ``first_step`` and ``max_seq_length`` of each phase.
     """
     of_tokens = {"uniform": math.log(vocab_size)}
-    if isinstance(corpora.train, StoreView) and corpora.validation is not None:
-        counts = (view.token_counts(vocab_size) for view in (corpora.train, corpora.validation))
+    if isinstance(corpus.train, StoreView) and corpus.validation is not None:
+        counts = (view.token_counts(vocab_size) for view in (corpus.train, corpus.validation))
         of_tokens["unigram"] = unigram_loss(*counts)
     baselines = {
         f"{token_objective}_loss": of_tokens,

@@ -353,7 +353,7 @@ class Truncation:
         return f"{self.examples:,} of {inputs} cut ({share:.1f} %), {tokens} lost"
 
 
-# ---- loading, and cross-validation ----------------------------------------------------------------------------------
+# ---- what kinds of tasks say of their splits ------------------------------------------------------------------------
 
 
 @singledispatch

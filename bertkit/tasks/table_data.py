@@ -157,7 +157,7 @@ class TableData(HubData):
         train: Split,
         classes: Sequence[Hashable] | None,
         texts: np.ndarray,
-        groups: Sequence[Hashable] | None,
+        of_groups: Sequence[Hashable] | None,
     ) -> dict[str, Split]:
         """Splits one table into a training and a validation set; DataError if the table has too few rows.
 
@@ -166,13 +166,13 @@ class TableData(HubData):
             classes: class of each row, for a stratified split; None samples from all rows alike.
             texts: number of the text of each row, (N,), as of `bertkit.data.tables.table.same_texts`, so that copies
                 stay on one side.
-            groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
+            of_groups: group of each row, as of `bertkit.tasks.folds.groups`, which stays on one side too.
         """
-        rows, units = len(texts), texts if groups is None else joined(texts, numbered(groups))
+        rows, units = len(texts), texts if of_groups is None else joined(texts, numbered(of_groups))
         fraction = _USUAL_FRACTION if self.validation_fraction is None else self.validation_fraction
         kept, held = hold_out(classes, units, fraction, self.split_seed)
         copies = copies_in_words(texts, "example", "copies are on one side")
-        if not len(held) and groups is None and copies:
+        if not len(held) and of_groups is None and copies:
             kept, held = hold_out(classes, np.arange(rows), fraction, self.split_seed)
             copies = (
                 f"warning: {counted(len(np.unique(texts)), 'different text is', 'different texts are')} too few to "
@@ -185,7 +185,7 @@ class TableData(HubData):
                     "--label-column"
                 )
             number = len(np.unique(units))
-            grouped = "" if groups is None else f" in {counted(number, 'group')}"
+            grouped = "" if of_groups is None else f" in {counted(number, 'group')}"
             raise DataError(
                 f"{train.source}: {counted(rows, 'example')}{grouped} {inflected(rows, 'is', 'are')} too few to hold "
                 f"out {fraction} of {'them' if classes is None else 'each class'}; give "

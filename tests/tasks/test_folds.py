@@ -92,6 +92,34 @@ def test_groups_are_those_of_the_examples_of_a_row(tmp_path, kind, rows):
     assert groups(grouped, train.examples) == [f"author {line // 2}" for line in lines]
 
 
+def words(folder, *authors):
+    """A file of a sentence of one word for each author, whose separator is said when it is read."""
+    rows = [f"{row};w{row};{['B-X', 'O'][row % 2]};{author}\n" for row, author in enumerate(authors)]
+    (folder / "words.csv").write_text("".join(["sentence_id;word;tag;author\n", *rows]))
+    return task(folder / "words.csv", "ner", folds=2, fold=0, group_column="author")
+
+
+def test_what_is_said_of_a_file_of_words_is_not_repeated(tmp_path, capsys):
+    grouped, splits = words(tmp_path, "a", "b", "a").load(["train"])
+    assert "separated by semicolons" in "".join(capsys.readouterr())
+    assert groups(grouped, splits["train"].examples) == ["a", "b", "a"]
+    assert not "".join(capsys.readouterr())
+
+
+def test_a_sentence_without_a_group_is_named(tmp_path):
+    grouped, splits = words(tmp_path, "a", "", "a").load(["train"])
+    with pytest.raises(BertkitError, match=r"words\.csv, line 3: no value for 'author'"):
+        groups(grouped, splits["train"].examples)
+
+
+def test_doubts_of_a_table_are_not_repeated_for_its_fold(tmp_path):
+    rows = [{"tokens": [f"a{n}", f"b{n}"], "tags": ["B-X", "O"] if n else ["O", "I-X"]} for n in range(8)]
+    path = tmp_path / "sentences.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _, splits = load_splits(task(path, "ner", folds=2, fold=0))
+    assert [list(splits[name].doubts) for name in ("train", "validation")] == [["impossible-tags"], []]
+
+
 def test_a_limit_takes_the_first_examples_of_the_fold(table):
     whole = load_splits(task(table, folds=3, fold=1))[1]["validation"].examples["text"][:]
     cut = load_splits(task(table, folds=3, fold=1, max_eval_samples=4))[1]["validation"].examples["text"][:]

@@ -124,10 +124,10 @@ class GlueTask(TextClassification):
     settings: TaskSettings
     data: DataSettings
 
-    def __init__(self, task: TaskSettings, data: DataSettings):
-        super().__init__(task, data)
-        self.main_metric = task.main_metric
-        self.splits = tuple(task.files)
+    def __init__(self, settings: TaskSettings, data: DataSettings):
+        super().__init__(settings, data)
+        self.main_metric = settings.main_metric
+        self.splits = tuple(settings.files)
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
@@ -166,16 +166,16 @@ class GlueTask(TextClassification):
         return found
 
     def _split_of(self, table: Table, name: str) -> Split:
-        """Builds the examples of a TSV file."""
-        in_files = self.settings.file_text_columns or self.settings.text_columns
-        files = self.settings.text_columns if set(self.settings.text_columns) <= table.columns.keys() else in_files
-        columns = {ours: table.column(theirs) for ours, theirs in zip(self.settings.text_columns, files, strict=True)}
+        """Builds the examples of a table, whose columns are named as on the Hub or as in the task's TSV files."""
+        names = self.settings.text_columns
+        in_table = names if set(names) <= table.columns.keys() else self.settings.file_text_columns or names
+        columns = {ours: table.column(theirs) for ours, theirs in zip(names, in_table, strict=True)}
         label = self.settings.file_label_column or self.settings.label_column
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
         if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
-            names = self.settings.file_labels or self.settings.label_names
-            columns["labels"] = class_ids(table, label, names) if self.settings.label_names else table.numbers(label)
+            classes = self.settings.file_labels or self.settings.label_names
+            columns["labels"] = class_ids(table, label, classes) if classes else table.numbers(label)
         notes = (f"{counted(table.skipped, 'broken row')} skipped",) if table.skipped else ()
         return Split.of_table(columns, table, notes)
 
@@ -229,14 +229,14 @@ class GlueTask(TextClassification):
             unscored = np.flatnonzero(~np.isfinite(labels))
             if len(unscored):
                 raise DataError(
-                    f"data set {source}, row {unscored[0]}: {self.settings.label_column} is "
+                    f"data set {source}, row {unscored[0] + 1}: {self.settings.label_column} is "
                     f"{shown(given[unscored[0]])}; expected a finite number"
                 )
             return examples.add_column("labels", labels.tolist())
         wrong = np.flatnonzero(~np.isin(labels, range(len(known))))
         if len(wrong):
             raise DataError(
-                f"data set {source}, row {wrong[0]}: label {shown(given[wrong[0]])} is not one of the {len(known)} "
+                f"data set {source}, row {wrong[0] + 1}: label {shown(given[wrong[0]])} is not one of the {len(known)} "
                 f"classes {', '.join(known)}"
             )
         labels = labels.astype(np.int64)

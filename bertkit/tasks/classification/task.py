@@ -108,9 +108,9 @@ class ClassificationTask(TableTask, TextClassification):
     @property
     def _settled(self) -> bool:
         """Returns whether all settings are set, as in a checkpoint; a test set may then lack the label column."""
-        task = self.settings
-        classes = task.label_names or task.problem == "regression"
-        return bool(task.problem and task.text_columns and task.label_column and classes)
+        given = self.settings
+        classes = given.label_names or given.problem == "regression"
+        return bool(given.problem and given.text_columns and given.label_column and classes)
 
     def _learn_columns(self, table: Table) -> tuple[Self, tuple[str, ...]]:
         """Returns a copy of the task with the column names of the table, and a note on those that no setting names."""
@@ -196,7 +196,7 @@ class ClassificationTask(TableTask, TextClassification):
         return Split.of_table(columns, table, tuple(filter(None, notes)), doubts)
 
     def _has_labels(self, table: Table) -> bool:
-        """Returns whether a test set has labels, in at least one row."""
+        """Returns whether a table has a label in at least one row."""
         values = table.columns.get(str(self.settings.label_column), ())
         return not all(value == [] or is_missing(value) for value in values)
 
@@ -319,16 +319,16 @@ class ClassificationTask(TableTask, TextClassification):
             changes["threshold"] = fitted("threshold")
         if not changes:
             return self, None
-        shown = []
+        listed = []
         for value, found in changes.items():
             of_labels = list(found.items()) if isinstance(found, Mapping) else [("", found)]
             if len({number for _, number in of_labels}) == 1 < len(of_labels):
                 of_labels = [("all labels", of_labels[0][1])]
-            shown += [
+            listed += [
                 f"{value} of {name} {number:.4g}" if name else f"{value} {number:.4g}" for name, number in of_labels
             ]
         rows = "predictions for all rows" if self.data.scores_all_rows else "validation set"
-        return self.with_settings(**changes), f"fitted to the {rows}: {shortened(', '.join(shown), 300)}"
+        return self.with_settings(**changes), f"fitted to the {rows}: {shortened(', '.join(listed), 300)}"
 
     def with_threshold(self, threshold: float) -> Self:
         """Returns a copy of the task that predicts a label from this probability on.

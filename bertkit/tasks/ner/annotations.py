@@ -41,8 +41,8 @@ def raw_texts(table: Table, token_column: str | int | None) -> Sequence[Any] | N
     if name and (name in table.columns or not name.isdecimal()):  # a number is that of a column in column files
         values = table.columns.get(name, [])
         return values if any(isinstance(value, str) for value in values) else None
-    values = [value for name in TOKENS for value in table.columns.get(name, ()) if isinstance(value, list)]
-    if any(isinstance(next(iter(value), None), str) for value in values):  # Prodigy's tokens are objects
+    lists = [value for usual in TOKENS for value in table.columns.get(usual, ()) if isinstance(value, list)]
+    if any(isinstance(next(iter(value), None), str) for value in lists):  # Prodigy's tokens are objects
         return None
     if _TEXT in table.columns:
         return table.columns[_TEXT]
@@ -116,8 +116,8 @@ def with_words(
         raise DataError(f"{table.source}: no row has an accepted annotation")
     labelled = needs_tags or any(spans is not None for spans in annotations.values())
 
-    def align_rows(unit: OffsetUnit) -> list[Alignment]:
-        return [_align_row(texts[row], spans if labelled else [], snap, unit) for row, spans in annotations.items()]
+    def align_rows(as_unit: OffsetUnit) -> list[Alignment]:
+        return [_align_row(texts[row], spans if labelled else [], snap, as_unit) for row, spans in annotations.items()]
 
     aligned = align_rows(unit)
     misplaced, hint = _misplaced(aligned), ""

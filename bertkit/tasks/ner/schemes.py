@@ -137,8 +137,9 @@ def fault_of_labels(names: Sequence[str]) -> str:
     >>> fault_of_labels(["O", "B-PER"])
     'expected B-PER, I-PER, O, got O, B-PER'
     """
-    if fault := next((f"{shown(name)} {fault}" for name in names if (fault := fault_of_tag(name))), ""):
-        return fault
+    for name in names:
+        if fault := fault_of_tag(name):
+            return f"{shown(name)} {fault}"
     needed = sorted(iob2_labels(names))
     return "" if needed == sorted(names) else f"expected {', '.join(needed)}, got {', '.join(names)}"
 

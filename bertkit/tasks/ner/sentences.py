@@ -3,7 +3,8 @@
 A column file has the format of the CoNLL shared tasks: one word per line, a blank line after each sentence. Some have
 comment lines before sentences and number the words of a sentence, such as CoNLL-U
 (https://universaldependencies.org/format.html) and GermEval 2014. Tables come from JSON lines, Parquet or the Hub with
-lists as values, or are made from texts with spans (`bertkit.tasks.ner.spans`).
+lists as values, or are made from tables of one word per row (`bertkit.tasks.ner.word_rows`) and from texts with spans
+(`bertkit.tasks.ner.annotations`).
 """
 
 from __future__ import annotations

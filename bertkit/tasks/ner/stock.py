@@ -95,8 +95,8 @@ class StockNer(StockTask, NerTask):
             names, note = matched_names(tag_names, self.settings.label_names, table.source)
         else:
             if wrong := sorted(tag for tag in tag_names if not is_entity_tag(tag)):
-                matched_names(wrong, self.settings.label_names, table.source)
-                raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity")
+                matched_names(wrong, self.settings.label_names, table.source)  # raises unless only their case differs
+                raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity; write it as the checkpoint does")
             types = sorted({split_tag(tag)[1] for tag in tag_names - {OUTSIDE}})
             known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.settings.label_names if tag != OUTSIDE))
             known_types, note = matched_names(types, known, table.source)

@@ -19,10 +19,12 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.data.tables import Table
+from bertkit.data.tables.classes import is_missing
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.checkpoint.encoders import label_fields
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.runtime.errors import CheckpointError, DataError, collected
+from bertkit.runtime.errors import CheckpointError, DataError, collected, raise_listed
+from bertkit.runtime.progress import quietly
 from bertkit.tasks.base import Outputs, PerExampleTask, one_array, padded, softmax, texts_of
 from bertkit.tasks.folds import groups
 from bertkit.tasks.ner import sentences
@@ -200,7 +202,7 @@ class NerTask(TableTask, PerExampleTask):
                 features["example"].append(example)
                 if labelled:
                     features["labels"].append(tagged)
-        lengths = [len(ids) for ids in features["input_ids"]]
+        lengths = list(map(len, features["input_ids"]))
         features["attention_mask"] = [[1] * length for length in lengths]
         features["token_type_ids"] = [[0] * length for length in lengths]
         return {**features, "length": lengths, "full_length": lengths}
@@ -351,11 +353,17 @@ class NerTask(TableTask, PerExampleTask):
 def _(task: NerTask, examples: Dataset) -> Sequence[Hashable] | None:
     """Returns the values of a column of the training table; of a column with a value for each word, that of the first
     word."""
-    if task.data.group_column is None:
+    column = task.data.group_column
+    if column is None:
         return None
-    values = task.readable(task.data.tables(["train"])["train"]).column(task.data.group_column)
-    rows = zip(values, examples["tokens"], strict=False)
-    return [str(value[0] if isinstance(value, list) and len(value) == len(words) else value) for value, words in rows]
+    with quietly():  # what is left out was said when the rows were read
+        table = task.readable(task.data.tables(["train"])["train"])
+    rows = zip(table.column(column), examples["tokens"], strict=False)
+    values = [value[0] if isinstance(value, list) and len(value) == len(words) else value for value, words in rows]
+    raise_listed(
+        [f"{table.place(row)}: no value for {column!r}" for row, value in enumerate(values) if is_missing(value)]
+    )
+    return list(map(str, values))
 
 
 @texts_of.register(NerTask)

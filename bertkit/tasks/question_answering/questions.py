@@ -91,10 +91,10 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
     """Reads the questions of a table with ``id``, ``question``, ``context`` and ``answers``.
 
     Args:
-        names: the columns.
         table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``; or the
             text of one answer, which is taken where it first occurs in the context, empty or None for no answer.
             Without a column of ids they are the numbers of the rows, from 1.
+        names: the columns.
         unanswerable: allow questions without answers.
         drop: leave out answers that are not at their ``answer_start``, and questions with such answers only, since
             wrong positions must not be trained on. Otherwise they are kept, since metrics compare texts only.

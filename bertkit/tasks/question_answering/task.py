@@ -169,7 +169,8 @@ class QuestionAnsweringTask(PerExampleTask):
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
         table = read_questions(file).with_names(self._names)
         if self.settings.answers_column is None and "answers" not in table.columns and "answer" in table.columns:
-            table = replace(table, columns={f"{n}s" if n == "answer" else n: v for n, v in table.columns.items()})
+            columns = {"answers" if name == "answer" else name: values for name, values in table.columns.items()}
+            table = replace(table, columns=columns)
         return table
 
     def _split_of(self, name: str, table: Table) -> Split:

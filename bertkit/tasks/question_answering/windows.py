@@ -110,7 +110,7 @@ def pair_form(tokenizer: PreTrainedTokenizerBase) -> PairForm:
     ]
     specials, special_types = ([values[start:end] for start, end in runs] for values in (ids, types))
     cls = tokenizer.cls_token_id
-    places = [(run, token.index(cls)) for run, token in enumerate(specials) if cls in token]
+    places = [(run, tokens.index(cls)) for run, tokens in enumerate(specials) if cls in tokens]
     if not places or second < first:
         raise CheckpointError(
             f"{type(tokenizer).__name__} adds no [CLS] to a question and a text, which is needed to predict no answer"

@@ -32,7 +32,7 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
         The changed settings, and a sentence that says what was inferred.
 
     Raises:
-        DataError: a column does not exist, or the texts cannot be found.
+        DataError: a column does not exist, the texts cannot be found, or the settings or the form do not fit them.
     """
     columns, label = texts_and_label(table, task.text_columns, task.label_column)
     if len(columns) < 2:
@@ -69,14 +69,14 @@ def settled_columns(task: TaskSettings, table: Table) -> tuple[dict[str, Any], s
     return {"form": form, "text_columns": columns, "label_column": label}, line
 
 
-def texts_and_label(table: Table, texts: Sequence[str], label: str | None) -> tuple[list[str], str | None]:
-    """Returns the columns of the texts and of the label of a table: those that are given, or have usual names.
+def texts_and_label(table: Table, given: Sequence[str], label: str | None) -> tuple[list[str], str | None]:
+    """Returns the columns of the texts and of the label of a table: those ``given`` and ``label``, or usual ones.
 
     Raises:
         DataError: a column does not exist, or the texts cannot be found.
     """
     names = list(table.columns)
-    columns = [matching(name, names) or name for name in texts] or usual_texts(names, table.source)
+    columns = [matching(name, names) or name for name in given] or usual_texts(names, table.source)
     others = [name for name in names if name not in columns]
     found = usual_column(others, SCORE_COLUMNS) if label is None else matching(label, names) or label
     missing = [name for name in (*columns, *filter(None, [found])) if name not in names]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertkit import metrics
-from bertkit.runtime.options import check_different, option, setting
+from bertkit.runtime.options import check_different, check_ranges, option, setting
 from bertkit.tasks.similarity.forms import Form
 
 
@@ -54,6 +54,7 @@ class TaskSettings(metrics.MetricSettings):
     )
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         check_different("label_names", self.label_names)
         if self.mini_batch_size and self.form in ("scored_pairs", "nli"):
             raise ValueError("mini_batch_size: is for pairs and triplets; remove it")

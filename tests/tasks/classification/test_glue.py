@@ -263,7 +263,7 @@ def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, name
         for column in ("sentence", "labels"):
             assert from_hub[name].examples[column][:] == from_folder[name].examples[column][:]
     assert "labels" not in from_hub["test"].examples.column_names
-    with pytest.raises(DataError, match="row 0: label None is not one of the 2 classes"):
+    with pytest.raises(DataError, match="row 1: label None is not one of the 2 classes"):
         glue_task("sst2")._hub_examples(Dataset.from_dict({"sentence": ["a"], "label": [None]}), "x", labelled=True)
 
 

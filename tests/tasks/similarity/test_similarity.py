@@ -148,6 +148,8 @@ def test_faults_of_the_data_are_named(task, content, settings, message):
         ({"form": "nli", "mini_batch_size": 4}, "mini_batch_size: is for pairs and triplets"),
         ({"form": "nli", "matryoshka_dims": [4]}, "matryoshka_dims: not for NLI"),
         ({"matryoshka_dims": [0]}, "expected numbers from 1, got 0"),
+        ({"mini_batch_size": 0}, "mini_batch_size: expected .*, got 0"),
+        ({"scale": 0.0}, "scale: expected .*, got 0"),
     ],
 )
 def test_impossible_settings(settings, message):
