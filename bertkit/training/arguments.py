@@ -19,6 +19,7 @@ from bertkit.runtime.placement.resolve import Placement
 
 # The last two are done by listeners of a run, and by `BertkitTrainer`, whose evaluations leave out no example.
 _NOT_OF_LIBRARY = {*OWN_TRAIN_KEYS, "report_to", "dataloader_drop_last"}
+# Keys that need the best checkpoint, and the value that turns each off.
 _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
 
@@ -64,7 +65,7 @@ def training_arguments(
         raise RecipeError(f"{_place(recipe, _rejected(values, others))}: {_reason(error)}") from error
     finally:
         backends.fp32_precision = of_process  # the run sets it for its training alone
-    # The rest has no argument of its own. The precision would be a launcher's.
+    # The rest has no argument of its own. transformers takes the precision of accelerate's launcher, if there is one.
     arguments.mixed_precision = "fp16" if arguments.fp16 else "no"
     # Copies from pinned memory do not wait for what the device still has to compute.
     arguments.accelerator_config.non_blocking |= arguments.dataloader_pin_memory

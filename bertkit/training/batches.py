@@ -51,7 +51,7 @@ class LengthGroups(LengthGroupedSampler):
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before each epoch, also one that is resumed in the middle."""
+        """Sets the epoch, before it begins or is resumed in the middle."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -116,7 +116,7 @@ class GlobalBatches(BatchRebalanceSampler):
         return number * self.num_processes + self.process_index >= self._pieces()
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before each epoch, also one that is resumed in the middle."""
+        """Sets the epoch, before it begins or is resumed in the middle."""
         if hasattr(self.order, "set_epoch"):
             self.order.set_epoch(epoch)
 
@@ -271,7 +271,8 @@ def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str]) -> dic
     Integer labels become -100, floating-point labels NaN. [CLS] stays unmasked, since a softmax over no positions is
     NaN; `num_tokens` recognises such rows by it, since every input has a [SEP] too.
     """
-    changed = {name: values for name, values in batch.items() if isinstance(values, Tensor)}  # others tell of tokens
+    # A list has the lengths of joined sequences, which change with the mask.
+    changed = {name: values for name, values in batch.items() if isinstance(values, Tensor)}
     for name in batch.keys() & set(label_columns):
         labels = batch[name]
         changed[name] = torch.full_like(labels, float("nan") if labels.is_floating_point() else IGNORE_INDEX)

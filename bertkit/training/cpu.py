@@ -249,8 +249,8 @@ def _softmax_(scores: Tensor) -> Tensor:
 
 def _by_token(heads: Tensor) -> Tensor:
     """Returns an empty tensor (B, A, S, D) with the memory layout (B, S, A, D), a view of (B, S, H)."""
-    batch_size, num_heads, length, width = heads.shape
-    return heads.new_empty(batch_size, length, num_heads, width).transpose(1, 2)
+    sequences, num_heads, length, width = heads.shape
+    return heads.new_empty(sequences, length, num_heads, width).transpose(1, 2)
 
 
 def _pieces(scores: Tensor) -> Iterator[slice]:

@@ -41,7 +41,7 @@ class DistinctBatches(Sampler[int]):
         return len(self.order)  # type: ignore[arg-type]
 
     def set_epoch(self, epoch: int) -> None:
-        """Called before each epoch, also one that is resumed in the middle."""
+        """Sets the epoch, before it begins or is resumed in the middle."""
         if hasattr(self.order, "set_epoch"):
             self.order.set_epoch(epoch)
 

@@ -28,7 +28,7 @@ _LOGS = 30  # of a run whose recipe does not say how many
 _BETWEEN_LINES = 5.0  # seconds between two lines of such logs
 _MEASURED = 10.0  # seconds of steps, after the first one, that the time estimate is based on
 
-UNKNOWN_ACTIVATIONS = "activations that are not estimated for such inputs"
+UNKNOWN_ACTIVATIONS = "activations that are not estimated for such inputs or encoders"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MemoryEstimate:
             the number of processes with FSDP; plus buffers.
         activations: tensors saved by the forward pass for the backward pass; ``None`` for encoders whose sizes the
             formula does not cover, and for examples of several inputs, whose number varies.
-        teacher: weights of the teacher of a pre-training.
+        teacher: weights of a teacher; 0 without one.
     """
 
     states: int
@@ -54,9 +54,9 @@ class MemoryEstimate:
 
     def __str__(self) -> str:
         states = f"{memory_size(self.states)} of weights, gradients and AdamW's moments"
-        if self.activations is None:
-            return f"{states}, and {UNKNOWN_ACTIVATIONS}"
         teacher = f" + {memory_size(self.teacher)} of the teacher" if self.teacher else ""
+        if self.activations is None:
+            return f"{states}{teacher}, and {UNKNOWN_ACTIVATIONS}"
         activations = f"{memory_size(self.activations)} of activations"
         return f"about {memory_size(self.total)} per device = {states} + {activations}{teacher}"
 
@@ -93,6 +93,7 @@ def estimate_memory(
         return MemoryEstimate(states, None)
     hidden, intermediate, layers, heads = (int(getattr(config, name)) for name in names)
     is_half, on_cpu = placement.mixed_precision != "no", placement.device == "cpu"
+    # Bytes: of a number, of what a layer saves of a token, and of an element of a mask.
     number = 2 if is_half else 4
     token = (8 * hidden + 2 * intermediate) * number
     kernel, mask = attention_kernel(model)
@@ -183,7 +184,7 @@ class Progress(TrainerCallback):
         self.printed = 0.0  # time of the last line of a log
         self.bar: tqdm[Any] | None = None
         self.first: tuple[float, int] | None = None  # end and number of this run's first step, which is slower
-        self.measured_from: tuple[float, int] | None = None  # time and step after this run's first step
+        self.measured_from: tuple[float, int] | None = None  # time and step since which steps are measured
         self.is_expected = False
         self.evaluated_at = -1  # step of the last evaluation
 

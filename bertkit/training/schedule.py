@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from transformers import PretrainedConfig
+from transformers import PreTrainedConfig
 
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import CONTRAST, HEAD, HEAD_RATE, PAIRS, usual_epochs
@@ -48,7 +48,7 @@ def fitted_schedule(
     recipe: Recipe,
     rows: int,
     scored: int | None,
-    config: PretrainedConfig,
+    config: PreTrainedConfig,
     classes: Sequence[int] = (),
     *,
     has_several_labels: bool = False,
@@ -88,15 +88,15 @@ def fitted_schedule(
     if "learning_rate" not in train:
         chosen["learning_rate"] = next((rate for size, rate in _RATES if config.hidden_size < size), _RATE_OF_LARGE)
     steps = math.ceil(rows / train["global_train_batch_size"])
-    is_small, has_many = scored is None, len(classes) > MANY_CLASSES
-    has_many_labelled = has_several_labels and not is_small
-    are_few_pairs = has_pairs and (is_small or rows <= MOST_ROWS)
-    pays = has_many or has_several_labels or are_few_pairs or (is_small and can_contrast(classes))
+    by_folds, has_many = scored is None, len(classes) > MANY_CLASSES
+    has_many_labelled = has_several_labels and not by_folds
+    are_few_pairs = has_pairs and (by_folds or rows <= MOST_ROWS)
+    pays = has_many or has_several_labels or are_few_pairs or (by_folds and can_contrast(classes))
     is_probed = pays and train.get(HEAD) is None
-    if "num_train_epochs" not in train and not train.get("max_steps"):
-        least = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
-        epochs = max(_WARM_EPOCHS, math.ceil(least / steps)) if is_probed and is_small else usual_epochs(steps)
-        chosen["num_train_epochs"] = float(epochs)
+    if "num_train_epochs" not in train and (train.get("max_steps") or -1) < 1:
+        warm_steps = _STEPS_OF_LABELS if has_several_labels else _WARM_STEPS
+        warm_epochs = max(_WARM_EPOCHS, math.ceil(warm_steps / steps))
+        chosen["num_train_epochs"] = float(warm_epochs if is_probed and by_folds else usual_epochs(steps))
     best_of = ("load_best_model_at_end", "early_stopping_patience")
     if train.get("eval_strategy", "no") != "no" and all(train.get(key) is None for key in best_of):
         chosen["load_best_model_at_end"] = scored is not None and scored >= TELLING
@@ -111,7 +111,7 @@ def fitted_schedule(
             chosen[CONTRAST] = _CONTRAST_STEPS_OF_MANY if has_many or has_many_labelled else _CONTRAST_STEPS
     if (is_probed or has_words) and train.get(HEAD_RATE) is None:
         chosen[HEAD_RATE] = float(f"{_HEAD_RATE * float(chosen.get('learning_rate') or train['learning_rate']):g}")
-    lines = _sentence(chosen, steps, rows, scored, config)
+    lines = _lines_on(chosen, steps, rows, scored, config)
     if HEAD in chosen:
         phases = [(PAIRS, "on texts read apart"), (CONTRAST, "of contrast")]
         before = " and ".join(f"{counted(chosen[key], 'step')} {what}" for key, what in phases if chosen.get(key))
@@ -122,7 +122,8 @@ def fitted_schedule(
     return dataclasses.replace(recipe, train={**train, **chosen}), lines.lstrip()
 
 
-def _sentence(chosen: dict[str, Any], steps: int, rows: int, scored: int | None, config: PretrainedConfig) -> str:
+def _lines_on(chosen: dict[str, Any], steps: int, rows: int, scored: int | None, config: PreTrainedConfig) -> str:
+    """Returns lines on the rate, the epochs and the weights that are chosen; empty if none of them are."""
     parts = []
     if "learning_rate" in chosen:
         parts.append(f"learning rate {chosen['learning_rate']:g} for a hidden size of {config.hidden_size}")

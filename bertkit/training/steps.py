@@ -223,11 +223,11 @@ class StepRecord:
         self.paused, self._paused_since = 0.0, None
 
     def begin_pause(self) -> None:
-        """Called when a step has ended."""
+        """Begins a pause, when a step has ended."""
         self._paused_since = time.perf_counter()
 
     def end_pause(self) -> None:
-        """Called when the next step begins, or the training ends."""
+        """Ends the pause, if there is one, when the next step begins or the training ends."""
         if self._paused_since is not None:
             self.paused += time.perf_counter() - self._paused_since
             self._paused_since = None
@@ -263,7 +263,7 @@ class StepRecord:
 
 
 class TrainerHooks(TrainerCallback):
-    """What a trainer does at moments for which transformers has callbacks only; the trainer does not know it.
+    """What a trainer does at moments for which transformers has callbacks only.
 
     Seeds dropout per process, compiles layers or casts their weights at once, sets the sampler's epoch, checks losses,
     and adds tokens, their rate and parts of the loss to the logs.

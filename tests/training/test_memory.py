@@ -15,7 +15,7 @@ from transformers import DistilBertConfig, DistilBertModel
 from bertkit import BertConfig, BertForPreTraining
 from bertkit.runtime.placement.resolve import Placement, PlacementSettings
 from bertkit.training.cpu import fast_dropout
-from bertkit.training.progress import estimate_memory, longest_input, start_lines
+from bertkit.training.progress import MemoryEstimate, estimate_memory, longest_input, start_lines
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10
 ONE_CPU = Placement(
@@ -113,6 +113,13 @@ def test_what_the_formula_does_not_know_is_not_estimated():
     assert "activations that are not estimated" in lines[2]
     other = DistilBertModel(DistilBertConfig(vocab_size=90, dim=32, hidden_dim=64, n_layers=1, n_heads=2))
     assert estimate_memory(other, ONE_CPU, LENGTH).activations is None
+
+
+def test_the_weights_of_a_teacher_are_named_where_activations_are_not_known():
+    line = str(MemoryEstimate(states=3 << 20, activations=None, teacher=2 << 20))
+    assert line.startswith(
+        "3.0 MiB of weights, gradients and AdamW's moments + 2.0 MiB of the teacher, and activations "
+    )
 
 
 def test_inputs_are_as_long_as_the_longest():

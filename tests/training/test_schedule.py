@@ -94,6 +94,8 @@ def test_given_values_win():
     assert fitted(100, learning_rate=1e-5, num_train_epochs=2, load_best_model_at_end=True)[1] == ""
     values, _ = fitted(100, max_steps=7)
     assert (values["max_steps"], "num_train_epochs" in values) == (7, False)
+    values, _ = fitted(100, max_steps=-1)  # none
+    assert values["num_train_epochs"] == 38
 
 
 def test_recipes_of_the_paper_are_left_alone():

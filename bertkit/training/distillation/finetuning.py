@@ -35,6 +35,7 @@ from bertkit.training.distillation.teacher import (
     computing_all,
 )
 from bertkit.training.initialization import Initialization
+from bertkit.training.progress import has_several_inputs
 from bertkit.training.steps import Objective
 
 _COMPARED = 200  # training examples that both tokenizers encode
@@ -218,7 +219,7 @@ def taught_task(
         RecipeError: hidden states have a weight, and an example has several inputs.
     """
     first = [rows[row] for row in range(min(_CHECKED, len(rows)))]
-    if teacher.settings.hidden and first[0]["input_ids"] and isinstance(first[0]["input_ids"][0], list):
+    if teacher.settings.hidden and has_several_inputs(first):
         raise RecipeError(
             "train.distill.hidden: an example has several inputs here (windows or choices), which is not supported; "
             "remove --hidden"

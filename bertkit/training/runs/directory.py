@@ -311,7 +311,7 @@ def is_cut_off(recipe_file: Path) -> bool:
         text = recipe_file.read_bytes().strip(b"\0\r\n ")
     except OSError:  # a folder, or closed: what reads the recipe says so
         return False
-    if not any(text.startswith(heading) or heading.startswith(text) for heading in _HEADINGS):
+    if not any(text.startswith(start) or start.startswith(text) for start in _HEADINGS):
         return False
     try:
         blocks, _ = read_recipe_file(recipe_file)

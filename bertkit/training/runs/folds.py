@@ -183,7 +183,7 @@ class ModelsOfFolds:
 
     @cached_property
     def best(self) -> int:
-        """The moment with the lower loss, of equal ones the last; without a linear probe nothing is kept."""
+        """The moment with the lower loss, of equal ones the last; always the last without a linear probe to keep."""
         return int(self.run.recipe.train.get(HEAD) != "probe" or self.losses[1] <= self.losses[0])
 
     def _loss(self, logits: np.ndarray, is_calibrated: bool = False) -> float:

@@ -41,7 +41,6 @@ _TITLES = {
     _APART: "a linear model of the frozen checkpoint's vectors of the two texts, read apart",
 }
 
-
 _METRICS = {
     "single_label_classification": "accuracy",
     "multi_label_classification": "f1_micro",
@@ -83,7 +82,7 @@ class Rivals:
         for name, given in self.predictions.items():
             sides = [given.tolist()], [own], references
             measure, bounds = partial(self._score, outcome), score_limits(self.metric)
-            test = by_example(*sides, measure, lambda *sides: terms(*sides), outcome.same_texts, bounds)
+            test = by_example(*sides, measure, terms, outcome.same_texts, bounds)
             parts.append(f"{_TITLES[name]}: {self._in_words(self._score(outcome, given, references), test)}")
             if test.difference is not None and test.difference <= 0:
                 better.append(name)
@@ -136,10 +135,13 @@ def rivals_of(
     if any("labels" not in split.examples.column_names for split in splits):
         return None
     labels = np.asarray(train.examples["labels"][:])
-    labels = labels.astype(np.int64) if labels.ndim == 2 else labels
     if labels.ndim == 1 and len(np.unique(labels)) < 2:
         return None
-    outputs = labels.shape[1] if labels.ndim == 2 else int(labels.max()) + 1 if metric == "accuracy" else 1
+    outputs = 1
+    if labels.ndim == 2:
+        labels, outputs = labels.astype(np.int64), labels.shape[1]
+    elif metric == "accuracy":
+        outputs = int(labels.max()) + 1
     texts = [list(texts_of(task, ColumnsOf(split.examples)).values()) for split in splits]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on convergence
@@ -147,8 +149,8 @@ def rivals_of(
         strata = labels.tolist() if metric == "accuracy" else None
         of_rows = folds_to_fit(of_texts, strata) if folds is None else folds.of_rows
         found = {_WORDS: _by_words(texts, labels, of_rows)}
-        lengths = task.data.max_seq_length
-        vectors = [[means_of_texts(model, tokenizer, column, lengths) for column in columns] for columns in texts]
+        longest = task.data.max_seq_length
+        vectors = [[means_of_texts(model, tokenizer, column, longest) for column in columns] for columns in texts]
         # Lines are fitted to the vectors of a text, or to how those of a pair differ.
         name = _FROZEN if len(texts[0]) == 1 else _APART
         inputs = [columns[0] if name == _FROZEN else differences(*columns) for columns in vectors]
@@ -162,8 +164,10 @@ def rivals_of(
             found[name] = sigmoid(logits)
             # Labels by one threshold that is fitted to the scored rows, as that of the run is.
             known = np.asarray(splits[-1].examples["labels"][:]).astype(np.int64).ravel()
-            found = {name: chances >= best_threshold(known, chances.ravel()) for name, chances in found.items()}
-            found = {name: labels.astype(np.int64) for name, labels in found.items()}
+            found = {
+                each: (chances >= best_threshold(known, chances.ravel())).astype(np.int64)
+                for each, chances in found.items()
+            }
     return Rivals(metric, found)
 
 

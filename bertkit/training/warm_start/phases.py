@@ -196,9 +196,7 @@ def _write_probe(trainer: BertkitTrainer, head: Head, knows_classes: bool) -> No
         standardize(head, read_vectors(model, head.dense, rows, collate, _BATCH, name)[0])
     vectors, items = read_vectors(model, head.classifier, rows, collate, _BATCH, name)
     labels, outputs = rows["labels"][:], head.classifier.out_features
-    if model.config.problem_type == "multi_label_classification":
-        targets = np.asarray(labels).reshape(len(labels), -1)
-    elif isinstance(labels[0], list) and not isinstance(labels[0][0], float):  # of words
+    if isinstance(labels[0], list) and not isinstance(labels[0][0], float):  # of words
         targets = np.asarray([label for row in labels for label in row if label >= 0], dtype=np.int64)
     else:
         targets = np.asarray(labels)

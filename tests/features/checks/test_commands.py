@@ -207,9 +207,9 @@ def test_the_memory_of_several_inputs_is_not_estimated(table, tmp_path, no_trial
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     given = {"train_file": str(tmp_path / "rows.jsonl"), "validation_file": str(tmp_path / "rows.jsonl")}
     plan = package.check("finetune/multiple-choice", model=table.model, max_seq_length=16, **given).plan
-    assert plan["memory_unknown"] == "activations that are not estimated for such inputs"
+    assert plan["memory_unknown"] == "activations that are not estimated for such inputs or encoders"
     assert plan["memory_bytes"] == pytest.approx(16 * plan["parameters"], rel=0.01)
-    assert "MiB without activations that are not estimated for such inputs, of " in describe_plan(plan)
+    assert "MiB without activations that are not estimated for such inputs or encoders, of " in describe_plan(plan)
 
 
 def test_a_finished_run_is_checked_for_resumption(table, no_trial):
