@@ -143,8 +143,8 @@ def answer_mistakes(
     decoded: Sequence[Decoded],
     threshold: float | None,
 ) -> list[Mistake]:
-    """Returns the most confident wrong answers: without a word in common with a right one, or where there is none; or no
-    answer where there is one.
+    """Returns the most confident wrong answers: without a word in common with a right one, or where there is none; or
+    no answer where there is one.
 
     Args:
         questions, contexts, answers: the examples.
