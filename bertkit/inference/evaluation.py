@@ -159,7 +159,7 @@ def evaluate(
         raise DataError(f"--split {split}: the data have no such split")
     # Of data that have changed, other rows would be held out: some of those that the run was trained on.
     if of_run and split == "validation" and (task.data.fold is not None or not task.data.has_validation_set):
-        _check_unchanged(_recipe_of(name).parent, {split: labelled})
+        _check_unchanged(recipe_of(name).parent, {split: labelled})
     labelled = labelled.first(max_samples)
     for note in labelled.notes:
         say(f"{split}: {note}")
@@ -233,7 +233,7 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
         RecipeError: ``recipe.yaml`` cannot be read.
         DataError: the checkpoint is an ensemble of folds, whose members were trained on the rows of each other's folds.
     """
-    recipe = _recipe_of(checkpoint)
+    recipe = recipe_of(checkpoint)
     if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in overrides) or not recipe.is_file():
         return {}
     data = read_recipe_file(recipe)[0].get("data")
@@ -342,7 +342,7 @@ def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
         )
 
 
-def _recipe_of(checkpoint: str) -> Path:
+def recipe_of(checkpoint: str) -> Path:
     """Returns the place of the recipe of a run directory or of a checkpoint in it."""
     folder = Path(checkpoint)
     if folder.is_dir() and not (folder / "recipe.yaml").is_file() and _STEP.fullmatch(folder.name):
@@ -352,7 +352,7 @@ def _recipe_of(checkpoint: str) -> Path:
 
 def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
     """Returns the further metrics of a run, without code that may have come with its folder, unless that is trusted."""
-    recipe = _recipe_of(checkpoint)
+    recipe = recipe_of(checkpoint)
     task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
     recorded = task.get("metrics") if isinstance(task, Mapping) else None
     names = [str(name) for name in recorded] if isinstance(recorded, list) else []

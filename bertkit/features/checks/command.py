@@ -210,11 +210,8 @@ def describe_plan(plan: Mapping[str, Any]) -> str:
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
     parts = []
     if "runs" in plan:  # of a setting of a grid; the rest of its plan is that of each
-        rate, epochs = (
-            f"learning rate {plan['learning_rate']:g}, {plan['scheduler']}",
-            counted(plan["epochs"], "epoch", form="g"),
-        )
-        parts.append(f"{counted(plan['runs'], 'run')}, each: {rate}; {epochs}")
+        rate, epochs = f"learning rate {plan['learning_rate']:g}", counted(plan["epochs"], "epoch", form="g")
+        parts.append(f"{counted(plan['runs'], 'run')}, each: {rate}, {plan['scheduler']}; {epochs}")
     left_out = f" without {plan['memory_unknown']}," if plan["memory_unknown"] else ""
     parts += [
         f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)"

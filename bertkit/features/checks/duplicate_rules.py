@@ -136,12 +136,13 @@ def _find_similar(subject: Subject) -> Pairs:
         index.add_grams(sketch, _cut_grams("\n".join(key)))
         for candidate in index.candidates(sketch):
             if _is_similar(key, keys[candidate]):
-                similar += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
+                first, *copies = groups[keys[candidate]]
+                similar.append((first, groups[key][0]))
                 similar += [
-                    (earlier, member)
-                    for earlier in groups[keys[candidate]][1:]
+                    (copy, member)
+                    for copy in copies
                     for member in groups[key]
-                    if earlier.split != member.split and "train" in (earlier.split, member.split)
+                    if copy.split != member.split and "train" in (copy.split, member.split)
                 ]
                 break  # one earlier example is enough
         index.insert(number, sketch)

@@ -110,15 +110,15 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
         if split == "train" or not own:
             continue
         for missing, where, why in (
-            (known - own, split, ("its scores are not measured", "their scores are not measured")),
-            (own - known, "train", ("it cannot be learned", "they cannot be learned")),
+            (known - own, split, inflected(len(known - own), "its scores are", "their scores are") + " not measured"),
+            (own - known, "train", inflected(len(own - known), "it", "they") + " cannot be learned"),
         ):
             if missing:
                 names = _list_few([repr(name) for name in sorted(missing)])
                 yield warning(
                     where,
                     f"{len(missing)} of {len(known | own)} classes of train and {split} "
-                    f"{inflected(len(missing), 'is', 'are')} not in {where}, so {why[len(missing) > 1]}: {names}",
+                    f"{inflected(len(missing), 'is', 'are')} not in {where}, so {why}: {names}",
                     "split the data again by class, or check the spelling of the labels",
                 )
 
@@ -364,7 +364,7 @@ def near_labels(counts: Mapping[str, int]) -> dict[str, tuple[str, float]]:
 @rule("label-typo", "splits")
 def label_typo(subject: Subject) -> Iterator[Finding]:
     """Finds rare classes whose names are nearly those of frequent ones, or abbreviate them."""
-    counts = Counter(chain.from_iterable(subject.classes.get("train", ())))
+    counts = _count_classes(subject, "train")
     typos = {name: other for name, (other, ratio) in near_labels(counts).items() if ratio < 1}
     if typos:
         can_fix = (  # see `bertkit.features.checks.fix.fix`, which refuses lists

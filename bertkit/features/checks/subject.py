@@ -243,10 +243,10 @@ class Subject:
                 Texts(name, texts_of(self.task, ColumnsOf(split.examples)), partial(place, name, split))
                 for name, split in self.splits.items()
             ]
-        return [texts for source in self.sources or () if (texts := self._sample(source)) is not None]
+        return [texts for source in self.sources or () if (texts := self._read_beginning(source)) is not None]
 
-    def _sample(self, source: Source) -> Texts | None:
-        """Reads the first paragraphs of a source."""
+    def _read_beginning(self, source: Source) -> Texts | None:
+        """Reads the first paragraphs of a source; None if it has none."""
         paragraph_texts: list[str] = []
         size = 0
         with iterating(source.paragraphs(self.recipe.data.form())) as paragraphs:
@@ -255,12 +255,10 @@ class Subject:
                 size += len(paragraph.text)
                 if size > _SAMPLED_CHARACTERS:
                     break
+        if not paragraph_texts:
+            return None
         name = Path(source.name).name
-        return (
-            Texts(name, {"text": paragraph_texts}, lambda row: f"{name}, paragraph {row + 1}")
-            if paragraph_texts
-            else None
-        )
+        return Texts(name, {"text": paragraph_texts}, lambda row: f"{name}, paragraph {row + 1}")
 
     @cached_property
     def words(self) -> Counter[str]:

@@ -191,7 +191,7 @@ class ScriptCount:
         script: its name, as of `script_of`.
         words: occurrences of words.
         unknown: occurrences of words with an unknown piece.
-        pieces: pieces of the words without an unknown piece.
+        pieces: pieces of the words without an unknown piece, of which one with other signs than letters counts once.
         example: the most frequent word with an unknown piece.
     """
 
@@ -241,10 +241,8 @@ def count_scripts(subject: Subject) -> list[ScriptCount]:
         if unknown is not None and unknown in pieces:
             of_script.unknown += count
             of_script.example = of_script.example or word
-        elif word.isalpha():
-            of_script.pieces += count * len(pieces)
-        else:
-            of_script.pieces += count  # punctuation is split off, which says nothing about the language
+        else:  # punctuation is split off, which says nothing about the language
+            of_script.pieces += count * (len(pieces) if word.isalpha() else 1)
     return list(scripts.values())
 
 

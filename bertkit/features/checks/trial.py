@@ -23,9 +23,8 @@ from bertkit.training.trainer import BertkitTrainer
 # A round has every batch once. The first one allocates memory and compiles kernels.
 _LEAST_ROUNDS, _MOST_ROUNDS = 4, 200
 _LEAST_SECONDS, _MANY_SECONDS, _TOO_MANY_SECONDS = 3.0, 20.0, 60.0
-_LEARNING_RATE = (
-    1e-6  # share of the run's: the few batches are not learned, at a rate without warm-up, until they diverge
-)
+# Share of the learning rate of the run, so that the few batches are not learned, without a warm-up, until they diverge.
+_LEARNING_RATE = 1e-6
 _REPEATED_SECONDS = 1.0  # of the evaluations of the same batches, together
 
 Batches = Sequence[tuple[int, Sequence[int]]]

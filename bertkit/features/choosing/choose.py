@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.features.choosing.conclusions import conclude
-from bertkit.features.choosing.data import SEED, read_labelled, read_texts, recipe_name
+from bertkit.features.choosing.data import SEED, Labelled, read_labelled, read_texts, recipe_name
 from bertkit.features.choosing.measuring import measure
 from bertkit.features.choosing.result import Choice, short_names
 from bertkit.features.choosing.wording import draw_words
@@ -88,14 +88,18 @@ def choose(
     places = [at_revision(model, None, trust_remote_code) for model in named]
     for place in places:
         load_config(place, any_encoder=True)  # reports a wrong name before anything is computed
-    labelled = None if texts is not None else read_labelled(task, values, examples, folds)
-    if labelled is not None and (trained := [model for model in named if learned_from(model, labelled.split)]):
-        raise RecipeError(
-            f"--models: {trained[0]} was trained on {labelled.source}, so its score would be too high; leave it out, "
-            "or give rows that it has not seen"
-        )
-    rows = read_texts(texts, examples) if texts is not None else labelled.texts() if labelled is not None else []
-    source = labelled.source if labelled is not None else str(texts)
+    labelled: Labelled | None = None
+    rows: Sequence[tuple[str, ...]]
+    if texts is not None:
+        rows, source = read_texts(texts, examples), str(texts)
+    else:
+        labelled = read_labelled(task, values, examples, folds)
+        rows, source = labelled.texts(), labelled.source
+        if trained := [model for model in named if learned_from(model, labelled.split)]:
+            raise RecipeError(
+                f"--models: {trained[0]} was trained on {source}, so its score would be too high; leave it out, or "
+                "give rows that it has not seen"
+            )
     words = draw_words(rows, _WORDS, SEED)
     if not words:
         raise DataError(f"{source}: no word with a letter or a digit; give texts")

@@ -118,7 +118,7 @@ def _rank_by_perplexity(logs: dict[str, np.ndarray]) -> tuple[list[str], list[st
             return float(np.mean(predictions))
 
         def terms(predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition:
-            return MeanDecomposition(np.asarray(predictions)[:, None], lambda mean: mean)
+            return MeanDecomposition(np.asarray(predictions)[:, None], lambda value: value)
 
         lists = {name: logs[name].tolist() for name in names}
         words = list(range(len(lists[first])))

@@ -120,21 +120,19 @@ def _score_vectors(encoder: Embedder, name: str, labelled: Labelled) -> tuple[st
         head: task.predictions_and_references(kind.outputs(of_items, features), features, examples)
         for head, of_items in logits.items()
     }
-    references = next(iter(sides.values()))[1]
-    known = task.compute_metrics(*next(iter(sides.values())))  # from predictions alone
+    of_first, references = next(iter(sides.values()))
+    known = task.compute_metrics(of_first, references)  # from predictions alone
     metric = task.main_metric if task.main_metric in known else next(iter(known))
 
-    def metric_of(predictions: Sequence[object], references: Sequence[object]) -> float:
-        return float(task.compute_metrics(predictions, references)[metric])
+    def metric_of(found: Sequence[object], expected: Sequence[object]) -> float:
+        return float(task.compute_metrics(found, expected)[metric])
 
     of_heads = {head: predictions for head, (predictions, _) in sides.items()}
     predictions, best, by_layer = choose_head(of_heads, references, folds, metric_of)
     terms = task_inference(task).terms
     of_means, limits = terms(metric, predictions, references), score_limits(metric, known)
-    low, high = score_interval(predictions, references, metric_of, of_means, labelled.same_texts, limits) or (
-        None,
-        None,
-    )
+    interval = score_interval(predictions, references, metric_of, of_means, labelled.same_texts, limits)
+    low, high = interval or (None, None)
     score = metric_of(predictions, references)
     frozen = FrozenScore(
         score if np.isfinite(score) else None,

@@ -104,15 +104,13 @@ class WordInContext(NamedTuple):
 def draw_words(texts: Sequence[Sequence[str]], number: int, seed: int) -> list[WordInContext]:
     """Draws words of all texts at random, each once, the same ones for all checkpoints; all if there are fewer."""
     generator = np.random.default_rng(seed)
-    every = [(text, split_words(text)) for row in texts for text in row]
-    places = [
-        (text, place)
-        for text, (_, words) in enumerate(every)
+    every = [
+        WordInContext(words, place, text)
+        for text, words in ((text, split_words(text)) for row in texts for text in row)
         for place, word in enumerate(words)
         if any(map(str.isalnum, word.text))
     ]
-    drawn = generator.permutation(len(places))[:number].tolist()
-    return [WordInContext(every[places[each][0]][1], places[each][1], every[places[each][0]][0]) for each in drawn]
+    return [every[place] for place in generator.permutation(len(every))[:number].tolist()]
 
 
 def log_probabilities(words: Sequence[WordInContext], filler: MaskFiller) -> np.ndarray:

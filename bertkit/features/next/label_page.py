@@ -66,7 +66,7 @@ class _Page:
             before = f"{self._note.rstrip('.')}. " if self._note else ""
             self._note = f"{before}The file was changed by another program; this is what it has now."
         asked = request.query_params.get("row", "")
-        number = min(int(asked[:9]) - 1, len(answers)) if asked.isdecimal() else answers.next_open()
+        number = min(max(int(asked[:9]) - 1, 0), len(answers)) if asked.isdecimal() else answers.next_open()
         note, self._note = self._note, ""
         page = render_page(
             "bertkit.features.next",
@@ -74,8 +74,8 @@ class _Page:
             "label.js",
             "label.css",
             answers=answers,
-            number=max(number, 0),
-            guess=answers.guess_of(max(number, 0)),
+            number=number,
+            guess=answers.guess_of(number),
             following=answers.next_open(number + 1),
             keys=_KEYS,
             token=self._token,

@@ -10,7 +10,7 @@ from bertkit.features.next.propose import training_command
 from bertkit.runtime.errors import RecipeError, importing
 from bertkit.runtime.features import module_about
 from bertkit.runtime.options import several
-from bertkit.runtime.progress import counted, say
+from bertkit.runtime.progress import counted, inflected, say
 
 
 def label_rows(
@@ -58,7 +58,7 @@ def label_rows(
     command = training_command(Path(file), answers.texts, answers.label, "MODEL")
     rows = f"{counted(len(answers), 'row')} to label"
     if answers.answered:
-        rows += f", {answers.answered:,} of which {'has' if answers.answered == 1 else 'have'} a label,"
+        rows += f", {answers.answered:,} of which {inflected(answers.answered, 'has', 'have')} a label,"
     message = f"{rows} in {file}: {{address}}; Ctrl-C ends it"
     serving.serve_page(label_app(answers, command), message, port, allowed_hosts, ready)
     say(f"{file}: {answers.answered:,} of {counted(len(answers), 'row')} labelled; train with them:")

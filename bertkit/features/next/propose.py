@@ -16,7 +16,7 @@ from bertkit.data.tables.annotated import GUESS, PROBABILITY, PROPOSED, REASON
 from bertkit.features.next.curve import LearningCurve, learning_curve, why_no_curve
 from bertkit.features.next.rows import read_candidates, read_labelled, reasons, rows_of, select_rows, with_equal_columns
 from bertkit.features.next.writing import check_output, write_rows
-from bertkit.inference.evaluation import data_of_run, outcome_of
+from bertkit.inference.evaluation import data_of_run, outcome_of, recipe_of
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.predictor import load_task
 from bertkit.model.checkpoint.remote import at_revision
@@ -173,7 +173,7 @@ def _propose(
         unusual = [] if texts == ["text"] else [word for name in texts for word in ("--text-column", name)]
         page = shlex.join(["bertkit", "label", str(target), *unusual])
     if target is not None and labelled is not None:
-        recipe = read_recipe_file(Path(place) / "recipe.yaml")[0]
+        recipe = read_recipe_file(recipe_of(place))[0]
         model, problem = recipe.get("model", {}).get("name_or_path"), recipe.get("task", {}).get("problem")
         command = training_command(target, texts, label, model, task.data, problem)
     return Proposal(
@@ -253,8 +253,10 @@ def _measure_curve(
         if why := why_no_curve(labels):
             return None, why
         # The vectors of the run itself would be too good for its own rows.
-        name = str(read_recipe_file(Path(place) / "recipe.yaml")[0]["model"]["name_or_path"])
-        vectors = _embed_texts(LoadedCheckpoint(name, device, _BATCH, {}), task, outcome.examples)
+        name = read_recipe_file(recipe_of(place))[0].get("model", {}).get("name_or_path")
+        if name is None:
+            return None, f"{place} started from new weights, whose vectors do not tell its classes apart"
+        vectors = _embed_texts(LoadedCheckpoint(str(name), device, _BATCH, {}), task, outcome.examples)
     except BertkitError as error:
         return None, str(error)
     is_right = outcome.task.predicted(found) == labels

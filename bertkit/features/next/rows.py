@@ -88,13 +88,15 @@ def read_candidates(
     seen = set() if known is None else set(_keys(task, known))
     labels = table.columns.get(str(task.settings.label_column), [None] * len(table))
     counts = {"with a label": 0, "with the text of a labelled row": 0, "with the text of an earlier row": 0}
-    has_label, is_labelled, is_copy = counts
+    with_label, like_labelled, like_earlier = counts
     kept: dict[tuple[str, ...], int] = {}
     for row, (key, label) in enumerate(zip(keys, labels, strict=True)):
-        reason = "" if is_missing(label) else has_label
-        reason = reason or (is_labelled if key in seen else is_copy if key in kept else "")
-        if reason:
-            counts[reason] += 1
+        if not is_missing(label):
+            counts[with_label] += 1
+        elif key in seen:
+            counts[like_labelled] += 1
+        elif key in kept:
+            counts[like_earlier] += 1
         else:
             kept[key] = row
     notes = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.data.tables.annotated import GUESS, PROPOSED
+from bertkit.data.tables.annotated import GUESS, PROBABILITY
 from bertkit.data.tables.table import Table
 from bertkit.inference.row_files import ROW_FILES, flat, writing_rows
 from bertkit.inference.writing import check_growing_file
@@ -142,7 +142,7 @@ def _make_workbook(
                 cell.font = Font(bold=True)
             elif name in texts:
                 cell.alignment = Alignment(wrap_text=True, vertical="top")
-            elif name == PROPOSED[1]:
+            elif name == PROBABILITY:
                 cell.number_format = "0.00"
     for place, name in enumerate(columns, 1):
         kind = "text" if name in texts else name if name in _WIDTHS else "others"

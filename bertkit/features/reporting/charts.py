@@ -114,7 +114,7 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
             of_chart[key] = limits
     for name, keys in list(by_axis.items())[:_MOST_SCORES]:
         curves = {readable(key): points(history, f"eval_{key}") for key in keys}
-        lines = {name: value for key in keys for name, value in baselines.get(key, {}).items()}
+        lines = {line: value for key in keys for line, value in baselines.get(key, {}).items()}
         lows, highs = zip(*keys.values(), strict=True)
         limits = (min(lows), max(highs)) if None not in (*lows, *highs) else (lows[0], None)
         title = "scores on the validation set" if len(keys) > 1 else readable(next(iter(keys)))
@@ -196,8 +196,8 @@ def _draw_curves(
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: format_tick(value))
         for phase in phases[1:]:
-            label = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
-            axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=label)
+            start = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
+            axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=start)
         if len(known) + len(lines) + len(phases[1:]) > 1:
             axes.legend()
 

@@ -59,7 +59,7 @@ def comparison_of(
         name for name, outcome in zip(names, outcomes, strict=True) if outcome is not None and outcome.collapse
     ]
     history = {name: content.run.history for name, content in zip(names, contents, strict=True)}
-    token_losses = [names[0] for names in TOKENS.values()]
+    token_losses = [loss for loss, _ in TOKENS.values()]
     main = [f"eval_{outcome.task.main_metric}" for outcome in outcomes if outcome is not None][:1]
     return RunComparison(
         names=tuple(names),

@@ -125,8 +125,8 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool) -> Conten
             replace(each, parts=[part for part in each.parts if isinstance(part, Chart) or not part.has_texts])
             for each in sections
         ]
-        number = counted(len(warnings), "warning or note", "warnings and notes")
-        warnings = [f"{number}, {_HIDDEN}"] if warnings else []
+        count = counted(len(warnings), "warning or note", "warnings and notes")
+        warnings = [f"{count}, {_HIDDEN}"] if warnings else []
     return Content(
         run=run,
         title=str(run.recipe.train.get("run_name") or run_name(run.folder)),

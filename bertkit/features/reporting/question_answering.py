@@ -61,19 +61,19 @@ def question_sections(
     threshold: float | None,
 ) -> list[Section]:
     """Returns the sections; arguments as for `answer_mistakes`."""
-    is_new = threshold is not None
-    scores = question_scores([answer_at(each, threshold) for each in decoded], answers, is_new)
+    may_have_none = threshold is not None
+    scores = question_scores([answer_at(each, threshold) for each in decoded], answers, may_have_none)
     answerable = np.array([bool(each["text"]) for each in answers])
     split = [[word.strip("'\"’“(),?").lower() for word in question.split()] for question in questions]
     words = np.array([next((word for word in of_one if word in _QUESTION_WORDS), "other") for of_one in split])
     lengths = np.array([min((len(text.split()) for text in each["text"]), default=0) for each in answers])
     of_questions = {"all questions": np.ones(len(answers), dtype=bool)}
-    if is_new:
+    if may_have_none:
         of_questions |= {"with an answer": answerable, "without an answer": ~answerable}
     by_word = {word: words == word for word in (*_QUESTION_WORDS, "other")}
-    by_length = {"no answer": lengths == 0} if is_new else {}
+    by_length = {"no answer": lengths == 0} if may_have_none else {}
     by_length |= {name: (lengths >= low) & (lengths <= high) for name, (low, high) in _LENGTHS.items()}
-    title = "Scores by answerability" if is_new else "Scores"
+    title = "Scores by answerability" if may_have_none else "Scores"
     parts = [
         _score_groups(title, "questions", of_questions, scores, for_card=True),
         _score_groups("Scores by question word", "question word", by_word, scores),
@@ -143,7 +143,8 @@ def answer_mistakes(
     decoded: Sequence[Decoded],
     threshold: float | None,
 ) -> list[Mistake]:
-    """Returns the most confident answers without a word in common with a right one, or that should not be there.
+    """Returns the most confident wrong answers: without a word in common with a right one, or where there is none; or
+    no answer where there is one.
 
     Args:
         questions, contexts, answers: the examples.

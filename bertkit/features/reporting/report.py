@@ -83,16 +83,16 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         else None
         for run in of_runs
     ]
-    words = module_about(__package__, "explain") if explain else None
-    if explain and words is None:
+    explaining = module_about(__package__, "explain") if explain else None
+    if explain and explaining is None:
         raise RecipeError(f"--explain {explain} needs bertkit.explain, which is not part of this installation")
-    if words is not None:
+    if explaining is not None:
         for outcome in outcomes:
-            words.check_explained(explain, texts, outcome)
+            explaining.check_explained(explain, texts, outcome)
     contents = [content_of(run, outcome, texts=texts) for run, outcome in zip(of_runs, outcomes, strict=True)]
-    if words is not None:
+    if explaining is not None:
         contents = [
-            replace(each, mistakes=tuple(words.with_words(each.mistakes, each.run.folder, explain)))
+            replace(each, mistakes=tuple(explaining.with_words(each.mistakes, each.run.folder, explain)))
             for each in contents
         ]
     if target is None:

@@ -16,6 +16,7 @@ from bertkit.recipe.files import read_recipe_text
 from bertkit.recipe.load import Recipe
 from bertkit.runtime.errors import CheckpointError, DataError
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.runs.listing import GRID_FILE
 
 _COMMAND = re.compile(r"^# Resolved from .*\. To repeat the run: (.+)$")
 _CHANGED = re.compile(r"^# (Resumed, and .+)$")
@@ -98,7 +99,7 @@ def read_run(place: str | Path) -> RunFiles:
     folder = Path(place)
     if not folder.is_dir():
         raise CheckpointError(f"{place}: no such folder; give a run directory of `bertkit finetune` or `pretrain`")
-    if (folder / "grid.json").is_file():
+    if (folder / GRID_FILE).is_file():
         raise CheckpointError(
             f"{place}: a grid of runs; give {folder / 'best'}, folders in {folder / 'runs'}, or the grid alone to "
             "`bertkit report` or bertkit.report_grid"

@@ -18,9 +18,9 @@ class ReportedRankings(Reported):
         return self.mistakes_of(
             outcome,
             (
-                (row, 1 - of_query[1], "nDCG@10 1.000", f"{of_query[1]:.3f}")
-                for row, of_query in enumerate(rows)
-                if of_query[0] and of_query[1] < 1
+                (row, 1 - ndcg, "nDCG@10 1.000", f"{ndcg:.3f}")
+                for row, (weight, ndcg, *_) in enumerate(rows)
+                if weight and ndcg < 1
             ),
             measure="error",
         )

@@ -176,6 +176,7 @@ def test_a_guess_is_shown_and_no_answer(tmp_path):
     assert page.text.count('class="text" dir="auto"') == 1  # a text from right to left reads as such
     assert 'aria-current="true"' not in page.text
     assert "autofocus" not in page.text
+    assert page.client.get("/?row=0").text == page.client.get("/?row=1").text
     page.send("answer", label="refund")
     page.text = page.client.get("/?row=1").text
     assert re.findall(r'value="([^"]+)" aria-current="true"', page.text) == ["refund"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
+import shutil
 from pathlib import Path
 
 import openpyxl
@@ -260,6 +262,26 @@ def test_a_checkpoint_without_its_data_proposes_rows_alone(fine_tuned, unlabelle
     assert len(rows_of(tmp_path / "o.csv")) == 3
     assert proposal.labelled is None
     assert proposal.curve is None
+
+
+def test_a_checkpoint_of_a_run_gives_the_command_of_the_run(scored, labelled, unlabelled, tmp_path):
+    place = tmp_path / "run" / "checkpoint-4"
+    shutil.copytree(scored, place, ignore=shutil.ignore_patterns("recipe.yaml", "run.json"))
+    shutil.copy(scored / "recipe.yaml", place.parent)
+    proposal = package.propose_rows(place, unlabelled, rows=3, output=tmp_path / "o.csv")
+    assert proposal.labelled == 36
+    assert "contains no recipe.yaml" in proposal.no_curve
+    assert " --model " in proposal.command
+
+
+def test_a_run_that_started_from_new_weights_has_no_curve(scored, unlabelled, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(scored, run)
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(re.sub("name_or_path: .*", "name_or_path: null", recipe))
+    proposal = package.propose_rows(run, unlabelled, rows=3)
+    assert (len(proposal.rows), proposal.curve) == (3, None)
+    assert "started from new weights" in proposal.no_curve
 
 
 def test_the_command_says_that_decimals_are_classes(trained, unlabelled, tmp_path):
